@@ -1,0 +1,212 @@
+"""The protocol of claims: what a store must hold so that members of a group can hand records over.
+
+Three kinds of fact live in a store, each under a namespace:
+
+*Session*: one start of one process. It keeps itself alive; dead = its field is absent or its deadline, in the store's
+own time, has passed. A dead session is never revived.
+
+*Position*, one a partition: `epoch`, `owner`, `done` (a watermark and what is done above it) and `running`: offsets
+that an owner handed over while they were still in its hands.
+
+*Key*, one a business key: absent, claimed by (session, token), or done. A token is one record under one ownership, so
+two records of one key are never both NEW, and a record does not inherit what it held under an earlier ownership.
+
+| call | if | then | reply |
+|---|---|---|---|
+| acquire(p) | the session is dead | - | FENCED |
+| | another session owns p and lives | - | WAIT |
+| | else | epoch + 1, owner = the session; `running` stays | Acquired |
+| mark(p, epoch, offsets) per offset | in done | - | ok |
+| | (epoch, owner) match, or running[offset] = (session, epoch) | done, out of running; the session may be dead | ok |
+| | else | - | fenced |
+| let_go(p, epoch, hands) | (epoch, owner) match; with epoch 0: owner matches | hands not done are *added* to running; no owner | - |
+| | else | - | - (it is settled) |
+| poll(p, epoch, offsets) | (epoch, owner) do not match | - | FENCED |
+| | per offset: done / not running / holder dead / holder lives | holder dead: removed from running | done / yours / yours / - |
+| release(p, offset, epoch) | running[offset] = (session, epoch) | out of running | - |
+| drop(p, epoch, offset) | (epoch, owner) match | done = all below; running from there on is removed | ok, else FENCED |
+| claim(key, token) | done / the session is dead | - | DONE / FENCED |
+| | held by this very (session, token) | - | NEW |
+| | held by another, whose session lives | - | BUSY |
+| | absent, or its holder's session is dead | claimed | NEW |
+| finish(key, token) | done, or held by this (session, token) (the session may be dead) | done | ok |
+| | else | - | FENCED |
+| unclaim(key, token) | held by this (session, token) | absent | - |
+
+A call without an answer raises StoreUnavailable and says nothing; it is asked again until it is answered or the session
+is lost. Each call carries the session's *call generation*: after a call without an answer the session raises it, and
+the store refuses lower ones, so that a request that arrives late can do no harm.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Verdict(Enum):
+    """What the store says of a claim."""
+
+    NEW = "N"  #: yours: run the handler
+    DONE = "D"  #: handled before: skip
+    BUSY = "B"  #: another record or a living session has it: ask again later, and do not acknowledge
+    FENCED = "F"  #: you have been taken over: drop your result
+
+
+class Wait(Enum):
+    """The reply to `acquire` while another session that lives owns the partition."""
+
+    WAIT = "W"
+
+
+class Token(NamedTuple):
+    """One record under one ownership."""
+
+    partition: str
+    offset: int
+    epoch: int
+
+
+class ClaimKey(NamedTuple):
+    """A business key in its scope; the namespace is the store's."""
+
+    handler: str
+    key: str
+
+
+class Claim(NamedTuple):
+    """A key, and the record that asks for it."""
+
+    key: ClaimKey
+    token: Token
+
+
+class Acquired(NamedTuple):
+    """The reply to `acquire`."""
+
+    epoch: int
+    watermark: int  #: every offset below is done
+    done: frozenset[int]  #: offsets from the watermark on that are done
+    running: frozenset[int]  #: offsets that former owners may still be working on: `poll` for them
+
+
+class Mark(NamedTuple):
+    """Offsets of one partition that are done now."""
+
+    partition: str
+    epoch: int
+    watermark: int  #: as far as the owner knows; the store takes it from the owner only
+    offsets: Sequence[int]  #: newly done, ascending, also those below the watermark
+
+
+class LetGo(NamedTuple):
+    """The end of an ownership. `epoch` 0 = whichever it is (an acquire whose answer never came)."""
+
+    partition: str
+    epoch: int
+    hands: Sequence[int]  #: started, and their mark not acknowledged
+
+
+class Poll(NamedTuple):
+    """The owner asks what became of offsets that were handed over."""
+
+    partition: str
+    epoch: int
+    offsets: Sequence[int]
+
+
+class Polled(NamedTuple):
+    """The reply to a `Poll`; offsets in neither set are still being worked on."""
+
+    done: frozenset[int]
+    yours: frozenset[int]
+
+
+class ClaimSession(Protocol):
+    """One start of one process, at one store.
+
+    All calls take many items and make one round trip a shard; replies are in the order of the items. Any thread may
+    call; a call may block for the store's timeout. Raises StoreUnavailable where there is no answer.
+    """
+
+    @property
+    def id(self) -> str:
+        """Unique, never used again."""
+        ...
+
+    def live(self) -> bool:
+        """Whether, by this process' own clock, the last renewal that succeeded was sent less than a lease ago.
+
+        Once False, False for ever. Asked before each start of a handler; does not block, does not raise.
+        """
+        ...
+
+    def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
+        """Take partitions over. `Verdict.FENCED` is the only verdict in the reply."""
+        ...
+
+    def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
+        """Note offsets as done. Replies with those that are fenced; empty = all are done."""
+        ...
+
+    def let_go(self, partitions: Sequence[LetGo]) -> None:
+        """End ownerships, handing over what is in hand."""
+        ...
+
+    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+        """Ask for what was handed over. `Verdict.FENCED` is the only verdict in the reply."""
+        ...
+
+    def release(self, records: Sequence[Token]) -> None:
+        """Say of records handed over that nobody runs them any more (they failed)."""
+        ...
+
+    def drop(self, partition: str, epoch: int, offset: int) -> bool:
+        """Somebody has reset the group to `offset`: forget what is done from there on. False = fenced."""
+        ...
+
+    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Ask for keys. NEW, DONE, BUSY or FENCED each."""
+        ...
+
+    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Note keys as done for the store's window. DONE or FENCED each."""
+        ...
+
+    def unclaim(self, claims: Sequence[Claim]) -> None:
+        """Give keys back, as far as they are still held."""
+        ...
+
+    def end(self) -> None:
+        """End the session: only when nothing is owed and no handler runs (earlier counts as a crash).
+
+        Idempotent; stops the renewals even where the store does not answer, and does not raise then: the lease
+        runs out by itself.
+        """
+        ...
+
+
+class ClaimStore(Protocol):
+    """Where claims live. One object a process; `begin` makes the sessions."""
+
+    def connect(self) -> None:
+        """Reach the store and check that it can hold the promise.
+
+        Raises StoreUnavailable (no answer) or StoreRefused (password, version, eviction policy, another layout), each
+        within the store's timeout. Idempotent.
+        """
+        ...
+
+    def begin(self, lease_s: float) -> ClaimSession:
+        """Begin a session whose lease is `lease_s` at most (a store's own setting may be shorter).
+
+        Raises as `connect` does.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the connections back. Sessions that have not ended run out with their lease."""
+        ...

@@ -1,0 +1,75 @@
+"""What the engine, the stores and the adapters speak about: frozen values, no behaviour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Partition(NamedTuple):
+    """A partition of a topic (a queue, in RocketMQ, where `broker` tells several of one number apart)."""
+
+    topic: str
+    number: int
+    broker: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.broker}-{self.number}" if self.broker else f"{self.topic}-{self.number}"
+
+
+class Fence(Protocol):
+    """Who works on a record, for sinks that can compare: a sink that remembers the highest `epoch` it saw of a
+    partition and refuses lower ones cannot be written by a former owner."""
+
+    @property
+    def epoch(self) -> int:
+        """Raised at every change of ownership; 0 where there is no store and no generation."""
+        ...
+
+    @property
+    def session(self) -> str:
+        """The start of the process that owns the partition."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether that ownership has ended: the result will not count, stop when you can."""
+        ...
+
+
+class Record(NamedTuple):
+    """One message. A NamedTuple, because one is made for every message: a fifth of a frozen dataclass' cost."""
+
+    partition: Partition
+    #: Position in the partition's log. Of leased sources: a number of the source's choice, unique in its partition.
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    #: Milliseconds since 1970 as the broker or the producer set it; -1 = not known.
+    timestamp_ms: int
+    fence: Fence
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.partition.topic
+
+    @property
+    def cancelled(self) -> bool:
+        """True once this process no longer owns the record: what the handler still does will not count."""
+        return self.fence.cancelled
+
+    @property
+    def size_bytes(self) -> int:
+        """Key and value, without headers."""
+        return len(self.key or b"") + len(self.value or b"")
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of that name (Kafka allows several), or None."""
+        for key, value in reversed(self.headers):
+            if key == name:
+                return value
+        return None

@@ -1,0 +1,204 @@
+"""A real Kafka broker (KRaft, one node) from the jars that `make setup` puts into .servers/kafka/lib."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.servers.processes import ServerFailed, end, free_ports, spawn, tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_HERE = Path(__file__).parent / "kafka"
+_LIB = Path(__file__).parents[2] / ".servers" / "kafka" / "lib"
+_START_S = 60.0
+_CALL_S = 15.0
+# C1 only and the serial collector: a broker that lives for minutes on shared cores never earns C2's and G1's work back.
+_JAVA = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+
+
+class KafkaServer:
+    """One broker on free loopback ports with its data in a folder of its own.
+
+    Raises ServerFailed with the end of the broker's log where it cannot start.
+    """
+
+    def __init__(self, lib: Path | None = None) -> None:
+        self._lib = lib or Path(os.environ.get("HOLDFAST_KAFKA_LIB", _LIB))
+        self._home = Path(tempfile.mkdtemp(prefix="holdfast-kafka-"))
+        self._log = self._home / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._admin: AdminClient | None = None
+        self._groups: dict[str, Consumer] = {}
+        self.bootstrap = ""
+
+    # -- its life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> KafkaServer:
+        """Format the storage and start; returns when the broker answers and can hold groups' offsets."""
+        java = shutil.which("java")
+        if java is None or not any(self._lib.glob("kafka_*.jar")):
+            missing = "no java on PATH" if java is None else f"no Kafka jars in {self._lib}"
+            self._remove()
+            msg = f"{missing}: run `make setup` (it needs a Java 17 runtime and Maven)"
+            raise ServerFailed(msg)
+        port, controller_port = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        settings = (_HERE / "server.properties").read_text()
+        for name, value in (("port", port), ("controller_port", controller_port), ("data", self._home / "data")):
+            settings = settings.replace(f"{{{name}}}", str(value))
+        (self._home / "server.properties").write_text(settings)
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        formatting = spawn(self._command("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c"), self._log)
+        if formatting.wait(_START_S) != 0:
+            raise self._failed("formatting its storage failed")
+        self._run()
+        return self
+
+    def restart(self) -> None:
+        """Stop and start on the same ports with the same data. Clients see a broker that was away for some seconds."""
+        self._halt()
+        self._run()
+
+    def stop(self) -> None:
+        """End the broker and remove its data. Idempotent."""
+        for consumer in self._groups.values():
+            consumer.close()
+        self._groups.clear()
+        self._admin = None
+        self._halt()
+        self._remove()
+
+    def __enter__(self) -> KafkaServer:
+        """Started already or not, it is stopped at the end."""
+        return self if self._process else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def log(self) -> str:
+        """The last lines that the broker wrote."""
+        return tail(self._log)
+
+    # -- what tests ask of it ------------------------------------------------------------------------------------------
+
+    @property
+    def admin(self) -> AdminClient:
+        """An admin client; one for the server's life."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return self._admin
+
+    def create_topic(self, name: str, partitions: int = 8, config: Mapping[str, str] | None = None) -> None:
+        """Returns when the topic has its leaders. Raises KafkaException."""
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        self.admin.create_topics([topic], request_timeout=_CALL_S)[name].result(_CALL_S)
+        self._await_partitions(name, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """Returns when the broker no longer lists the topic."""
+        self.admin.delete_topics([name], request_timeout=_CALL_S)[name].result(_CALL_S)
+        self._await_partitions(name, 0)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let the topic grow to `total` partitions."""
+        self.admin.create_partitions([NewPartitions(topic, total)], request_timeout=_CALL_S)[topic].result(_CALL_S)
+        self._await_partitions(topic, total)
+
+    def partitions(self, topic: str) -> list[int]:
+        """The topic's partitions; none = there is no such topic."""
+        return sorted(self.admin.list_topics(timeout=_CALL_S).topics[topic].partitions) if self._has(topic) else []
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Partition -> committed offset; partitions without one are absent."""
+        return {each.partition: each.offset for each in self.committed_raw(group, topic) if each.offset >= 0}
+
+    def committed_raw(self, group: str, topic: str) -> list[TopicPartition]:
+        """As the broker has it, with the metadata."""
+        asked = [TopicPartition(topic, number) for number in self.partitions(topic)]
+        return self._group(group).committed(asked, timeout=_CALL_S) if asked else []
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """Partition -> offset that the next record will get."""
+        group = self._group("holdfast-tests-offsets")
+        return {
+            number: group.get_watermark_offsets(TopicPartition(topic, number), timeout=_CALL_S)[1]
+            for number in self.partitions(topic)
+        }
+
+    def reset(self, group: str, offsets: Iterable[TopicPartition]) -> None:
+        """Set a group's offsets as an operator does; refused by the broker while the group has members."""
+        self._group(group).commit(offsets=list(offsets), asynchronous=False)
+
+    # -- its parts -----------------------------------------------------------------------------------------------------
+
+    def _group(self, group: str) -> Consumer:
+        # A consumer that never subscribes joins nothing; it may ask and, while the group is empty, set. Kept, because
+        # AdminClient.list_consumer_group_offsets of 2.16.1 kills the process where `__consumer_offsets` is not yet made.
+        if group not in self._groups:
+            self._groups[group] = Consumer(
+                {"bootstrap.servers": self.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+            )
+        return self._groups[group]
+
+    def _has(self, topic: str) -> bool:
+        return topic in self.admin.list_topics(timeout=_CALL_S).topics
+
+    def _await_partitions(self, topic: str, count: int) -> None:
+        end_at = time.monotonic() + _CALL_S
+        while time.monotonic() < end_at:
+            found = self.admin.list_topics(timeout=_CALL_S).topics.get(topic)
+            if (found is None and count == 0) or (
+                found is not None
+                and len(found.partitions) == count
+                and all(each.leader >= 0 for each in found.partitions.values())
+            ):
+                return
+            time.sleep(0.05)
+        msg = f"{topic} has not got {count} partitions within {_CALL_S} s"
+        raise ServerFailed(msg)
+
+    def _command(self, *what: str) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}"
+        # One argument, no shell: 'lib/*' is Java's own wildcard.
+        return ["java", *_JAVA, logging, "-cp", f"{self._lib}/*", *what, str(self._home / "server.properties")]
+
+    def _run(self) -> None:
+        self._process = spawn(self._command("kafka.Kafka"), self._log)
+        end_at = time.monotonic() + _START_S
+        while time.monotonic() < end_at:
+            if self._process.poll() is not None:
+                raise self._failed(f"the broker ended with status {self._process.returncode}")
+            try:
+                if self.admin.list_topics(timeout=1.0).brokers:
+                    # The first look-up of a group creates `__consumer_offsets`; here, not in the first test.
+                    self._group("holdfast-tests-offsets").committed([TopicPartition("none", 0)], timeout=_CALL_S)
+                    return
+            except KafkaException:
+                continue
+        raise self._failed(f"the broker does not answer after {_START_S} s")
+
+    def _failed(self, cause: str) -> ServerFailed:
+        said = self.log
+        self.stop()
+        return ServerFailed(f"Kafka: {cause}; it said last:\n{said}")
+
+    def _halt(self) -> None:
+        if self._process is not None:
+            end(self._process, patience_s=15.0)
+            self._process = None
+
+    def _remove(self) -> None:
+        shutil.rmtree(self._home, ignore_errors=True)

@@ -1,0 +1,70 @@
+"""Starting servers that cannot outlive the test run, on ports that are free."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# Loaded here: between fork and exec nothing may be imported, another thread could hold the import lock.
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class ServerFailed(Exception):
+    """A server did not start or died. That fails the run: a skipped proof looks like a proof."""
+
+
+def die_with_parent() -> None:
+    """In a child before exec: be killed when the *thread* that started it ends, even if that was by kill -9."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that nobody listens on now. Another process may take one before it is used: try again then."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a process with its output appended to `log`, in a group of its own (Ctrl-C is for us to hand on)."""
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+
+
+def end(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """SIGTERM, and SIGKILL after `patience_s`; returns when the process is gone."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+
+
+def tail(log: Path, lines: int = 40) -> str:
+    """The last lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic  # admin does not export them to type checkers
 
 from tests.servers.processes import ServerFailed, end, free_ports, spawn, tail
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterable, Mapping
 
 _HERE = Path(__file__).parent / "kafka"
@@ -45,7 +46,7 @@ class KafkaServer:
 
     # -- its life ------------------------------------------------------------------------------------------------------
 
-    def start(self) -> KafkaServer:
+    def start(self) -> Self:
         """Format the storage and start; returns when the broker answers and can hold groups' offsets."""
         java = shutil.which("java")
         if java is None or not any(self._lib.glob("kafka_*.jar")):
@@ -60,7 +61,9 @@ class KafkaServer:
             settings = settings.replace(f"{{{name}}}", str(value))
         (self._home / "server.properties").write_text(settings)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        formatting = spawn(self._command("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c"), self._log)
+        formatting = spawn(
+            self._command("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c"), self._log
+        )
         if formatting.wait(_START_S) != 0:
             raise self._failed("formatting its storage failed")
         self._run()
@@ -80,7 +83,7 @@ class KafkaServer:
         self._halt()
         self._remove()
 
-    def __enter__(self) -> KafkaServer:
+    def __enter__(self) -> Self:
         """Started already or not, it is stopped at the end."""
         return self if self._process else self.start()
 
@@ -145,8 +148,8 @@ class KafkaServer:
     # -- its parts -----------------------------------------------------------------------------------------------------
 
     def _group(self, group: str) -> Consumer:
-        # A consumer that never subscribes joins nothing; it may ask and, while the group is empty, set. Kept, because
-        # AdminClient.list_consumer_group_offsets of 2.16.1 kills the process where `__consumer_offsets` is not yet made.
+        # A consumer that never subscribes joins nothing; it may ask and, while the group is empty, set. Kept. (2.16.1's
+        # AdminClient.list_consumer_group_offsets kills a process that asks before there is `__consumer_offsets`.)
         if group not in self._groups:
             self._groups[group] = Consumer(
                 {"bootstrap.servers": self.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}

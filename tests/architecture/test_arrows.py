@@ -1,0 +1,55 @@
+"""The arrows between the packages hold, and the face is what it says."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+
+import grimp
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("holdfast", include_external_packages=True, cache_dir=None)
+
+
+def importers(graph: grimp.ImportGraph, package: str) -> set[str]:
+    """Modules that import an external package, which need not be in the graph."""
+    return graph.find_modules_that_directly_import(package) if package in graph.modules else set()
+
+
+def test_every_contract_of_the_arrows_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True)
+    said = capsys.readouterr().out
+    assert status == 0, said
+    assert "0 broken" in said
+    assert " 0 kept" not in said
+
+
+def test_no_module_imports_the_face(graph: grimp.ImportGraph) -> None:
+    assert graph.find_modules_that_directly_import("holdfast") == set()
+
+
+@pytest.mark.parametrize(
+    ("package", "home"), [("confluent_kafka", "holdfast.adapters.kafka"), ("redis", "holdfast.dedup")]
+)
+def test_a_client_library_is_known_in_one_place_only(graph: grimp.ImportGraph, package: str, home: str) -> None:
+    strangers = {each for each in importers(graph, package) if not f"{each}.".startswith(f"{home}.")}
+    assert strangers == set()
+
+
+def test_the_library_reads_a_clock_in_one_place_only(graph: grimp.ImportGraph) -> None:
+    assert importers(graph, "time") <= {"holdfast.timing"}
+
+
+def test_every_module_imports_alone_and_no_circle_hides() -> None:
+    for path in sorted((ROOT / "holdfast").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        module = importlib.import_module(name)
+        assert inspect.ismodule(module)

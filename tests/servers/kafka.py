@@ -38,7 +38,7 @@ class KafkaServer:
     def __init__(self, lib: Path | None = None) -> None:
         self._lib = lib or Path(os.environ.get("HOLDFAST_KAFKA_LIB", _LIB))
         self._home = Path(tempfile.mkdtemp(prefix="holdfast-kafka-"))
-        self._log = self._home / "broker.log"
+        self.log_file = self._home / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._admin: AdminClient | None = None
         self._groups: dict[str, Consumer] = {}
@@ -62,7 +62,7 @@ class KafkaServer:
         (self._home / "server.properties").write_text(settings)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatting = spawn(
-            self._command("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c"), self._log
+            self._command("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c"), self.log_file
         )
         if formatting.wait(_START_S) != 0:
             raise self._failed("formatting its storage failed")
@@ -93,7 +93,7 @@ class KafkaServer:
     @property
     def log(self) -> str:
         """The last lines that the broker wrote."""
-        return tail(self._log)
+        return tail(self.log_file)
 
     # -- what tests ask of it ------------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class KafkaServer:
         return ["java", *_JAVA, logging, "-cp", f"{self._lib}/*", *what, str(self._home / "server.properties")]
 
     def _run(self) -> None:
-        self._process = spawn(self._command("kafka.Kafka"), self._log)
+        self._process = spawn(self._command("kafka.Kafka"), self.log_file)
         end_at = time.monotonic() + _START_S
         while time.monotonic() < end_at:
             if self._process.poll() is not None:

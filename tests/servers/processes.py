@@ -40,7 +40,7 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def spawn(command: Sequence[str], log: Path, cwd: Path | None = None) -> subprocess.Popen[bytes]:
     """Start a process with its output appended to `log`, in a group of its own (Ctrl-C is for us to hand on)."""
     with log.open("ab") as out:
         return subprocess.Popen(
@@ -48,6 +48,7 @@ def spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
+            cwd=cwd,
             start_new_session=True,
             preexec_fn=die_with_parent,
         )

@@ -1,0 +1,1 @@
+"""Members of a group as processes on real servers: joining, leaving, crashing, stalling."""

@@ -1,0 +1,76 @@
+"""A member with holdfast: `python -m tests.scenarios.member --json '<MemberConfig>'`. SIGTERM ends it in order."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import faulthandler
+import json
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+from holdfast import Holdfast, RedisClaims, Retry, Settings
+from holdfast.adapters.kafka import KafkaSource
+from holdfast.plugin.events import Event
+from holdfast.records import Record
+
+from tests.scenarios.config import MemberConfig
+from tests.scenarios.ledger import Ledger, Where
+from tests.scenarios.orders import work
+
+
+class EventFile:
+    """Writes every event of the engine as one JSON line."""
+
+    def __init__(self, path: Path, member: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._member = member
+
+    def on_event(self, event: Event) -> None:
+        head = {"at_ns": time.monotonic_ns(), "member": self._member, "event": type(event).__name__}
+        line = json.dumps(head | dataclasses.asdict(event), default=repr)
+        os.write(self._file, f"{line}\n".encode())
+
+
+def run(config: MemberConfig) -> None:
+    """Consume until SIGTERM."""
+    ledger = Ledger(Path(config.ledger), config.name)
+    app = Holdfast(
+        KafkaSource(config.client(), assignment="sticky" if config.protocol == "consumer" else "keep"),
+        claims=RedisClaims.from_url(config.redis_url, namespace=config.namespace) if config.redis_url else None,
+        settings=Settings(
+            workers=config.workers,
+            ordering=config.ordering,
+            drain_timeout_s=config.drain_timeout_s,
+            linger_timeout_s=60,
+        ),
+        observers=[EventFile(Path(config.events), config.name)],
+    )
+
+    @app.handler(
+        list(config.topics),
+        key=config.key,
+        retry=Retry(attempts=config.attempts, wait_initial_s=0.05, wait_max_s=0.5),
+        dead_letter=config.dead_letter,
+    )
+    def handle(record: Record) -> None:
+        where = Where(record.topic, record.partition.number, record.offset)
+        work(ledger, config.name, where, record.value or b"", record.fence.epoch)
+
+    app.run()
+
+
+def main() -> None:
+    """Parse the command line, set logging up, run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", required=True, help="a MemberConfig")
+    faulthandler.register(signal.SIGUSR1, all_threads=True)  # the field asks where a member hangs
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(threadName)s: %(message)s")
+    run(MemberConfig.from_json(parser.parse_args().json))
+
+
+if __name__ == "__main__":
+    main()

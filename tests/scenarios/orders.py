@@ -1,0 +1,57 @@
+"""What is produced, and the work that it asks of a handler. The record itself says how long it takes and who fails on
+it, so that all members agree, whatever their configuration."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.scenarios.ledger import Ledger, Where
+
+LANES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A record's value. Its Kafka key is `lane`: 200 customers over all partitions."""
+
+    order_id: str
+    lane: str
+    work_ms: float = 3.0
+    #: Members whose handlers fail on it; "*" = all.
+    fail_at: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def decode(value: bytes) -> Order:
+        fields = json.loads(value)
+        return Order(**{**fields, "fail_at": tuple(fields["fail_at"])})
+
+
+class OrderFailed(Exception):
+    """What a handler raises on an order that it was told to fail on."""
+
+
+def draw(random: random.Random, number: int, work_ms: float) -> Order:
+    """The order of that number: a customer by chance, work of 0.5 to 1.5 times `work_ms`."""
+    lane = f"c{random.randrange(LANES)}"
+    return Order(order_id=f"o{number}", lane=lane, work_ms=round(work_ms * random.uniform(0.5, 1.5), 2))
+
+
+def work(ledger: Ledger, member: str, where: Where, value: bytes, epoch: int) -> None:
+    """The handler of every member in the scenarios. Raises OrderFailed."""
+    order = Order.decode(value)
+    ledger.note("start", where, order.lane, order.order_id, epoch)
+    time.sleep(order.work_ms / 1000)
+    if member in order.fail_at or "*" in order.fail_at:
+        ledger.note("fail", where, order.lane, order.order_id, epoch)
+        msg = f"{member} was told to fail on {order.order_id}"
+        raise OrderFailed(msg)
+    ledger.note("end", where, order.lane, order.order_id, epoch)

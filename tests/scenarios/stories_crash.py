@@ -1,0 +1,132 @@
+"""Stories of death and silence: of members, and of the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.scenarios.store import OwnRedis
+from tests.scenarios.story import story
+
+if TYPE_CHECKING:
+    from tests.scenarios.field import Field
+
+_HOLDFAST = ("holdfast",)
+
+
+@story()
+def kill(field: Field) -> None:
+    """kill -9 of one of two members; later another takes its place."""
+    a, b = field.start("a"), field.start("b")
+    field.flow()
+    field.until_spread(a, b)
+    field.stay(field.random.uniform(0.0, 1.0))  # anywhere between two commits
+    field.kill(a)
+    field.until_spread(b)
+    c = field.start("c")
+    field.until_spread(b, c)
+
+
+@story(kinds=_HOLDFAST)
+def kill_with_slow_handlers(field: Field) -> None:
+    """The dead member has long handlers in hand: its successor runs them again, and only them."""
+    a, b = field.start("a"), field.start("b")
+    field.flow(150)
+    field.until_spread(a, b)
+    field.until_started(field.send_slow(4_000))
+    field.kill(a)
+    field.until_spread(b)
+
+
+@story()
+def stall(field: Field) -> None:
+    """SIGSTOP of one of two members until the other has all its partitions, then SIGCONT: it must find itself fenced."""
+    a, b = field.start("a"), field.start("b")
+    field.flow()
+    field.until_spread(a, b)
+    field.stay(field.random.uniform(0.0, 1.0))
+    field.stall(a)
+    field.until_spread(b)
+    field.go_on(a)
+    field.until_spread(a, b)
+
+
+@story(config={"redis_url": None}, may_repeat=True, kinds=_HOLDFAST)
+def kill_without_store(field: Field) -> None:
+    """claims=None: a crash repeats what was not committed, and loses nothing."""
+    a, b = field.start("a"), field.start("b")
+    field.flow()
+    field.until_spread(a, b)
+    field.kill(a)
+    field.until_spread(b)
+
+
+@story(config={"redis_url": None}, kinds=_HOLDFAST)
+def rolling_restart_without_store(field: Field) -> None:
+    """claims=None: a graceful rebalance in which every handler ends within the drain repeats nothing either."""
+    for name in "abc":
+        field.start(name)
+    field.flow()
+    field.until_spread(*field.members.values())
+    for name in "abc":
+        field.stop(field.members[name])
+        field.start(name)
+        field.until_spread(*field.members.values())
+
+
+@story(config={"key": "order_id"}, kinds=_HOLDFAST)
+def business_keys_through_a_crash(field: Field) -> None:
+    """One order in twenty is sent twice: by business key each is executed once, through a join and a kill -9."""
+    field.traffic.duplicates = 0.05
+    a = field.start("a")
+    field.flow()
+    field.until_works(a)
+    b = field.start("b")
+    field.until_spread(a, b)
+    field.kill(a)
+    field.until_spread(b)
+
+
+@story(kinds=_HOLDFAST)
+def store_stalls(field: Field) -> None:
+    """Redis does not answer for 5 s: nothing runs twice, and the group goes on by itself."""
+    with OwnRedis(field.home) as store:
+        a, b = (field.start(name, redis_url=store.url) for name in "ab")
+        field.flow()
+        field.until_spread(a, b)
+        store.stall()
+        field.stay(5)
+        store.go_on()
+        field.until_spread(a, b)
+        field.wind_up()  # before the store goes
+
+
+@story(kinds=_HOLDFAST)
+def store_restarts(field: Field) -> None:
+    """Redis is killed and comes back with its data after a while."""
+    with OwnRedis(field.home) as store:
+        a, b = (field.start(name, redis_url=store.url) for name in "ab")
+        field.flow()
+        field.until_spread(a, b)
+        store.kill()
+        field.stay(field.random.uniform(1.0, 3.0))
+        store.start()
+        field.until_spread(a, b)
+        field.wind_up()  # before the store goes
+
+
+@story(kinds=_HOLDFAST)
+def join_while_store_stalls(field: Field) -> None:
+    """A rebalance in the middle of an outage of the store: partitions move, nothing is run until it answers."""
+    with OwnRedis(field.home) as store:
+        a = field.start("a", redis_url=store.url)
+        field.flow()
+        field.until_spread(a)
+        b = field.start("b", redis_url=store.url)
+        field.until_works(b)
+        store.stall()
+        field.pause(b)  # b's silence and return: no rebalance, or one; either way nothing may run twice
+        field.stay(2)
+        field.go_on(b)
+        store.go_on()
+        field.until_spread(a, b)
+        field.wind_up()  # before the store goes

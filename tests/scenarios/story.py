@@ -1,0 +1,66 @@
+"""A story: one scenario as a function of a field, told to members of any kind on any protocol, by any seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.scenarios.config import KINDS, Kind, Protocol
+from tests.scenarios.field import Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.scenarios.outcome import Outcome
+    from tests.servers.kafka import KafkaServer
+
+
+def _nothing(_: Outcome) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """What is played, how its members are configured, and what more than the promises is to hold."""
+
+    name: str
+    play: Callable[[Field], None]
+    config: dict[str, Any] = field(default_factory=dict)
+    #: Who can play it: some need what only holdfast has.
+    kinds: tuple[Kind, ...] = KINDS
+    #: Only loss counts (there is no store).
+    may_repeat: bool = False
+    check: Callable[[Outcome], list[str]] = _nothing
+
+    def tell(
+        self,
+        kafka: KafkaServer,
+        redis_url: str | None,
+        home: Path,
+        protocol: Protocol,
+        seed: int,
+        kind: Kind = "holdfast",
+    ) -> Outcome:
+        """Play it once. Raises FieldError where it does not come to its end."""
+        with Field(kafka, redis_url, home, protocol=protocol, seed=seed, kind=kind, config=self.config) as field:
+            self.play(field)
+            return field.finish()
+
+    def faults(self, outcome: Outcome) -> list[str]:
+        """What broke a promise; empty = all held."""
+        return [*outcome.faults(may_repeat=self.may_repeat), *self.check(outcome)]
+
+
+STORIES: dict[str, Story] = {}
+
+
+def story(**how: Any) -> Callable[[Callable[[Field], None]], Story]:
+    """Make a story of a function; its name is the function's."""
+
+    def make(play: Callable[[Field], None]) -> Story:
+        made = Story(name=play.__name__, play=play, **how)
+        STORIES[made.name] = made
+        return made
+
+    return make

@@ -1,0 +1,88 @@
+"""What the three kinds of member have in common: their orders from the demo, and the handler."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from examples.lab.ledger import LedgerWriter
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What the demo tells a member at its start."""
+
+    name: str
+    bootstrap_servers: str
+    topic: str
+    group: str
+    ledger: Path
+    handler_ms: float
+    workers: int
+    redis_url: str
+
+    def client_configuration(self) -> dict[str, str | int | float | bool]:
+        """What all three give to confluent-kafka. Everything else is the consumers' own."""
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "group.id": self.group,
+            "client.id": self.name,
+            "group.protocol": "consumer",
+            # The library's default, latest, would skip the backlog: every tutorial sets this one.
+            "auto.offset.reset": "earliest",
+            # The mock cluster answers a fetch only when this time is over, also when it has records by then (a real
+            # broker answers at once). With the default, 500 ms, all curves would only show that.
+            "fetch.wait.max.ms": 50,
+        }
+
+
+def assignment_from_command_line() -> Assignment:
+    """Read the member's command line, and tie its life to the demo's."""
+    parser = argparse.ArgumentParser()
+    for name in ("name", "bootstrap-servers", "topic", "group"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--ledger", type=Path, required=True)
+    parser.add_argument("--handler-ms", type=float, required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--redis-url", default="")
+    assignment = Assignment(**vars(parser.parse_args()))
+    threading.Thread(target=_die_with_the_demo, name="leash", daemon=True).start()
+    return assignment
+
+
+def _die_with_the_demo() -> None:
+    # The demo holds the other end of our input and never writes. An end of file means that it is gone.
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    os._exit(3)
+
+
+def order_in(message: Message) -> tuple[int, int, str]:
+    """Partition, offset and order id of a message that holds no error."""
+    partition, offset, key = message.partition(), message.offset(), message.key()
+    if partition is None or offset is None or key is None:
+        raise ValueError(f"not one of the demo's orders: {message.value()!r}")
+    return partition, offset, key.decode()
+
+
+class Till:
+    """The work on one order: takes a few milliseconds, and leaves two lines in the ledger."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._ledger = LedgerWriter(assignment.ledger, assignment.name)
+        self._handler_s = assignment.handler_ms / 1000
+
+    def charge(self, partition: int, offset: int, key: str) -> None:
+        """Handle one order. A second call for the same order would charge the customer twice."""
+        self._ledger.start(partition, offset, key)
+        time.sleep(self._handler_s)  # stands for a payment service's answer
+        self._ledger.end(partition, offset, key)

@@ -1,0 +1,111 @@
+"""The result in words and figures."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from examples.lab.group import Kind
+    from examples.lab.referee import Verdict
+
+_WIDTH = 92
+
+_PHASES = {
+    "start": "while the first three start",
+    "join": "after a member joined",
+    "leave": "after a member left (SIGTERM)",
+    "kill": "after a member was killed (SIGKILL)",
+    "replace": "after another one took its place",
+    "stall": "after a member stalled and went on",
+    "end": "while all leave (SIGTERM)",
+}
+
+
+def table(verdicts: Mapping[Kind, Verdict]) -> str:
+    """One column for each consumer."""
+    all_of_them = list(verdicts.values())
+    rows = [
+        ("", [kind.title for kind in verdicts]),
+        ("orders handled", [_of(one.handled, one.produced) for one in all_of_them]),
+        ("handled again (repeated)", [f"{one.repeated:,}" for one in all_of_them]),
+    ]
+    for place, event in enumerate(all_of_them[0].by_event):
+        counts = [one.by_event[place].repeated for one in all_of_them]
+        if event.name not in {"start", "replace", "end"} or any(counts):  # nothing happens there, normally
+            rows.append((f"  {_PHASES[event.name]}", [f"{count:,}" for count in counts]))
+    rows += [
+        ("lost", [f"{one.lost:,}" for one in all_of_them]),
+        ("in two processes at the same time", [f"{one.at_the_same_time:,}" for one in all_of_them]),
+        ("longest pause of a partition", [f"{one.longest_pause_s:.1f} s" for one in all_of_them]),
+        ("longest time to recover the lag", [f"{one.recover_s:.1f} s" for one in all_of_them]),
+    ]
+    return _aligned(rows)
+
+
+def _of(handled: int, produced: int) -> str:
+    return f"{handled:,} of {produced:,}"
+
+
+def _aligned(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+    left = max(len(name) for name, _ in rows)
+    widths = [max(len(cells[column]) for _, cells in rows) for column in range(len(rows[0][1]))]
+    lines = [
+        f"{name:<{left}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        for name, cells in rows
+    ]
+    rule = "-" * len(lines[0])
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
+
+
+def explanation(verdicts: Mapping[Kind, Verdict]) -> str:
+    """What was seen, in plain words; only what these figures show."""
+    by_name = {kind.name: verdict for kind, verdict in verdicts.items()}
+    said = []
+    plain = [by_name[name] for name in ("default", "careful") if name in by_name]
+    if plain:
+        said.append(_about_plain(plain))
+    ours = by_name.get("holdfast")
+    if ours is not None:
+        said.append(_about_holdfast(ours))
+    return "\n\n".join(textwrap.fill(text, _WIDTH) for text in said)
+
+
+def _about_plain(plain: Sequence[Verdict]) -> str:
+    counts = " and ".join(f"{one.repeated:,}" for one in plain)
+    graceful = sum(one.repeated_gracefully for one in plain)
+    text = (
+        f"The plain loops handled {counts} orders a second time: after a crash or a stall, the member that takes a "
+        "partition over begins at the last committed offset, and everything handled since then is done again. "
+        "How many that are depends on when it happens between two commits; committing more often makes it less, not "
+        "nothing."
+    )
+    if graceful == 0:
+        text += " Joining and leaving repeated nothing there either: on this group protocol that is the easy part."
+    return text
+
+
+def _about_holdfast(ours: Verdict) -> str:
+    if ours.lost or ours.repeated_gracefully:
+        return (
+            f"holdfast lost {ours.lost} and repeated {ours.repeated_gracefully} where every member could finish: "
+            "that breaks its promise. Please report it, with the folder of this run."
+        )
+    if ours.repeated == 0:
+        return "holdfast repeated nothing and lost nothing in this run."
+    text = (
+        f"holdfast lost nothing, and repeated nothing when members joined or left. It handled {_orders(ours.repeated)} "
+        f"a second time: {ours.from_hands} of them {'was' if ours.from_hands == 1 else 'were'} in the hands of the "
+        "process that was killed or frozen, at that very moment. Nobody can know how far such a handler came, so these "
+        "run again (a sink that checks record.fence can refuse even those)."
+    )
+    other = ours.repeated - ours.from_hands
+    if other:
+        text += f" {_orders(other).capitalize()} more than that: unexpected, please report it with this run's folder."
+    return text
+
+
+def _orders(count: int) -> str:
+    return "1 order" if count == 1 else f"{count:,} orders"

@@ -1,0 +1,141 @@
+"""From a record to its business key.
+
+A key is text that begins with what it was, so that no two different ones meet:
+
+| taken from the record | key | e.g. |
+|---|---|---|
+| text; bytes that are UTF-8 | `s:` and the text | `s:4711` |
+| a whole number | `n:` and its decimal digits | `n:4711` |
+| other bytes | `x:` and hex digits | `x:ff00` |
+
+So the JSON number 4711 and the JSON string "4711" are two keys. Taking two for one would lose a message; taking one for
+two, when a producer changes the type, handles one twice. `true`, `null`, `""`, 1.5, lists and objects are no keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import KeyMissing, SettingError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from holdfast.records import Record
+
+KeyFunction = Callable[["Record"], "str | bytes | int"]
+#: What a handler's `key=` takes: a field's name ("order.id"), `record_key()`, `header("id")`, or a function.
+KeySpec: TypeAlias = "str | RecordKey | Header | KeyFunction"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKey:
+    """The record's own key, as the producer set it."""
+
+    def __call__(self, record: Record) -> bytes:
+        """Raises KeyMissing: the record has none."""
+        if record.key is None:
+            raise _missing(record, "it has no key", "let the producer set one, or name a field: key='order_id'")
+        return record.key
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header; the last one of that name."""
+
+    name: str
+
+    def __call__(self, record: Record) -> bytes:
+        """Raises KeyMissing: the record has no such header, or one without a value."""
+        value = record.header(self.name)
+        if value is None:
+            raise _missing(record, f"it has no header {self.name!r}", "let the producer set it")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of the JSON object in the value; dots lead into nested objects."""
+
+    name: str
+
+    def __call__(self, record: Record) -> Any:  # noqa: ANN401 - whatever is there; `_text` judges it
+        """Raises KeyMissing: no value, no JSON, or no such field."""
+        if record.value is None:
+            raise _missing(record, "it has no value (a tombstone)", "key=record_key() takes the record's own key")
+        try:
+            found = json.loads(record.value)
+        except (ValueError, RecursionError) as error:
+            remedy = "give a function that reads the format: key=lambda record: ..."
+            raise _missing(record, "its value is not JSON", remedy) from error
+        for part in self.name.split("."):
+            if not isinstance(found, dict) or part not in found:
+                raise _missing(record, f"its value has no field {self.name!r}", "let the producer set it")
+            found = found[part]
+        return found
+
+
+def record_key() -> RecordKey:
+    """`key=record_key()`: the record's own key."""
+    return RecordKey()
+
+
+def header(name: str) -> Header:
+    """`key=header("event-id")`: a header's value.
+
+    Raises:
+        SettingError: no name.
+    """
+    if not name:
+        raise SettingError("header", name, "give the header's name")
+    return Header(name)
+
+
+def resolve_key(spec: KeySpec) -> Callable[[Record], str]:
+    """The function that takes a record to its business key.
+
+    What it returns is pure of state and may be called by any thread. It raises KeyMissing, naming topic, partition and
+    offset, never the record's content. Other exceptions of a function of yours pass unchanged.
+
+    Raises:
+        SettingError: `spec` is none of the above.
+    """
+    if isinstance(spec, str):
+        if not all(spec.split(".")):
+            raise SettingError(
+                "key", spec, "name a field of the JSON value: 'order_id', or 'order.id' for a nested one"
+            )
+        take: KeyFunction = Field(spec)
+    elif callable(spec):
+        take = spec
+    else:
+        raise SettingError(
+            "key", spec, "give a field's name, record_key(), header('name'), or a function of the record"
+        )
+
+    def key_of(record: Record) -> str:
+        return _text(record, take(record))
+
+    return key_of
+
+
+def _text(record: Record, found: object) -> str:
+    if isinstance(found, bytes) and found:
+        try:
+            return "s:" + found.decode()
+        except UnicodeDecodeError:
+            return "x:" + found.hex()
+    if isinstance(found, str) and found:
+        return "s:" + found
+    if isinstance(found, int) and not isinstance(found, bool):
+        return f"n:{found:d}"
+    what = "its key is empty" if found in ("", b"") else f"its key is of type {type(found).__name__}"
+    raise _missing(record, what, "a key is text that is not empty, bytes, or a whole number")
+
+
+def _missing(record: Record, what: str, remedy: str) -> KeyMissing:
+    place = f"{record.topic}, partition {record.partition.number}, offset {record.offset}"
+    return KeyMissing(f"no business key for the record at {place}: {what}; {remedy}")

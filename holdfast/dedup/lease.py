@@ -1,0 +1,93 @@
+"""A session's lease as its own process sees it: renewed by a thread, judged by this process' clock, lost for good."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.timing import Clock
+
+log = logging.getLogger("holdfast.dedup")
+
+#: Of the lease. Three tries fit into it, so that one lost answer does not cost the session.
+_RENEW_EVERY = 1 / 3
+#: Of the lease: the pause after a renewal that failed. What is left of the lease is used, without a storm.
+_TRY_AGAIN_AFTER = 1 / 20
+
+
+class Lease:
+    """Whether the session may still start work.
+
+    The store counts a lease from when it *handles* a renewal, this process from when it *sent* it, which is earlier:
+    so this process always gives up first. Any thread may call.
+    """
+
+    def __init__(self, session_id: str, lease_s: float, clock: Clock, sent_at: float) -> None:
+        self.session_id = session_id
+        self.lease_s = lease_s
+        self._clock = clock
+        self._sent_at = sent_at
+        self._lost = False
+        self._stop = threading.Event()
+        self._pid = os.getpid()
+
+    @property
+    def own_process(self) -> bool:
+        """False in a forked child: there the session belongs to the parent, which has the thread that renews it."""
+        return os.getpid() == self._pid
+
+    def live(self) -> bool:
+        """Whether the last renewal that succeeded was sent less than a lease ago. Once False, False for ever."""
+        if not self._lost and (self._clock.now() - self._sent_at >= self.lease_s or not self.own_process):
+            self.lose()
+        return not self._lost
+
+    def renewed(self, sent_at: float) -> None:
+        """Note a renewal that the store has confirmed, and when it was sent."""
+        self._sent_at = max(self._sent_at, sent_at)
+
+    def lose(self) -> None:
+        """The session is over, whatever a renewal on its way may say."""
+        self._lost = True
+        self._stop.set()
+
+    def stop(self) -> None:
+        """Renew no more; the lease runs out by itself. Does not block: a renewal on its way may still arrive."""
+        self._stop.set()
+
+    def start(self, renew: Callable[[], bool]) -> None:
+        """Renew by a daemon thread until the session is lost or stopped.
+
+        Args:
+            renew: asks the store once and calls `renewed`; False = the session is dead there. May raise StoreError.
+        """
+        name = f"holdfast-lease-{self.session_id}"
+        threading.Thread(target=self._renew_for_ever, args=(renew,), name=name, daemon=True).start()
+
+    def _renew_for_ever(self, renew: Callable[[], bool]) -> None:
+        pause_s = self.lease_s * _RENEW_EVERY
+        while not self._stop.wait(pause_s):
+            pause_s = self.lease_s * _TRY_AGAIN_AFTER
+            try:
+                kept = renew()
+            except StoreError as error:
+                log.warning("session %s was not renewed and will be tried again: %s", self.session_id, error)
+            except Exception:
+                # Must not end the thread unseen. The lease goes on running out, which is the safe side.
+                log.exception("session %s was not renewed", self.session_id)
+            else:
+                pause_s = self.lease_s * _RENEW_EVERY
+                if not kept and not self._stop.is_set():
+                    log.error(
+                        "session %s is lost: its lease of %s s ran out at the store", self.session_id, self.lease_s
+                    )
+                    self.lose()
+            if not self._stop.is_set() and not self.live():
+                log.error("session %s is lost: not renewed for its lease of %s s", self.session_id, self.lease_s)

@@ -1,0 +1,102 @@
+"""MemoryClaims: the table of claims.py as Python. What a store means; for tests, and for a group in one process."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import weakref
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.lease import Lease
+from holdfast.dedup.memory_session import MemorySession
+from holdfast.dedup.memory_state import MemoryState, StoredSession
+from holdfast.errors import SettingError
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from holdfast.timing import Clock
+
+
+class MemoryClaims:
+    """The executable specification of a ClaimStore. Nothing outlives the object. Any thread may call.
+
+    Args:
+        lease_s: a session that is not renewed for so long is dead. None: as `begin` says.
+        window_s: how long a finished key is remembered. Positions are kept for ever.
+        clock: judges leases and windows.
+        renewals: False = no thread renews; a test calls `renew` of the session, or lets the lease run out.
+
+    Raises:
+        SettingError: a setting cannot work.
+    """
+
+    def __init__(
+        self,
+        *,
+        lease_s: float | None = None,
+        window_s: float = 7 * 86_400.0,
+        clock: Clock = SYSTEM_CLOCK,
+        renewals: bool = True,
+    ) -> None:
+        if lease_s is not None:
+            _check_seconds("lease_s", lease_s)
+        _check_seconds("window_s", window_s)
+        self.state = MemoryState(window_s, clock)
+        self._clock = clock
+        self._lease_s = lease_s
+        self._renewals = renewals
+        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+
+    def connect(self) -> None:
+        """There is nothing to reach.
+
+        Raises:
+            StoreUnavailable: a test has made the store silent.
+        """
+        self.state.answer()
+
+    def begin(self, lease_s: float = 10.0) -> MemorySession:
+        """Begin a session of `lease_s` at most.
+
+        Raises:
+            SettingError: not a lease.
+            StoreUnavailable: a test has made the store silent.
+        """
+        _check_seconds("lease_s", lease_s)
+        self.state.answer()
+        lease_s = lease_s if self._lease_s is None else min(lease_s, self._lease_s)
+        lease = Lease(secrets.token_hex(8), lease_s, self._clock, sent_at=self._clock.now())
+        session = MemorySession(self.state, lease)
+        with self.state.lock:
+            self.state.sessions[session.id] = StoredSession(deadline=self._clock.now() + lease_s)
+        if self._renewals:
+            lease.start(session.renew)
+            self._leases.add(lease)
+        return session
+
+    def close(self) -> None:
+        """Sessions that have not ended run out with their lease."""
+        for lease in self._leases:
+            lease.stop()
+
+    # For tests.
+
+    def expire(self, session_id: str) -> None:
+        """Kill a session, as if its lease had passed: its process learns of it by the next reply that says so."""
+        with self.state.lock:
+            self.state.kill(session_id)
+
+    def go_silent(self, *, hears: bool) -> None:
+        """From now on no call is answered; `hears` = it is applied all the same."""
+        with self.state.lock:
+            self.state.hears, self.state.speaks = hears, False
+
+    def speak_again(self) -> None:
+        """Hear and answer as before."""
+        with self.state.lock:
+            self.state.hears = self.state.speaks = True
+
+
+def _check_seconds(field: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise SettingError(field, value, "give a number of seconds above 0")

@@ -1,0 +1,227 @@
+"""A session at a MemoryClaims: the rows of claims.py's table, one method each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
+from holdfast.dedup.memory_state import Claimed, Finished
+from holdfast.errors import StateError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.claims import Claim, LetGo, Mark, Poll, Token
+    from holdfast.dedup.lease import Lease
+    from holdfast.dedup.memory_state import MemoryState
+
+_T = TypeVar("_T")
+
+
+class MemorySession:
+    """One start of one process at a MemoryClaims. Any thread may call."""
+
+    def __init__(self, state: MemoryState, lease: Lease) -> None:
+        self._state = state
+        self._lease = lease
+        self._generation = 0
+
+    @property
+    def id(self) -> str:
+        """Unique, never used again."""
+        return self._lease.session_id
+
+    def live(self) -> bool:
+        """Whether the last renewal that succeeded was sent less than a lease ago; once False, False for ever."""
+        return self._lease.live()
+
+    def renew(self) -> bool:
+        """Keep the session alive. False = it is dead, and is never revived."""
+        sent_at = self._state.clock.now()
+
+        def apply() -> bool:
+            if not self._state.alive(self.id):
+                return False
+            self._state.sessions[self.id].deadline = self._state.clock.now() + self._lease.lease_s
+            return True
+
+        if not self._ask(apply):
+            self._lease.lose()
+            return False
+        self._lease.renewed(sent_at)
+        return True
+
+    def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
+        """Take partitions over."""
+
+        def one(partition: str) -> Acquired | Wait | Verdict:
+            p = self._state.position(partition)
+            if not self._state.alive(self.id):
+                return Verdict.FENCED
+            if p.owner not in (None, self.id) and self._state.alive(p.owner):
+                return Wait.WAIT
+            p.epoch += 1
+            p.owner = self.id
+            self._state.positions[partition] = p
+            return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running))
+
+        replies = self._ask(lambda: [one(partition) for partition in partitions])
+        if Verdict.FENCED in replies:
+            self._lease.lose()
+        return replies
+
+    def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
+        """Note offsets as done. Replies with those that are fenced."""
+
+        def one(mark: Mark) -> frozenset[int]:
+            p = self._state.position(mark.partition)
+            owns = (p.epoch, p.owner) == (mark.epoch, self.id)
+            if owns:
+                p.watermark = max(p.watermark, mark.watermark)
+            fenced = set()
+            for offset in mark.offsets:
+                if p.is_done(offset):
+                    continue
+                if owns or p.running.get(offset) == (self.id, mark.epoch):
+                    p.above.add(offset)
+                else:
+                    fenced.add(offset)
+            p.tidy()
+            return frozenset(fenced)
+
+        return self._ask(lambda: [one(mark) for mark in marks])
+
+    def let_go(self, partitions: Sequence[LetGo]) -> None:
+        """End ownerships, handing over what is in hand."""
+
+        def one(let: LetGo) -> None:
+            p = self._state.position(let.partition)
+            if p.owner == self.id and let.epoch in (0, p.epoch):
+                p.running |= {offset: (self.id, p.epoch) for offset in let.hands if not p.is_done(offset)}
+                p.owner = None
+
+        self._ask(lambda: _for_each(one, partitions))
+
+    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+        """Ask for what was handed over."""
+
+        def one(poll: Poll) -> Polled | Verdict:
+            p = self._state.position(poll.partition)
+            if (p.epoch, p.owner) != (poll.epoch, self.id):
+                return Verdict.FENCED
+            done = {offset for offset in poll.offsets if p.is_done(offset)}
+            waiting = {
+                offset
+                for offset in poll.offsets
+                if offset not in done and offset in p.running and self._state.alive(p.running[offset][0])
+            }
+            yours = set(poll.offsets) - done - waiting
+            for offset in yours:
+                p.running.pop(offset, None)
+            return Polled(frozenset(done), frozenset(yours))
+
+        return self._ask(lambda: [one(poll) for poll in polls])
+
+    def release(self, records: Sequence[Token]) -> None:
+        """Say of records handed over that nobody runs them any more."""
+
+        def one(record: Token) -> None:
+            running = self._state.position(record.partition).running
+            if running.get(record.offset) == (self.id, record.epoch):
+                del running[record.offset]
+
+        self._ask(lambda: _for_each(one, records))
+
+    def drop(self, partition: str, epoch: int, offset: int) -> bool:
+        """Forget what is done from `offset` on. False = fenced."""
+
+        def apply() -> bool:
+            p = self._state.position(partition)
+            if (p.epoch, p.owner) != (epoch, self.id):
+                return False
+            p.watermark = offset
+            p.above.clear()  # done = all below
+            p.running.clear()  # from there on it is removed; below, it is done
+            return True
+
+        return self._ask(apply)
+
+    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Ask for keys."""
+
+        def one(claim: Claim) -> Verdict:
+            held = self._state.key(claim.key)
+            if not self._state.alive(self.id):
+                return Verdict.FENCED
+            if isinstance(held, Finished):
+                return Verdict.DONE
+            if held is not None and held != (self.id, claim.token) and self._state.alive(held.session):
+                return Verdict.BUSY
+            self._state.keys[claim.key] = Claimed(self.id, claim.token)
+            return Verdict.NEW
+
+        verdicts = self._ask(lambda: [one(claim) for claim in claims])
+        if Verdict.FENCED in verdicts:
+            self._lease.lose()
+        return verdicts
+
+    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Note keys as done for the store's window."""
+
+        def one(claim: Claim) -> Verdict:
+            held = self._state.key(claim.key)
+            if isinstance(held, Finished):
+                return Verdict.DONE
+            if held != (self.id, claim.token):
+                return Verdict.FENCED
+            self._state.keys[claim.key] = Finished(self._state.clock.now() + self._state.window_s)
+            return Verdict.DONE
+
+        return self._ask(lambda: [one(claim) for claim in claims])
+
+    def unclaim(self, claims: Sequence[Claim]) -> None:
+        """Give keys back, as far as they are still held."""
+
+        def one(claim: Claim) -> None:
+            if self._state.key(claim.key) == (self.id, claim.token):
+                del self._state.keys[claim.key]
+
+        self._ask(lambda: _for_each(one, claims))
+
+    def end(self) -> None:
+        """End the session. Does not raise; without an answer the lease runs out by itself."""
+        self._lease.stop()
+        if not self._lease.own_process:
+            return  # a forked child has no say about its parent's session
+        self._lease.lose()
+        with self._state.lock:
+            if self._state.hears:
+                self._state.sessions.pop(self.id, None)
+
+    def raise_generation(self) -> None:
+        """After a call without an answer: what was sent before is refused from now on."""
+        self._generation += 1
+
+    def _ask(self, apply: Callable[[], _T]) -> _T:
+        """One call: admitted, applied as a whole, answered.
+
+        Raises:
+            StoreUnavailable: no answer; the generation has been raised. Or this is a late request, and is not applied.
+            StateError: called in a forked child.
+        """
+        if not self._lease.own_process:
+            raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
+        with self._state.lock:
+            if self._state.hears:
+                if not self._state.admit(self.id, self._generation):
+                    raise StoreUnavailable(f"a late request of session {self.id} was refused: ask again")
+                reply = apply()
+                if self._state.speaks:
+                    return reply
+            self.raise_generation()
+        raise StoreUnavailable("no answer: a test has called go_silent() on this MemoryClaims")
+
+
+def _for_each(apply: Callable[[_T], None], items: Sequence[_T]) -> None:
+    for item in items:
+        apply(item)

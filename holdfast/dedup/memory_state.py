@@ -1,0 +1,103 @@
+"""What a MemoryClaims holds: sessions, positions and keys, as the table of claims.py speaks of them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from holdfast.dedup.claims import ClaimKey, Token
+    from holdfast.timing import Clock
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredSession:
+    """Dead when absent or when the deadline has passed."""
+
+    deadline: float
+    generation: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredPosition:
+    """One partition. An offset is never both done and running."""
+
+    epoch: int = 0
+    owner: str | None = None
+    watermark: int = 0
+    above: set[int] = field(default_factory=set)
+    running: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    def is_done(self, offset: int) -> bool:
+        """Below the watermark, or marked above it."""
+        return offset < self.watermark or offset in self.above
+
+    def tidy(self) -> None:
+        """After a change of what is done."""
+        self.above = {offset for offset in self.above if offset >= self.watermark}
+        self.running = {offset: holder for offset, holder in self.running.items() if not self.is_done(offset)}
+
+
+class Claimed(NamedTuple):
+    """A key in the hands of one record of one session."""
+
+    session: str
+    token: Token
+
+
+class Finished(NamedTuple):
+    """A key that is done until `until`, by the store's clock."""
+
+    until: float
+
+
+class MemoryState:
+    """The three kinds of fact, and who may change them. `lock` is held around each call of a session."""
+
+    def __init__(self, window_s: float, clock: Clock) -> None:
+        self.clock = clock
+        self.window_s = window_s
+        self.lock = threading.Lock()
+        self.sessions: dict[str, StoredSession] = {}
+        self.positions: dict[str, StoredPosition] = {}
+        self.keys: dict[ClaimKey, Claimed | Finished] = {}
+        self.hears = True  #: requests arrive
+        self.speaks = True  #: replies arrive
+
+    def answer(self) -> None:
+        """Raise StoreUnavailable where no replies are given."""
+        if not (self.hears and self.speaks):
+            raise StoreUnavailable("no answer: a test has called go_silent() on this MemoryClaims")
+
+    def alive(self, session_id: str) -> bool:
+        """Whether the session's deadline lies ahead."""
+        session = self.sessions.get(session_id)
+        return session is not None and session.deadline > self.clock.now()
+
+    def kill(self, session_id: str) -> None:
+        """The session's lease is over; its generation stays known."""
+        if session_id in self.sessions:
+            self.sessions[session_id].deadline = -math.inf
+
+    def admit(self, session_id: str, generation: int) -> bool:
+        """The barrier against late requests: False = a higher generation has been here."""
+        session = self.sessions.get(session_id)
+        if session is None:
+            return True
+        if generation < session.generation:
+            return False
+        session.generation = generation
+        return True
+
+    def position(self, partition: str) -> StoredPosition:
+        """The partition's position; one that nobody has acquired reads as empty."""
+        return self.positions.get(partition) or StoredPosition()
+
+    def key(self, key: ClaimKey) -> Claimed | Finished | None:
+        """Who holds the key; None = nobody, or its window has passed."""
+        held = self.keys.get(key)
+        return None if isinstance(held, Finished) and held.until <= self.clock.now() else held

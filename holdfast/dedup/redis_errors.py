@@ -1,0 +1,51 @@
+"""What an error of redis-py means for a caller: no answer now, or a no. Decided by types and the protocol's codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redis import exceptions
+
+from holdfast.errors import StoreError, StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from redis.exceptions import RedisError
+
+_NO_ACCESS = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+_NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.InvalidResponse)
+#: Error codes (the first word of an error reply) of what passes by itself or by an operator's hand.
+_PASSING = frozenset(
+    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY", "TRYAGAIN", "UNKILLABLE"}
+)
+_PASSING_TYPES = (
+    exceptions.BusyLoadingError,
+    exceptions.ReadOnlyError,
+    exceptions.MasterDownError,
+    exceptions.ClusterDownError,
+    exceptions.TryAgainError,
+)
+
+
+def store_error(error: RedisError, where: str) -> StoreError:
+    """The error to raise `from` this one.
+
+    Args:
+        error: of redis-py. Its texts name hosts and commands, never a password: it does not put arguments into them.
+        where: host, port and database.
+    """
+    text = " ".join(str(error).split())[:200].rstrip(".")
+    if isinstance(error, _NO_ACCESS):
+        return StoreRefused(
+            f"the Redis at {where} refuses these credentials ({text}): "
+            "check user and password, and that the user may run scripts, INFO and the keys {hf:*"
+        )
+    if isinstance(error, exceptions.OutOfMemoryError):
+        return StoreUnavailable(
+            f"the Redis at {where} is out of memory and takes no new claims: raise maxmemory, or shorten window_s; "
+            "what is claimed can still be finished"
+        )
+    if isinstance(error, _PASSING_TYPES) or text.split(" ", 1)[0] in _PASSING:
+        return StoreUnavailable(f"the Redis at {where} takes no calls now ({text})")
+    if isinstance(error, _NO_ANSWER):
+        return StoreUnavailable(f"no answer from the Redis at {where} ({text})")
+    return StoreRefused(f"the Redis at {where} refuses a call ({text})")

@@ -1,0 +1,133 @@
+"""Running the scripts: by digest, several shards in one round trip, and what an error means."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from redis.exceptions import NoScriptError, RedisError
+
+from holdfast.dedup.redis_errors import store_error
+from holdfast.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis
+
+#: Script -> the parts that go before it.
+_PARTS = {
+    "begin": ("common",),
+    "renew": ("common",),
+    "end": ("common",),
+    "claim": ("common",),
+    "finish": ("common",),
+    "unclaim": ("common",),
+    "acquire": ("common",),
+    "mark": ("common", "positions"),
+    "let_go": ("common", "positions"),
+    "poll": ("common", "positions"),
+    "release": ("common", "positions"),
+    "drop": ("common", "positions"),
+    "replicate": (),
+}
+#: These end work or free memory: they have to go on when memory is full, or nothing would ever be settled.
+_ALLOW_OOM = frozenset({"renew", "end", "finish", "unclaim", "mark", "let_go", "poll", "release", "drop", "replicate"})
+
+
+class _Script(NamedTuple):
+    text: bytes
+    digest: bytes
+
+
+class ScriptCall(NamedTuple):
+    """One script at one shard. All keys have the shard's hash tag."""
+
+    keys: Sequence[bytes]
+    args: Sequence[bytes | str | int]
+
+
+def _load(*, flags: bool) -> dict[str, _Script]:
+    folder = files("holdfast.dedup").joinpath("scripts")
+    scripts = {}
+    for name, parts in _PARTS.items():
+        body = "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in (*parts, name))
+        # Redis 6.2 refuses the line. From 7 on, a script without the flag is refused before its first line runs when
+        # memory is full; so it is applied as a whole or not at all.
+        if flags:
+            body = f"#!lua{' flags=allow-oom' if name in _ALLOW_OOM else ''}\n{body}"
+        text = body.encode()
+        scripts[name] = _Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+    return scripts
+
+
+class Scripts:
+    """The scripts at one server. Any thread; each call uses a connection of its own from the client's pool.
+
+    Args:
+        client: must not resend by itself: a copy that is late would carry a generation that is still good.
+        where: the server's name for error texts.
+        flags: whether the server is Redis 7 or later and knows script flags.
+        wait_key, wait_ms: where given, durable calls are confirmed by a replica within that time.
+    """
+
+    def __init__(
+        self, client: redis.Redis, where: str, *, flags: bool, wait_key: bytes | None = None, wait_ms: int = 0
+    ) -> None:
+        self._client = client
+        self._where = where
+        self._scripts = _load(flags=flags)
+        self._wait_key = wait_key
+        self._wait_ms = wait_ms
+
+    def run(self, name: str, calls: Sequence[ScriptCall], *, durable: bool = False) -> list[Any]:
+        """Run a script at one or more shards; replies in the order of the calls.
+
+        Raises:
+            StoreUnavailable: no answer from one of them, or not replicated; some of the calls may have been applied.
+            StoreRefused: one of them was refused.
+        """
+        script = self._scripts[name]
+        commands = [(b"EVALSHA", script.digest, len(call.keys), *call.keys, *call.args) for call in calls]
+        try:
+            replies = self._send(commands, durable=durable)
+            # A server that was restarted or promoted has no scripts. EVAL runs the text and keeps it.
+            unknown = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            if unknown:
+                again = [(b"EVAL", script.text, *commands[i][2:]) for i in unknown]
+                for i, reply in zip(unknown, self._send(again, durable=durable), strict=True):
+                    replies[i] = reply
+        except RedisError as error:
+            raise store_error(error, self._where) from error
+        for reply in replies:
+            if isinstance(reply, RedisError):
+                raise store_error(reply, self._where) from reply
+        return replies
+
+    def _send(self, commands: Sequence[tuple[Any, ...]], *, durable: bool) -> list[Any]:
+        """One round trip. A refusal of one command is its reply; no answer raises."""
+        durable = durable and self._wait_key is not None
+        if len(commands) == 1 and not durable:
+            try:
+                return [self._client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
+            except NoScriptError as error:
+                return [error]
+        with self._client.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+            if durable:
+                pipeline.execute_command(b"EVAL", self._scripts["replicate"].text, 1, self._wait_key, b"1")  # type: ignore[no-untyped-call]
+                pipeline.execute_command("WAIT", 1, self._wait_ms)  # type: ignore[no-untyped-call]
+            replies: list[Any] = pipeline.execute(raise_on_error=False)
+        if durable:
+            *replies, written, replicas = replies
+            for reply in (written, replicas):
+                if isinstance(reply, RedisError):
+                    raise reply
+            if not replicas:
+                raise StoreUnavailable(
+                    f"no replica of the Redis at {self._where} confirmed within {self._wait_ms} ms, "
+                    "and durability='wait1' asks for one"
+                )
+        return replies

@@ -1,0 +1,240 @@
+"""A session at Redis: each method is one script, one round trip for all its items."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
+from holdfast.dedup.redis_layout import encode, token_bytes
+from holdfast.dedup.redis_positions import acquired, check_offsets, runs
+from holdfast.dedup.redis_scripts import ScriptCall
+from holdfast.errors import StateError, StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.dedup.claims import Claim, LetGo, Mark, Poll, Token
+    from holdfast.dedup.lease import Lease
+    from holdfast.dedup.redis_layout import Layout
+    from holdfast.dedup.redis_scripts import Scripts
+    from holdfast.timing import Clock
+
+log = logging.getLogger("holdfast.dedup")
+
+_Args = list[bytes | str | int]
+
+_VERDICTS = {ord(verdict.value): verdict for verdict in Verdict}
+
+
+class Times(NamedTuple):
+    """How long Redis keeps things, in ms."""
+
+    window: int  #: a key that is done
+    garbage: int  #: a claim that nobody finished; longer than any handler runs
+    position: int  #: a position that nobody uses
+
+
+class RedisSession:
+    """One start of one process at one Redis. Any thread may call; made by `RedisClaims.begin`."""
+
+    def __init__(self, scripts: Scripts, layout: Layout, lease: Lease, clock: Clock, times: Times) -> None:
+        self._scripts = scripts
+        self._layout = layout
+        self._lease = lease
+        self._clock = clock
+        self._times = times
+        self._generation = 0
+        self._generation_lock = threading.Lock()
+        self._id = encode(lease.session_id)
+
+    @property
+    def id(self) -> str:
+        """Unique, never used again."""
+        return self._lease.session_id
+
+    def live(self) -> bool:
+        """Whether the last renewal that succeeded was sent less than a lease ago; once False, False for ever."""
+        return self._lease.live()
+
+    def begin(self) -> None:
+        """Make the session known in every shard. Once, before anything else."""
+        self._everywhere("begin")
+
+    def renew(self) -> bool:
+        """Keep the session alive, in every shard. False = it is dead in one of them, and so lost for good."""
+        sent_at = self._clock.now()
+        if any(reply != b"OK" for reply in self._everywhere("renew")):
+            self._lease.lose()
+            return False
+        self._lease.renewed(sent_at)
+        return True
+
+    def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
+        """Take partitions over."""
+        replies: list[Acquired | Wait | Verdict] = []
+        where = [self._layout.position(partition) for partition in partitions]
+        for reply in self._each("acquire", where, [()] * len(where), first=(self._times.position,), durable=True):
+            if reply == b"F":
+                self._lease.lose()
+                replies.append(Verdict.FENCED)
+            else:
+                replies.append(Wait.WAIT if reply == b"W" else acquired(reply))
+        return replies
+
+    def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
+        """Note offsets as done. Replies with those that are fenced."""
+        args: list[_Args] = []
+        for mark in marks:
+            check_offsets(mark.offsets)
+            check_offsets((mark.watermark,))
+            found = runs(mark.offsets)
+            args.append([mark.epoch, mark.watermark, len(found), *(number for run in found for number in run)])
+        where = [self._layout.position(mark.partition) for mark in marks]
+        replies = self._each("mark", where, args, first=(self._times.position,), durable=True)
+        return [frozenset(fenced) for fenced in replies]
+
+    def let_go(self, partitions: Sequence[LetGo]) -> None:
+        """End ownerships, handing over what is in hand."""
+        args: list[_Args] = []
+        for let in partitions:
+            check_offsets(let.hands)
+            args.append([let.epoch, len(let.hands), *let.hands])
+        self._each("let_go", [self._layout.position(let.partition) for let in partitions], args, durable=True)
+
+    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+        """Ask for what was handed over."""
+        args: list[_Args] = []
+        for poll in polls:
+            check_offsets(poll.offsets)
+            args.append([poll.epoch, len(poll.offsets), *poll.offsets])
+        replies: list[bytes] = self._each("poll", [self._layout.position(poll.partition) for poll in polls], args)
+        return [_polled(poll, reply) for poll, reply in zip(polls, replies, strict=True)]
+
+    def release(self, records: Sequence[Token]) -> None:
+        """Say of records handed over that nobody runs them any more."""
+        check_offsets([record.offset for record in records])
+        args: list[_Args] = [[record.offset, record.epoch] for record in records]
+        self._each("release", [self._layout.position(record.partition) for record in records], args)
+
+    def drop(self, partition: str, epoch: int, offset: int) -> bool:
+        """Forget what is done from `offset` on. False = fenced."""
+        check_offsets((offset,))
+        shard, key = self._layout.position(partition)
+        replies = self._ask("drop", {shard: ([key], [self._times.position, epoch, offset])}, durable=True)
+        return bool(replies[shard] == b"D")
+
+    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Ask for keys."""
+        verdicts = self._keys("claim", claims, first=(self._times.garbage,))
+        if Verdict.FENCED in verdicts:
+            self._lease.lose()
+        return verdicts
+
+    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Note keys as done for the store's window."""
+        return self._keys("finish", claims, first=(self._times.window,), durable=True)
+
+    def unclaim(self, claims: Sequence[Claim]) -> None:
+        """Give keys back, as far as they are still held."""
+        self._each("unclaim", [self._layout.key(claim.key) for claim in claims], _tokens(claims))
+
+    def end(self) -> None:
+        """End the session. Does not raise; without an answer the lease runs out by itself."""
+        self._lease.stop()
+        if not self._lease.own_process:
+            return  # a forked child has no say about its parent's session
+        self._lease.lose()
+        try:
+            self._everywhere("end")
+        except StoreError as error:
+            log.warning("session %s was not ended and runs out with its lease: %s", self.id, error)
+
+    def raise_generation(self, above: int | None = None) -> None:
+        """After a call without an answer: what was sent with this generation, or below, is refused from now on.
+
+        Args:
+            above: the generation of the lost call; another thread may have raised it since. Default: the current one.
+        """
+        with self._generation_lock:
+            self._generation = max(self._generation, (self._generation if above is None else above) + 1)
+
+    def _keys(
+        self, name: str, claims: Sequence[Claim], *, first: tuple[int, ...], durable: bool = False
+    ) -> list[Verdict]:
+        where = [self._layout.key(claim.key) for claim in claims]
+        return [_VERDICTS[c] for c in self._each(name, where, _tokens(claims), first=first, durable=durable)]
+
+    def _everywhere(self, name: str) -> list[Any]:
+        """A script about the session itself, in every shard."""
+        args: _Args = [int(self._lease.lease_s * 1000)]
+        return list(self._ask(name, {shard: ([], args) for shard in range(self._layout.shards)}).values())
+
+    def _each(
+        self,
+        name: str,
+        where: Sequence[tuple[int, bytes]],
+        args: Sequence[Sequence[bytes | str | int]],
+        *,
+        first: tuple[int, ...] = (),
+        durable: bool = False,
+    ) -> list[Any]:
+        """A script over items, grouped by shard; replies in the order of the items (none where the script has none)."""
+        groups: dict[int, tuple[list[bytes], _Args]] = {}
+        for (shard, key), own in zip(where, args, strict=True):
+            group = groups.get(shard)
+            if group is None:
+                group = groups[shard] = ([], list(first))
+            group[0].append(key)
+            group[1].extend(own)
+        replies = self._ask(name, groups, durable=durable)
+        if len(replies) == 1:
+            return next(iter(replies.values()))
+        following = {shard: iter(reply) for shard, reply in replies.items()}
+        return [next(following[shard]) for shard, _ in where]
+
+    def _ask(self, name: str, groups: dict[int, tuple[list[bytes], _Args]], *, durable: bool = False) -> dict[int, Any]:
+        """One round trip, and a second for the shards where another thread had raised the generation meanwhile.
+
+        Raises:
+            StoreUnavailable: no answer. The generation has been raised: ask again.
+            StoreRefused: the server says no.
+            StateError: called in a forked child.
+        """
+        if not self._lease.own_process:
+            raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
+        replies: dict[int, Any] = {}
+        waiting = list(groups)
+        for _ in range(2):
+            generation = self._generation
+            calls = [
+                ScriptCall([self._layout.sessions(shard), *groups[shard][0]], [self._id, generation, *groups[shard][1]])
+                for shard in waiting
+            ]
+            answered = False
+            try:
+                found = self._scripts.run(name, calls, durable=durable)
+                answered = True
+            finally:
+                if not answered:  # also by KeyboardInterrupt: the request may be on its way
+                    self.raise_generation(generation)
+            replies.update(zip(waiting, found, strict=True))
+            waiting = [shard for shard in waiting if replies[shard] == b"STALE"]
+            if not waiting:
+                return replies
+        raise StoreUnavailable(f"{name} of session {self.id} was overtaken twice by its own later calls: ask again")
+
+
+def _tokens(claims: Sequence[Claim]) -> list[tuple[bytes]]:
+    return [(token_bytes(claim.token),) for claim in claims]
+
+
+def _polled(poll: Poll, reply: bytes) -> Polled | Verdict:
+    if reply == b"F":
+        return Verdict.FENCED
+    states = list(zip(poll.offsets, reply.decode(), strict=True))
+    return Polled(
+        done=frozenset(offset for offset, state in states if state == "d"),
+        yours=frozenset(offset for offset, state in states if state == "y"),
+    )

@@ -1,0 +1,213 @@
+"""RedisClaims: the store of claims in one Redis (6.2 or later), with or without replicas."""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import threading
+import weakref
+from typing import TYPE_CHECKING, Literal
+
+from redis.exceptions import RedisError
+
+from holdfast.dedup.lease import Lease
+from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, inspect, where_is
+from holdfast.dedup.redis_layout import Layout
+from holdfast.dedup.redis_scripts import Scripts
+from holdfast.dedup.redis_session import RedisSession, Times
+from holdfast.errors import SettingError
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    import redis
+
+    from holdfast.timing import Clock
+
+log = logging.getLogger("holdfast.dedup")
+
+_DAY_S = 86_400.0
+_WEEK_S = 7 * _DAY_S
+
+
+class RedisClaims:
+    """Claims, positions and sessions in one Redis. One object a process; any thread may call.
+
+    Args:
+        client: of yours, used as it is and not closed: it must not retry, and has to have a `socket_timeout`.
+        namespace: what separates applications in one Redis. All members of a group name the same.
+        lease_s: a session that is not renewed for so long is dead. None: as `begin` says. A shorter lease lets others
+            take over sooner after a crash, and a shorter pause of this process or of Redis costs the session.
+        window_s: how long a finished key is remembered: longer than the longest downtime plus the replay horizon.
+        positions_ttl_s: how long the position of a partition is kept that nobody reads any more.
+        shards: over how many hash tags the keys are spread. All members of a group name the same number.
+        hash_keys: store a 16-byte digest instead of the key's text. All members of a group name the same.
+        durability: "wait1" = acquire, mark, let_go, drop and finish are answered when a replica has them as well.
+        clock: judges this process' leases.
+
+    Raises:
+        SettingError: a setting cannot work.
+    """
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        *,
+        namespace: str = "holdfast",
+        lease_s: float | None = None,
+        window_s: float = _WEEK_S,
+        positions_ttl_s: float = 90 * _DAY_S,
+        shards: int = 1,
+        hash_keys: bool = False,
+        durability: Literal["none", "wait1"] = "none",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        check_client(client)
+        if not namespace or any(character in "{}" or character.isspace() for character in namespace):
+            raise SettingError("namespace", namespace, "give a name without braces and spaces")
+        _check_shards(shards)
+        if durability not in ("none", "wait1"):
+            raise SettingError("durability", durability, "give 'none' or 'wait1'")
+        self._client = client
+        self._owns_client = False
+        self._namespace = namespace
+        self._lease_s = None if lease_s is None else _seconds("lease_s", lease_s)
+        self._times = Times(
+            window=_ms(_seconds("window_s", window_s)),
+            # Claims are judged by their session, however long a handler runs; this only clears away what crashes left.
+            garbage=_ms(max(window_s, _WEEK_S)),
+            position=_ms(_seconds("positions_ttl_s", positions_ttl_s)),
+        )
+        self._wait = durability == "wait1"
+        self._layout = Layout(namespace, shards, hash_keys=hash_keys)
+        self._clock = clock
+        self._where = where_is(client)
+        self._scripts: Scripts | None = None
+        self._connecting = threading.Lock()
+        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        timeout_s: float = 2.0,
+        namespace: str = "holdfast",
+        lease_s: float | None = None,
+        window_s: float = _WEEK_S,
+        positions_ttl_s: float = 90 * _DAY_S,
+        shards: int = 1,
+        hash_keys: bool = False,
+        durability: Literal["none", "wait1"] = "none",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> RedisClaims:
+        """The store at a URL. Does not connect yet.
+
+        Args:
+            url: as redis-py reads it: redis://user:password@host:port/db, rediss://, unix://.
+            timeout_s: for a connection, and for each reply.
+            namespace: this and all others as in the class.
+            lease_s: as in the class.
+            window_s: as in the class.
+            positions_ttl_s: as in the class.
+            shards: as in the class.
+            hash_keys: as in the class.
+            durability: as in the class.
+            clock: as in the class.
+
+        Raises:
+            SettingError: a setting cannot work. The URL's password is not in its text.
+        """
+        store = cls(
+            client_of(url, _seconds("timeout_s", timeout_s)),
+            namespace=namespace,
+            lease_s=lease_s,
+            window_s=window_s,
+            positions_ttl_s=positions_ttl_s,
+            shards=shards,
+            hash_keys=hash_keys,
+            durability=durability,
+            clock=clock,
+        )
+        store._owns_client = True
+        return store
+
+    def connect(self) -> None:
+        """Reach the server, check that it can hold the promise, and log what it promises. Idempotent.
+
+        Raises:
+            StoreUnavailable: no answer, a replica, or still loading. Ask again.
+            StoreRefused: credentials, version, eviction policy, or another layout.
+        """
+        self._connected()
+
+    def begin(self, lease_s: float = 10.0) -> RedisSession:
+        """Begin a session, and renew it by a thread of its own until it ends or is lost.
+
+        Args:
+            lease_s: at most; the store's own setting may be shorter.
+
+        Raises:
+            StoreUnavailable: no answer. Ask again: a session that was begun unheard runs out with its lease.
+            StoreRefused: as `connect`.
+        """
+        lease_s = _seconds("lease_s", lease_s)
+        scripts = self._connected()
+        # Another member may have laid the namespace out since: after a FLUSHALL, for one.
+        agree_on_layout(self._client, self._where, self._layout)
+        lease = Lease(
+            secrets.token_hex(8),
+            lease_s if self._lease_s is None else min(lease_s, self._lease_s),
+            self._clock,
+            sent_at=self._clock.now(),
+        )
+        session = RedisSession(scripts, self._layout, lease, self._clock, self._times)
+        session.begin()
+        lease.start(session.renew)
+        self._leases.add(lease)
+        return session
+
+    def close(self) -> None:
+        """Give the connections back. Sessions that have not ended run out with their lease. Does not raise."""
+        for lease in self._leases:
+            lease.stop()
+        if self._owns_client:
+            try:
+                self._client.close()
+            except RedisError as error:
+                log.warning("the connections to the Redis at %s were not closed: %s", self._where, error)
+
+    def _connected(self) -> Scripts:
+        with self._connecting:
+            if self._scripts is None:
+                server = inspect(self._client, self._where, wait_for_replica=self._wait)
+                agree_on_layout(self._client, self._where, self._layout)
+                log.info("claims in namespace %s at %s: %s", self._namespace, self._where, server.text)
+                timeout_s = float(self._client.get_connection_kwargs()["socket_timeout"])
+                self._scripts = Scripts(
+                    self._client,
+                    self._where,
+                    flags=server.version >= (7, 0),
+                    wait_key=self._layout.wait_key if self._wait else None,
+                    # Shorter than the socket's, so that the answer "not yet" arrives.
+                    wait_ms=max(1, int(timeout_s * 1000 / 2)),
+                )
+            return self._scripts
+
+    def __repr__(self) -> str:
+        return f"RedisClaims({self._where}, namespace={self._namespace!r}, {self._layout.description})"
+
+
+def _check_shards(value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1024:
+        raise SettingError("shards", value, "give a whole number from 1 to 1024")
+
+
+def _seconds(field: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0.001:
+        raise SettingError(field, value, "give a number of seconds, at least 0.001")
+    return float(value)
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)

@@ -1,0 +1,57 @@
+-- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
+-- then per position: epoch, watermark, number of runs, and per run: first offset, length.
+-- The session may be dead. Reply per position: the offsets that are fenced.
+local at = 4
+local function take()
+  local value = tonumber(ARGV[at])
+  at = at + 1
+  return value
+end
+
+local function owner_marks(p, watermark, runs)
+  if watermark > p.w then raise_watermark(p, watermark) end
+  for _, run in ipairs(runs) do set_done(p, math.max(run.from, p.w), run.to) end
+  if p.running then
+    for offset in pairs(p.running) do
+      if is_done(p, offset) then p.running[offset] = nil end
+    end
+    save_running(p)
+  end
+end
+
+-- A former owner may mark what it handed over, each offset for itself, and never moves the watermark.
+local function other_marks(p, epoch, runs)
+  local holder, fenced, took = string.format('%s:%.0f', ME, epoch), {}, false
+  for _, run in ipairs(runs) do
+    for offset = run.from, run.to - 1 do
+      if not is_done(p, offset) then
+        if p.running and p.running[offset] == holder then
+          set_done(p, offset, offset + 1)
+          p.running[offset], took = nil, true
+        else
+          fenced[#fenced + 1] = offset
+        end
+      end
+    end
+  end
+  if took then save_running(p) end
+  return fenced
+end
+
+local replies = {}
+for i = 2, #KEYS do
+  local p, epoch, watermark, runs = position(KEYS[i]), take(), take(), {}
+  for r = 1, take() do
+    local from = take()
+    runs[r] = { from = from, to = from + take() }
+  end
+  if owned(p, epoch) then
+    owner_marks(p, watermark, runs)
+    replies[i - 1] = {}
+  else
+    replies[i - 1] = other_marks(p, epoch, runs)
+  end
+  save_done(p)
+  redis.call('PEXPIRE', KEYS[i], ARGV[3])
+end
+return replies

@@ -1,0 +1,88 @@
+-- Between common.lua and each script about positions. One hash a partition:
+--   epoch    changes of ownership so far
+--   owner    a session; absent = none
+--   w        watermark: every offset below is done
+--   running  "offset=session:epoch ...": handed over in its owner's hands; absent = none. Never an offset that is done
+--   b:<n>    a bitmap of 32 bytes: of the offsets 256*n .. 256*n+255, those from the watermark on that are done
+-- Offsets are exact up to 2^53; the client refuses higher ones.
+local WIDTH = 256
+local floor, bor, lshift = math.floor, bit.bor, bit.lshift
+
+local function position(key)
+  local epoch, owner, w, running = unpack(redis.call('HMGET', key, 'epoch', 'owner', 'w', 'running'))
+  local p = { key = key, epoch = tonumber(epoch or 0), owner = owner, w = tonumber(w or 0), chunks = {}, changed = {} }
+  if running then
+    p.running = {}
+    for offset, holder in string.gmatch(running, '(%d+)=(%S+)') do p.running[tonumber(offset)] = holder end
+  end
+  return p
+end
+
+local function owned(p, epoch)
+  return p.owner == ME and p.epoch == epoch
+end
+
+-- The chunk's bytes as a table of 32 numbers.
+local function chunk(p, n)
+  local bytes = p.chunks[n]
+  if not bytes then
+    local stored = redis.call('HGET', p.key, string.format('b:%.0f', n)) or string.rep('\0', WIDTH / 8)
+    bytes = { string.byte(stored, 1, -1) }
+    p.chunks[n] = bytes
+  end
+  return bytes
+end
+
+local function is_done(p, offset)
+  if offset < p.w then return true end
+  local n = floor(offset / WIDTH)
+  local i = offset - n * WIDTH
+  return bit.band(chunk(p, n)[floor(i / 8) + 1], lshift(1, i % 8)) ~= 0
+end
+
+-- From `from` up to, without, `to`.
+local function set_done(p, from, to)
+  while from < to do
+    local n = floor(from / WIDTH)
+    local bytes, base, stop = chunk(p, n), n * WIDTH, math.min(to, (n + 1) * WIDTH)
+    for i = from - base, stop - base - 1 do
+      local at = floor(i / 8) + 1
+      bytes[at] = bor(bytes[at], lshift(1, i % 8))
+    end
+    p.changed[n] = true
+    from = stop
+  end
+end
+
+-- Chunks that lie wholly below the watermark say nothing any more. The work is bounded by what is stored: after a
+-- leap of the watermark the fields are listed, instead of counting through the offsets that it leapt over.
+local function raise_watermark(p, w)
+  local first, passed = floor(p.w / WIDTH), floor(w / WIDTH)
+  if passed - first <= redis.call('HLEN', p.key) then
+    for n = first, passed - 1 do redis.call('HDEL', p.key, string.format('b:%.0f', n)) end
+  else
+    for _, field in ipairs(redis.call('HKEYS', p.key)) do
+      local n = tonumber(string.match(field, '^b:(%d+)$'))
+      if n and n < passed then redis.call('HDEL', p.key, field) end
+    end
+  end
+  redis.call('HSET', p.key, 'w', string.format('%.0f', w))
+  p.w = w
+end
+
+local function save_running(p)
+  local parts = {}
+  for offset, holder in pairs(p.running) do parts[#parts + 1] = string.format('%.0f=%s', offset, holder) end
+  if #parts == 0 then
+    redis.call('HDEL', p.key, 'running')
+  else
+    table.sort(parts)
+    redis.call('HSET', p.key, 'running', table.concat(parts, ' '))
+  end
+end
+
+local function save_done(p)
+  for n in pairs(p.changed) do
+    redis.call('HSET', p.key, string.format('b:%.0f', n), string.char(unpack(p.chunks[n])))
+  end
+end

@@ -1,0 +1,210 @@
+"""Members that die, ask again and are late, at the specification and at a real Redis: every reply and all that is
+visible stays the same, step by step."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Token
+from holdfast.errors import StoreUnavailable
+from tests.contracts.stores import MemoryBench, RedisBench, SeenPosition, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.dedup.memory_session import MemorySession
+    from holdfast.dedup.redis_session import RedisSession
+
+PARTITIONS = ["p", "q"]
+#: Few, so that they meet; some at the edges of a bitmap's bytes and chunks.
+OFFSETS = [0, 1, 2, 7, 8, 255, 256, 257, 512, 2**40, 2**53 - 1]
+EPOCHS = [0, 1, 2, 3, 4]
+
+actors = st.integers(0, 2)
+partitions = st.sampled_from(PARTITIONS)
+offset_sets = st.lists(st.sampled_from(OFFSETS), unique=True, max_size=5).map(sorted)
+epochs = st.sampled_from(EPOCHS)
+tokens = st.builds(Token, partitions, st.sampled_from([0, 1]), st.sampled_from([1, 2]))
+claim_lists = st.lists(
+    st.builds(Claim, st.builds(ClaimKey, st.just("h"), st.sampled_from(["k", "l", "m"])), tokens),
+    min_size=1,
+    max_size=4,
+)
+#: Whether the reply is lost: the session raises its generation and asks again.
+unheard = st.booleans()
+
+
+class Pair(NamedTuple):
+    """One session, at the one and at the other."""
+
+    memory: MemorySession
+    redis: RedisSession
+
+
+class Late(NamedTuple):
+    """A request that is still on its way, in the state of the session that sent it."""
+
+    pair: Pair
+    method: str
+    args: tuple[Any, ...]
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except StoreUnavailable:
+        return StoreUnavailable
+
+
+class ClaimsMachine(RuleBasedStateMachine):
+    url: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory, self.redis = MemoryBench(), RedisBench(self.url)
+        self.names: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        self.pairs = [self.new(), self.new(), self.new()]
+        self.epochs: dict[tuple[int, str], int] = {}
+        self.late: list[Late] = []
+
+    def new(self) -> Pair:
+        pair = Pair(self.memory.begin(), self.redis.begin())
+        for names, session_id in zip(self.names, (pair.memory.id, pair.redis.id), strict=True):
+            names[session_id] = f"session {len(names)}"
+        return pair
+
+    def epoch(self, actor: int, partition: str, other: int) -> int:
+        """Mostly the one that it has; 4 stands for that."""
+        return self.epochs.get((actor, partition), 1) if other == EPOCHS[-1] else other
+
+    def ask(self, actor: int, method: str, *args: Any, lost: bool) -> Any:
+        pair = self.pairs[actor]
+        self.late = [*self.late[-7:], Late(Pair(copy.copy(pair.memory), copy.copy(pair.redis)), method, args)]
+        reply = self.both(pair, method, args)
+        if lost:
+            pair.memory.raise_generation()
+            pair.redis.raise_generation()
+            reply = self.both(pair, method, args)
+        return reply
+
+    @staticmethod
+    def both(pair: Pair, method: str, args: tuple[Any, ...]) -> Any:
+        expected = outcome(lambda: getattr(pair.memory, method)(*args))
+        found = outcome(lambda: getattr(pair.redis, method)(*args))
+        assert found == expected, f"{method}{args}: {found}, and the specification says {expected}"
+        return expected
+
+    @rule(actor=actors, names=st.lists(partitions, min_size=1, max_size=2), lost=unheard)
+    def acquire(self, actor: int, names: list[str], lost: bool) -> None:
+        for name, reply in zip(names, self.ask(actor, "acquire", names, lost=lost), strict=True):
+            if isinstance(reply, Acquired):
+                self.epochs[actor, name] = reply.epoch
+
+    @rule(
+        actor=actors,
+        items=st.lists(
+            st.tuples(partitions, epochs, st.sampled_from([0, 0, 1, 8, 256, 258, 2**40]), offset_sets),
+            min_size=1,
+            max_size=2,
+        ),
+        lost=unheard,
+    )
+    def mark(self, actor: int, items: list[tuple[str, int, int, list[int]]], lost: bool) -> None:
+        marks = [Mark(p, self.epoch(actor, p, e) if e else 4, w, offsets) for p, e, w, offsets in items]
+        self.ask(actor, "mark", marks, lost=lost)
+
+    @rule(actor=actors, name=partitions, epoch=epochs, hands=offset_sets, lost=unheard)
+    def let_go(self, actor: int, name: str, epoch: int, hands: list[int], lost: bool) -> None:
+        self.ask(actor, "let_go", [LetGo(name, self.epoch(actor, name, epoch), hands)], lost=lost)
+
+    @rule(actor=actors, name=partitions, offsets=offset_sets, lost=unheard)
+    def poll(self, actor: int, name: str, offsets: list[int], lost: bool) -> None:
+        self.ask(actor, "poll", [Poll(name, self.epoch(actor, name, EPOCHS[-1]), offsets)], lost=lost)
+
+    @rule(actor=actors, name=partitions, offset=st.sampled_from(OFFSETS), epoch=epochs, lost=unheard)
+    def release(self, actor: int, name: str, offset: int, epoch: int, lost: bool) -> None:
+        self.ask(actor, "release", [Token(name, offset, self.epoch(actor, name, epoch))], lost=lost)
+
+    @rule(actor=actors, name=partitions, epoch=epochs, offset=st.sampled_from(OFFSETS), lost=unheard)
+    def drop(self, actor: int, name: str, epoch: int, offset: int, lost: bool) -> None:
+        self.ask(actor, "drop", name, self.epoch(actor, name, epoch), offset, lost=lost)
+
+    @rule(actor=actors, claims=claim_lists, lost=unheard)
+    def claim(self, actor: int, claims: list[Claim], lost: bool) -> None:
+        self.ask(actor, "claim", claims, lost=lost)
+
+    @rule(actor=actors, claims=claim_lists, lost=unheard)
+    def finish(self, actor: int, claims: list[Claim], lost: bool) -> None:
+        self.ask(actor, "finish", claims, lost=lost)
+
+    @rule(actor=actors, claims=claim_lists, lost=unheard)
+    def unclaim(self, actor: int, claims: list[Claim], lost: bool) -> None:
+        self.ask(actor, "unclaim", claims, lost=lost)
+
+    @rule(actor=actors, lost=unheard)
+    def renew(self, actor: int, lost: bool) -> None:
+        self.ask(actor, "renew", lost=lost)
+
+    @rule(actor=actors)
+    def dies(self, actor: int) -> None:
+        """The store thinks so; the process goes on with what it holds."""
+        self.memory.kill(self.pairs[actor].memory.id)
+        self.redis.kill(self.pairs[actor].redis.id)
+
+    @rule(actor=actors)
+    def ends(self, actor: int) -> None:
+        self.ask(actor, "end", lost=False)
+
+    @rule(actor=actors)
+    def begins_anew(self, actor: int) -> None:
+        self.pairs[actor] = self.new()
+
+    @precondition(lambda self: self.late)
+    @rule(which=st.integers(0, 7))
+    def a_late_request_arrives(self, which: int) -> None:
+        self.both(*self.late.pop(which % len(self.late)))
+
+    @invariant()
+    def nobody_can_tell_them_apart(self) -> None:
+        for pair in self.pairs:
+            assert pair.redis.live() == pair.memory.live()
+        assert self.renamed(self.redis.view(), 1) == self.renamed(self.memory.view(), 0)
+
+    def renamed(self, view: View, side: int) -> View:
+        """Ids are random: each store's sessions by the order in which they began."""
+        names = self.names[side]
+        return View(
+            {names[each]: facts for each, facts in view.sessions.items()},
+            {
+                name: SeenPosition(
+                    p.epoch,
+                    p.owner and names[p.owner],
+                    p.watermark,
+                    p.above,
+                    {offset: (names[session], epoch) for offset, (session, epoch) in p.running.items()},
+                )
+                for name, p in view.positions.items()
+            },
+            {key: held and (names[held[0]], held[1]) for key, held in view.keys.items()},
+        )
+
+    def teardown(self) -> None:
+        for pair in self.pairs:
+            pair.memory.end()
+            pair.redis.end()
+        self.memory.close()
+        self.redis.close()
+
+
+def test_redis_does_what_the_specification_says(redis_url: str) -> None:
+    run_state_machine_as_test(
+        type("ClaimsMachineHere", (ClaimsMachine,), {"url": redis_url}),
+        settings=settings(
+            max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        ),
+    )

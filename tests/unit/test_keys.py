@@ -1,0 +1,125 @@
+"""Business keys: which record has which, and which have none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.dedup.keys import KeySpec, header, record_key, resolve_key
+from holdfast.errors import KeyMissing, SettingError
+from holdfast.records import Partition, Record
+
+
+@dataclass
+class NoFence:
+    epoch: int = 1
+    session: str = "s"
+    cancelled: bool = False
+
+
+def record(
+    value: bytes | None = b"{}", *, key: bytes | None = None, headers: tuple[tuple[str, bytes | None], ...] = ()
+) -> Record:
+    return Record(Partition("orders", 3), 42, key, value, headers, -1, NoFence())
+
+
+def of_json(value: object, spec: KeySpec = "id") -> str:
+    return resolve_key(spec)(record(json.dumps({"id": value}).encode()))
+
+
+def test_a_field_a_nested_field_the_records_key_a_header_and_a_function_give_a_key() -> None:
+    made = record(
+        b'{"id": "a", "order": {"id": "b"}}', key=b"c", headers=(("id", b"old"), ("id", b"d"), ("other", b"x"))
+    )
+    specs: list[KeySpec] = ["id", "order.id", record_key(), header("id"), lambda each: f"{each.topic}-{each.offset}"]
+    assert [resolve_key(spec)(made) for spec in specs] == ["s:a", "s:b", "s:c", "s:d", "s:orders-42"]
+
+
+def test_the_number_1_and_the_text_1_are_two_keys() -> None:
+    assert of_json(1) != of_json("1")
+
+
+def test_equal_numbers_are_one_key_however_they_were_taken() -> None:
+    assert of_json(4711) == resolve_key(lambda _: 4711)(record()) == "n:4711"
+    assert of_json(-(10**30)) == f"n:-{10**30}"
+
+
+@pytest.mark.parametrize("value", [None, True, False, 1.5, 1.0, "", [], ["a"], {}, {"a": 1}])
+def test_what_is_no_key_is_refused(value: object) -> None:
+    with pytest.raises(KeyMissing):
+        of_json(value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "made"),
+    [
+        ("id", record(None)),
+        ("id", record(b"")),
+        ("id", record(b"not json")),
+        ("id", record(b"\xff\xfe\xfd")),
+        ("id", record(b"[" * 100_000)),
+        ("id", record(b'{"id": ' + b"1" * 5000 + b"}")),
+        ("id", record(b'{"other": 1}')),
+        ("id", record(b"[1]")),
+        ("id", record(b'"id"')),
+        ("a.b", record(b'{"a": "b"}')),
+        ("a.b", record(b'{"a.b": 1}')),
+        (record_key(), record()),
+        (record_key(), record(key=b"")),
+        (header("h"), record()),
+        (header("h"), record(headers=(("h", None),))),
+        (lambda _: None, record()),
+    ],
+)
+def test_a_record_without_a_key_is_named_with_its_place_and_without_its_content(spec: KeySpec, made: Record) -> None:
+    with pytest.raises(KeyMissing, match="orders, partition 3, offset 42") as caught:
+        resolve_key(spec)(made)
+    assert "not json" not in str(caught.value)
+    assert not caught.value.retriable
+
+
+def test_the_error_of_a_function_of_yours_passes() -> None:
+    with pytest.raises(ZeroDivisionError):
+        resolve_key(lambda each: each.offset // 0)(record())
+
+
+@pytest.mark.parametrize("spec", ["", ".", "a.", ".a", "a..b", None, 7])
+def test_a_spec_that_cannot_work_is_refused_where_it_is_written(spec: KeySpec) -> None:
+    with pytest.raises(SettingError, match="key="):
+        resolve_key(spec)
+
+
+def test_a_header_without_a_name_is_refused() -> None:
+    with pytest.raises(SettingError):
+        header("")
+
+
+@given(st.binary(min_size=1), st.binary(min_size=1))
+def test_two_keys_of_bytes_are_equal_only_if_the_bytes_are(one: bytes, other: bytes) -> None:
+    key_of = resolve_key(record_key())
+    assert (key_of(record(key=one)) == key_of(record(key=other))) == (one == other)
+
+
+@given(
+    st.lists(st.one_of(st.text(min_size=1), st.integers(), st.binary(min_size=1)), min_size=2, max_size=2, unique=True)
+)
+def test_different_values_are_different_keys_but_for_text_and_its_utf_8(values: list[str | int | bytes]) -> None:
+    texts = [value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value for value in values]
+    answers = iter(values)
+    key_of = resolve_key(lambda _: next(answers))
+    one, other = key_of(record()), key_of(record())
+    if one == other:
+        assert texts[0] == texts[1]
+
+
+def test_bytes_that_are_not_utf_8_do_not_meet_their_own_hex_digits() -> None:
+    keys = [resolve_key(record_key())(record(key=each)) for each in (b"\xff", b"ff", b"x:ff", b"s:ff")]
+    assert len(set(keys)) == 4
+
+
+def test_a_lone_surrogate_in_json_is_a_key() -> None:
+    assert of_json("\ud800") != of_json("\ud801")

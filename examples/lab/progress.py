@@ -7,6 +7,7 @@ import sys
 import time
 
 _PLAIN_EVERY_S = 4.0
+_TICK_EVERY_S = 0.2
 
 
 class Progress:
@@ -16,6 +17,7 @@ class Progress:
         self._began = time.monotonic()
         self._terminal = sys.stdout.isatty()
         self._last_plain = 0.0
+        self._last_tick = 0.0
 
     def say(self, text: str) -> None:
         """Something that happened, and stays on the screen."""
@@ -26,6 +28,9 @@ class Progress:
     def tick(self, text: str) -> None:
         """How things stand; call it as often as you like."""
         if self._terminal:
+            if time.monotonic() - self._last_tick < _TICK_EVERY_S:
+                return  # more would flicker
+            self._last_tick = time.monotonic()
             self._clear()
             print(f"{self._clock()}   {text}"[: shutil.get_terminal_size().columns - 1], end="", flush=True)
         elif time.monotonic() - self._last_plain >= _PLAIN_EVERY_S:

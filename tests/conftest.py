@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.servers.kafka import KafkaServer
+from tests.servers.redis import redis_server, redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+__all__ = ["kafka", "redis_server", "redis_url"]
 
 
 @pytest.fixture(scope="session")

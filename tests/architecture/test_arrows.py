@@ -47,7 +47,7 @@ def test_the_library_reads_a_clock_in_one_place_only(graph: grimp.ImportGraph) -
     assert importers(graph, "time") <= {"holdfast.timing"}
 
 
-def test_every_module_imports_alone_and_no_circle_hides() -> None:
+def test_every_module_can_be_imported() -> None:
     for path in sorted((ROOT / "holdfast").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

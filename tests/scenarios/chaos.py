@@ -1,4 +1,4 @@
-"""`python -m tests.scenarios.chaos`: the scenarios again and again, also with plain loops; a table and chaos-out/*.json."""
+"""`python -m tests.scenarios.chaos`: the scenarios again and again, also with plain loops; a table, and chaos-out/."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from tests.scenarios import stories_crash, stories_graceful, stories_offsets
 from tests.scenarios.config import KINDS, PROTOCOLS, Kind, Protocol
 from tests.scenarios.field import FieldError
-from tests.scenarios.store import OwnRedis
 from tests.scenarios.story import STORIES, Story
 from tests.servers.kafka import KafkaServer
+from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -135,11 +135,7 @@ def main() -> int:
         parser.error(f"no such story; there are: {', '.join(STORIES)}")
     _OUT.mkdir(exist_ok=True)
     runs: list[Run] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="holdfast-chaos-redis-") as home,
-        OwnRedis(Path(home)) as store,
-        KafkaServer() as kafka,
-    ):
+    with RedisServer() as store, KafkaServer() as kafka:
         for seed in range(asked.seed, asked.seed + asked.count):
             for story in chosen:
                 for protocol in asked.protocols:

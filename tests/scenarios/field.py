@@ -1,10 +1,9 @@
-"""The field on which a scenario is played: members as processes, traffic, signals, and waiting for what the ledger says."""
+"""Where a scenario is played: members as processes, traffic, signals; it waits for what the ledger says."""
 
 from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import sys
 import time
 import uuid
@@ -52,7 +51,7 @@ class Member:
         self.started_ns = time.monotonic_ns()
         self.may_end = False
         command = [sys.executable, "-m", _MODULES[config.kind], "--json", config.to_json()]
-        self.process: subprocess.Popen[bytes] = spawn(command, log, cwd=_ROOT)
+        self.process = spawn(command, log, cwd=_ROOT)
 
     @property
     def pid(self) -> int:
@@ -107,7 +106,7 @@ class Field:
                 member.process.kill()
                 end(member.process, patience_s=1.0)
         self.sampler.stop()
-        self.traffic.stop()
+        self.traffic.close()
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
@@ -172,7 +171,7 @@ class Field:
             member.may_end = True
             member.signal(signal.SIGTERM)
         for member in members:
-            self.until(lambda member=member: member.process.poll() is not None, f"{member.name} ends after SIGTERM")
+            self.until_ended(member)
             if member.process.returncode != 0:
                 raise self.error(f"{member.name} ended with status {member.process.returncode}")
 
@@ -213,11 +212,12 @@ class Field:
             time.sleep(_LOOK_S)
 
     def until_works(self, member: Member, records: int = 5) -> None:
-        """The member's process has started that many records."""
-        self.until(
-            lambda: sum(each.pid == member.pid and each.what == "start" for each in self._reader.read()) >= records,
-            f"{member.name} starts {records} records",
-        )
+        """The member's process has started that many records since it began."""
+        self.until(lambda: self.started(member) >= records, f"{member.name} starts {records} records")
+
+    def started(self, member: Member) -> int:
+        """How many records the member's process has started."""
+        return sum(each.pid == member.pid and each.what == "start" for each in self._reader.read())
 
     def until_spread(self, *members: Member) -> None:
         """From now on each partition has begun a record in one of these members, and each of them has begun some."""
@@ -255,6 +255,10 @@ class Field:
         """That many more records have ended than now."""
         goal = self._ended() + more
         self.until(lambda: self._ended() >= goal, f"{more} more records end")
+
+    def until_ended(self, member: Member) -> None:
+        """Its process is gone."""
+        self.until(lambda: member.process.poll() is not None, f"{member.name} ends after SIGTERM")
 
     def until_settled(self) -> None:
         """Everything that was produced has ended, or has failed for good."""

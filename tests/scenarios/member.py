@@ -11,15 +11,17 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast import Holdfast, RedisClaims, Retry, Settings
 from holdfast.adapters.kafka import KafkaSource
-from holdfast.plugin.events import Event
-from holdfast.records import Record
-
 from tests.scenarios.config import MemberConfig
 from tests.scenarios.ledger import Ledger, Where
 from tests.scenarios.orders import work
+
+if TYPE_CHECKING:
+    from holdfast.plugin.events import Event
+    from holdfast.records import Record
 
 
 class EventFile:

@@ -12,6 +12,7 @@ import contextlib
 import faulthandler
 import logging
 import signal
+import threading
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -29,23 +30,23 @@ class Plain:
     def __init__(self, config: MemberConfig) -> None:
         self._config = config
         self._ledger = Ledger(Path(config.ledger), config.name)
-        self._stopping = False
+        self._stopping = threading.Event()
         self._done: dict[tuple[str, int], int] = {}
         careful = config.kind == "careful"
         self._consumer = Consumer(config.client() | {"enable.auto.commit": not careful})
 
     def stop(self, *_: object) -> None:
         """Signal handler."""
-        self._stopping = True
+        self._stopping.set()
 
     def run_careful(self) -> None:
         self._consumer.subscribe(
             list(self._config.topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
-        while not self._stopping:
+        while not self._stopping.is_set():
             # Callbacks run inside consume, and what it returns after them belongs to the new assignment.
             for message in self._consumer.consume(100, 0.1):
-                if self._stopping:
+                if self._stopping.is_set():
                     break
                 where = self._where(message)
                 if where is not None:
@@ -56,7 +57,7 @@ class Plain:
 
     def run_default(self) -> None:
         self._consumer.subscribe(list(self._config.topics))
-        while not self._stopping:
+        while not self._stopping.is_set():
             message = self._consumer.poll(0.1)
             where = self._where(message) if message is not None else None
             if where is not None and message is not None:

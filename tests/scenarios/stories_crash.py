@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.scenarios.store import OwnRedis
 from tests.scenarios.story import story
+from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from tests.scenarios.field import Field
@@ -15,15 +15,27 @@ _HOLDFAST = ("holdfast",)
 
 @story()
 def kill(field: Field) -> None:
-    """kill -9 of one of two members; later another takes its place."""
+    """Kill -9 of one of two members; later another takes its place."""
     a, b = field.start("a"), field.start("b")
     field.flow()
     field.until_spread(a, b)
-    field.stay(field.random.uniform(0.0, 1.0))  # anywhere between two commits
+    field.until_handled(field.random.randrange(300, 1_200))  # anywhere between two commits
     field.kill(a)
     field.until_spread(b)
     c = field.start("c")
     field.until_spread(b, c)
+
+
+@story()
+def kill_under_backlog(field: Field) -> None:
+    """Kill -9 in the middle of a backlog: every batch is full, much is fetched and not yet handled."""
+    a, b = field.start("a"), field.start("b")
+    field.flow(100)
+    field.until_spread(a, b)
+    field.traffic.burst(field.topic, 800, work_ms=20)
+    field.until_works(a, field.started(a) + field.random.randrange(20, 80))
+    field.kill(a)
+    field.until_spread(b)
 
 
 @story(kinds=_HOLDFAST)
@@ -39,11 +51,11 @@ def kill_with_slow_handlers(field: Field) -> None:
 
 @story()
 def stall(field: Field) -> None:
-    """SIGSTOP of one of two members until the other has all its partitions, then SIGCONT: it must find itself fenced."""
+    """SIGSTOP of one of two members until the other has all partitions, then SIGCONT: it must find itself fenced."""
     a, b = field.start("a"), field.start("b")
     field.flow()
     field.until_spread(a, b)
-    field.stay(field.random.uniform(0.0, 1.0))
+    field.until_handled(field.random.randrange(300, 1_200))
     field.stall(a)
     field.until_spread(b)
     field.go_on(a)
@@ -89,13 +101,13 @@ def business_keys_through_a_crash(field: Field) -> None:
 @story(kinds=_HOLDFAST)
 def store_stalls(field: Field) -> None:
     """Redis does not answer for 5 s: nothing runs twice, and the group goes on by itself."""
-    with OwnRedis(field.home) as store:
+    with RedisServer(aof=True) as store:
         a, b = (field.start(name, redis_url=store.url) for name in "ab")
         field.flow()
         field.until_spread(a, b)
-        store.stall()
+        store.pause()
         field.stay(5)
-        store.go_on()
+        store.resume()
         field.until_spread(a, b)
         field.wind_up()  # before the store goes
 
@@ -103,13 +115,13 @@ def store_stalls(field: Field) -> None:
 @story(kinds=_HOLDFAST)
 def store_restarts(field: Field) -> None:
     """Redis is killed and comes back with its data after a while."""
-    with OwnRedis(field.home) as store:
+    with RedisServer(aof=True) as store:
         a, b = (field.start(name, redis_url=store.url) for name in "ab")
         field.flow()
         field.until_spread(a, b)
         store.kill()
         field.stay(field.random.uniform(1.0, 3.0))
-        store.start()
+        store.restart()
         field.until_spread(a, b)
         field.wind_up()  # before the store goes
 
@@ -117,16 +129,16 @@ def store_restarts(field: Field) -> None:
 @story(kinds=_HOLDFAST)
 def join_while_store_stalls(field: Field) -> None:
     """A rebalance in the middle of an outage of the store: partitions move, nothing is run until it answers."""
-    with OwnRedis(field.home) as store:
+    with RedisServer(aof=True) as store:
         a = field.start("a", redis_url=store.url)
         field.flow()
         field.until_spread(a)
         b = field.start("b", redis_url=store.url)
         field.until_works(b)
-        store.stall()
+        store.pause()
         field.pause(b)  # b's silence and return: no rebalance, or one; either way nothing may run twice
         field.stay(2)
         field.go_on(b)
-        store.go_on()
+        store.resume()
         field.until_spread(a, b)
         field.wind_up()  # before the store goes

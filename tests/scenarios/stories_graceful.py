@@ -78,7 +78,7 @@ def leave_in_pending_rebalance(field: Field) -> None:
     a.signal(signal.SIGTERM)
     field.stay(field.random.uniform(0.0, 1.5))  # less than a session: b is slow, not dead
     field.go_on(b)
-    field.until(lambda: a.process.poll() is not None, "a ends")
+    field.until_ended(a)
     field.until_spread(b, c)
 
 
@@ -159,7 +159,7 @@ def _failed_once_then_ended(outcome: Outcome) -> list[str]:
 
 @story(config={"drain_timeout_s": 1.0}, kinds=_HOLDFAST, check=_failed_once_then_ended)
 def handler_outlives_the_drain_and_fails(field: Field) -> None:
-    """Handlers of a member that leaves outlive the drain and then fail: its successor, and it alone, runs them again."""
+    """Handlers of a member that leaves outlive the drain and then fail: its successor alone runs them again."""
     a, b = field.start("a"), field.start("b")
     field.flow(150)
     field.until_spread(a, b)

@@ -26,7 +26,9 @@ class Traffic:
 
     def __init__(self, bootstrap: str, seed: int, work_ms: float) -> None:
         # Idempotent: a retry inside the client must not look like two orders.
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        )
         self._random = random.Random(seed)
         self._work_ms = work_ms
         self._number = 0
@@ -48,10 +50,10 @@ class Traffic:
         self._thread = threading.Thread(target=self._flow, args=(topics, per_second), name="traffic", daemon=True)
         self._thread.start()
 
-    def burst(self, topic: str, count: int) -> None:
+    def burst(self, topic: str, count: int, work_ms: float | None = None) -> None:
         """Send that many at once."""
         for _ in range(count):
-            self.send(topic, self.next())
+            self.send(topic, self.next(work_ms=work_ms))
         self.flush()
 
     def next(self, *, work_ms: float | None = None, fail_at: tuple[str, ...] = ()) -> Order:
@@ -99,6 +101,11 @@ class Traffic:
             self._thread.join()
             self._thread = None
             self.flush()
+
+    def close(self) -> None:
+        """End the flow and the client."""
+        self.stop()
+        self._producer.close()
 
     def _flow(self, topics: list[str], per_second: float) -> None:
         began, sent = time.monotonic(), 0

@@ -5,26 +5,18 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import tempfile
-from pathlib import Path
 
 from tests.servers.kafka import KafkaServer
-from tests.servers.processes import end, free_ports, spawn
+from tests.servers.redis import RedisServer
 
 
 def main() -> None:
     """Start both, print where they are, wait."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    [port] = free_ports(1)
-    with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="holdfast-redis-") as home:
-        redis = spawn(["redis-server", "--port", str(port), "--dir", home, "--save", ""], Path(home) / "redis.log")
-        try:
-            with KafkaServer() as kafka:
-                sys.stdout.write(f"kafka {kafka.bootstrap}\nredis redis://127.0.0.1:{port}/0\nCtrl-C ends both\n")
-                sys.stdout.flush()
-                signal.pause()
-        finally:
-            end(redis, patience_s=5.0)
+    with contextlib.suppress(KeyboardInterrupt), RedisServer() as redis, KafkaServer() as kafka:
+        sys.stdout.write(f"kafka {kafka.bootstrap}\nredis {redis.url}\nCtrl-C ends both\n")
+        sys.stdout.flush()
+        signal.pause()
 
 
 if __name__ == "__main__":

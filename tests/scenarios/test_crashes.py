@@ -1,0 +1,38 @@
+"""P3, P4: a death repeats at most what was in hand, and who was taken over does no more harm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.scenarios import stories_crash as stories
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import Tell
+
+
+def test_kill_9_repeats_at_most_what_was_in_hand(tell: Tell) -> None:
+    tell(stories.kill)
+
+
+def test_kill_9_in_long_handlers_repeats_them_and_nothing_else(tell: Tell) -> None:
+    tell(stories.kill_with_slow_handlers)
+
+
+def test_a_stall_past_the_session_repeats_at_most_what_was_in_hand(tell: Tell) -> None:
+    tell(stories.stall)
+
+
+def test_a_business_key_runs_once_through_duplicates_a_join_and_a_crash(tell: Tell) -> None:
+    tell(stories.business_keys_through_a_crash)
+
+
+def test_without_a_store_a_crash_loses_nothing(tell: Tell) -> None:
+    tell(stories.kill_without_store)
+
+
+def test_without_a_store_a_rolling_restart_repeats_nothing(tell: Tell) -> None:
+    tell(stories.rolling_restart_without_store)
+
+
+def test_kill_9_under_a_backlog_repeats_at_most_what_was_in_hand(tell: Tell) -> None:
+    tell(stories.kill_under_backlog)

@@ -1,0 +1,421 @@
+"""KafkaSource: a partitioned source on confluent-kafka. One thread owns the client; its callbacks run inside `poll`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.adapters.kafka import ability, faults
+from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
+from holdfast.adapters.kafka.emission import emit, needs_answer
+from holdfast.adapters.kafka.properties import as_int
+from holdfast.adapters.kafka.topic_ids import TopicIds
+from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
+from holdfast.plugin.ports import Batch, Committed, CommitFate, End
+from holdfast.plugin.retry import BACKOFF
+from holdfast.records import Partition, Record
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from holdfast.adapters.kafka._client import Message
+    from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
+    from holdfast.adapters.kafka.config import Assignment
+    from holdfast.adapters.kafka.emission import ClientConfig
+    from holdfast.plugin.ports import RebalanceListener
+    from holdfast.plugin.settings import Settings
+    from holdfast.records import Fence
+
+_log = logging.getLogger("holdfast.kafka")
+_client_log = logging.getLogger("holdfast.kafka.client")
+
+#: The logical offsets of librdkafka (rdkafka.h).
+_BEGINNING, _END, _INVALID = -2, -1, -1001
+_LATEST = ("latest", "largest", "end")
+
+
+class KafkaSource:
+    """Consumes a group's share of topics.
+
+    The client's configuration passes through; what contradicts the promise is refused here, what serves it badly is
+    warned of (logger "holdfast.kafka").
+
+    Args:
+        conf: as for `confluent_kafka.Consumer`.
+        assignment: "sticky" emits what the broker can do, decided by asking it at the start: the consumer protocol
+            (KIP-848) with the uniform assignor, else cooperative-sticky. "keep" leaves the configuration as it is.
+
+    Raises:
+        SettingError: names the property, its value and the remedy.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], *, assignment: Assignment | None = None) -> None:
+        self._checked = check(conf, assignment)
+        for finding in self._checked.findings:
+            _log.warning("%s", finding)
+        self._client: ClientConfig | None = None
+        self._consumer: Consumer | None = None
+        self._listener: RebalanceListener
+        self._owners: Mapping[Partition, Fence] = {}
+        self._topics: list[str] = []
+        self._assigned: set[Partition] = set()
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._ids = TopicIds(self._checked.conf)
+        #: Outcomes and errors of callbacks, which are told or raised by the next poll.
+        self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
+        self._trouble: SourceError | None = None
+        self._rebuilds = 0
+        self._rebuild_at = 0.0
+
+    def __repr__(self) -> str:
+        return f"KafkaSource({self._checked!r})"
+
+    # ---- what the engine asks before the start
+    @property
+    def group(self) -> str:
+        """The consumer group's name."""
+        return self._checked.group
+
+    @property
+    def protocol(self) -> str:
+        """ "eager", "cooperative" or "consumer"; "unknown" before `open`."""
+        return self._client.protocol.value if self._client else "unknown"
+
+    @property
+    def session_timeout_s(self) -> float | None:
+        """As configured; None where it is not, and with the consumer protocol, where the broker alone knows."""
+        if self._client is not None:
+            return self._client.session_timeout_s
+        said = self._checked.conf.get("session.timeout.ms")
+        return None if said is None else as_int("session.timeout.ms", said) / 1000
+
+    def check_settings(self, settings: Settings) -> None:
+        """Hold the app's settings against the client's. Raises SettingError."""
+        check_drain(self._checked, settings.drain_timeout_s)
+
+    def dead_letters(self) -> KafkaDeadLetters:
+        """Dead letters on the same brokers, with the same credentials."""
+        from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
+
+        return KafkaDeadLetters(self._checked.conf)
+
+    # ---- the start and the end
+    def open(
+        self,
+        topics: Collection[str],
+        listener: RebalanceListener,
+        owners: Mapping[Partition, Fence],
+        deadline: Deadline,
+    ) -> None:
+        """Reach the broker, look for the topics, join. Raises SourceError within the deadline."""
+        self._topics, self._listener, self._owners = list(topics), listener, owners
+        asked = ability.ask(self._checked.conf, deadline) if needs_answer(self._checked) else _NOT_ASKED
+        self._client = emit(self._checked, asked)
+        for finding in self._client.findings:
+            _log.warning("%s", finding)
+        for reason in self._client.reasons:
+            _log.debug("%s", reason)
+        self._consumer = self._build()
+        self._look_for_topics(deadline)
+        self._join()
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Change the subscription; the rebalance follows in polls to come."""
+        self._topics = list(topics)
+        self._join()
+
+    def close(self, deadline: Deadline) -> None:  # noqa: ARG002 - librdkafka's close knows no deadline
+        """Leave the group. Everything is committed and let go before: a commit inside close() can hang.
+
+        Measured on Kafka 4.3: with an unpolled rebalance pending, close() with a synchronous commit in on_revoke hung
+        in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7.
+        """
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    # ---- polling
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Records and rebalances. Raises SourceError: what no client can cure, and what callbacks met."""
+        consumer = self._consumer
+        if consumer is None:
+            self._rebuild(timeout_s)
+            return _NOTHING
+        # poll() returns at the first message, consume() only when it is full or the time is over.
+        first = consumer.poll(timeout_s) if timeout_s > 0 or max_records == 1 else None
+        messages = [] if first is None else [first]
+        if max_records > len(messages) and (first is not None or timeout_s <= 0):
+            messages += consumer.consume(max_records - len(messages), 0)
+        self._tell_fates()
+        if self._trouble is not None:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+        return self._sort(messages) if messages else _NOTHING
+
+    def _sort(self, messages: Sequence[Message]) -> Batch:
+        records, ends = [], []
+        owners, known = self._owners, self._partitions
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+                self._failed(error, f"consuming {message.topic() or self._topics}")
+                continue
+            # Records and ends of partitions have a topic, a number and an offset; errors of a client may not.
+            topic, number, offset = cast("tuple[str, int, int]", (message.topic(), message.partition(), message.offset()))
+            partition = known.get((topic, number))
+            if partition is None:
+                partition = known[topic, number] = Partition(topic, number)
+            if error is not None:
+                ends.append(End(partition, offset))
+            elif (fence := owners.get(partition)) is not None:
+                headers = cast("Sequence[tuple[str, bytes | None]]", message.headers() or ())
+                key, value = message.key(), message.value()
+                records.append(Record(partition, offset, key, value, headers, message.timestamp()[1], fence))
+        return Batch(records, ends)
+
+    def _failed(self, error: KafkaError, what: str) -> None:
+        """An error event: ridden out, cured by a new client, or raised by the next poll."""
+        cure = faults.cure_of(error)
+        if cure is faults.Cure.CLIENT:
+            _log.info("%s", error)
+        elif cure is faults.Cure.REBUILD:
+            self._rebuilds += 1
+            wait_s = BACKOFF.wait_s(self._rebuilds, SourceFatal()) or 0.0
+            self._rebuild_at = SYSTEM_CLOCK.now() + wait_s
+            _log.warning("this client is finished (%s); a new one is made in %.1f s", error, wait_s)
+            finished, self._consumer = self._consumer, None
+            self._listener.lost(sorted(self._assigned))
+            self._assigned.clear()
+            if finished is not None:
+                finished.close()
+        elif self._trouble is None:
+            self._trouble = faults.as_source_error(error, what)
+
+    def _rebuild(self, timeout_s: float) -> None:
+        """Make the client anew, once its wait is over."""
+        wait_s = self._rebuild_at - SYSTEM_CLOCK.now()
+        if wait_s > 0 or self._client is None:
+            SYSTEM_CLOCK.sleep(min(max(wait_s, 0.0), timeout_s))
+            return
+        self._consumer = self._build()
+        self._join()
+
+    def _build(self) -> Consumer:
+        if self._client is None:
+            raise AssertionError(self)
+        own = {
+            "on_commit": self._on_commit,
+            "error_cb": self._on_error,
+            "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
+            "logger": self._client.conf.get("logger", _client_log),
+        }
+        try:
+            return Consumer({**self._client.conf, **own})
+        except KafkaException as error:
+            raise SourceError(f"librdkafka refuses this configuration: {error.args[0].str()}") from error
+
+    def _join(self) -> None:
+        if self._consumer is not None:
+            self._consumer.subscribe(
+                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+
+    def _look_for_topics(self, deadline: Deadline) -> None:
+        """Topics that are named must exist: the client by itself would wait for them in silence."""
+        consumer = self._client_or_raise()
+        try:
+            known = consumer.list_topics(timeout=max(deadline.left_s(), 0.1)).topics
+            for topic in self._topics:
+                if topic.startswith("^") or topic in known:
+                    continue
+                error = consumer.list_topics(topic, timeout=max(deadline.left_s(), 0.1)).topics[topic].error
+                if error is not None:
+                    raise faults.as_source_error(error, f"subscribing to {topic}")
+        except KafkaException as error:
+            consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
+            trouble, self._trouble = self._trouble, None
+            asked = f"reaching Kafka at {self._checked.bootstrap}"
+            raise trouble or faults.as_source_error(error.args[0], asked) from error
+
+    # ---- positions
+    def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
+        """Group, topic, topic id, number: a topic that was deleted and made again has another id."""
+        ids = self._ids.of(sorted({partition.topic for partition in partitions}), deadline)
+        return {
+            partition: f"{self.group}/{partition.topic}/{ids[partition.topic]}/{partition.number}"
+            for partition in partitions
+        }
+
+    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
+        """What the group has committed. Raises SourceError: an error is not "nothing"."""
+        consumer = self._client_or_raise()
+        wanted = [TopicPartition(partition.topic, partition.number) for partition in partitions]
+        try:
+            replies = consumer.committed(wanted, timeout=max(deadline.left_s(), 0.1))
+        except KafkaException as error:
+            raise faults.as_source_error(error.args[0], "reading the committed offsets") from error
+        found: dict[Partition, Committed | None] = {}
+        for reply in replies:
+            if reply.error is not None:
+                raise faults.as_source_error(reply.error, f"reading the committed offset of {reply.topic}")
+            partition = Partition(reply.topic, reply.partition)
+            ours = reply.metadata == _mark(reply.offset)
+            found[partition] = Committed(reply.offset, ours) if reply.offset >= 0 else None
+        return found
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Begin to commit. Never blocks: inside on_revoke librdkafka itself holds the partitions until the broker has
+        answered, or its request has timed out, and a synchronous commit has no bound at all (95 s were seen)."""
+        wanted = [
+            TopicPartition(partition.topic, partition.number, offset, _mark(offset))
+            for partition, offset in offsets.items()
+        ]
+        try:
+            self._client_or_raise().commit(offsets=wanted, asynchronous=True)
+        except KafkaException as error:
+            fate = self._fate(error.args[0])
+            self._fates.append((dict(offsets), dict.fromkeys(offsets, fate)))
+
+    def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """From what the client has seen in its fetches."""
+        ends: dict[Partition, int] = {}
+        if self._consumer is not None:
+            for partition in partitions:
+                try:
+                    seen = self._consumer.get_watermark_offsets(
+                        TopicPartition(partition.topic, partition.number), cached=True
+                    )
+                except KafkaException:
+                    continue  # not fetched yet: the same as unknown
+                if seen is not None and seen[1] >= 0:
+                    ends[partition] = seen[1]
+        return ends
+
+    def seek(self, partition: Partition, offset: int | None) -> None:
+        """Raises SourceUnavailable: the fetcher does not stand yet, ask again."""
+        if offset is None:
+            said = self._client.conf.get("auto.offset.reset") if self._client else None
+            offset = _END if said in _LATEST else _BEGINNING
+        try:
+            self._client_or_raise().seek(TopicPartition(partition.topic, partition.number, offset))
+        except KafkaException as error:
+            raise SourceUnavailable(f"{partition}: cannot seek yet ({error.args[0].str()})") from error
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        """What was fetched ahead of these is thrown away."""
+        self._try(lambda consumer: consumer.pause(_wanted(partitions)))
+
+    def resume(self, partitions: Collection[Partition]) -> None:
+        """Fetch again."""
+        self._try(lambda consumer: consumer.resume(_wanted(partitions)))
+
+    def _try(self, call: Any) -> None:  # noqa: ANN401 - a call of the binding
+        try:
+            call(self._client_or_raise())
+        except KafkaException as error:
+            raise SourceUnavailable(str(error.args[0])) from error
+
+    def _client_or_raise(self) -> Consumer:
+        if self._consumer is None:
+            raise SourceUnavailable("there is no client at the moment: it is being rebuilt")
+        return self._consumer
+
+    # ---- callbacks: inside poll or close, in the engine's thread; nothing may be raised here
+    def _on_assign(self, consumer: Consumer, came: list[TopicPartition]) -> None:
+        partitions = [Partition(one.topic, one.partition) for one in came]
+        self._assigned.update(partitions)
+        starts = self._listener.assigned(partitions)
+        where = []
+        for partition in partitions:
+            offset = starts[partition].offset
+            where.append(TopicPartition(partition.topic, partition.number, _INVALID if offset is None else offset))
+        held = [partition for partition in partitions if starts[partition].hold]
+        free = [partition for partition in partitions if not starts[partition].hold]
+        try:
+            if self._incremental:
+                consumer.incremental_assign(where)
+            else:
+                consumer.assign(where)
+            # A partition that was paused when it went comes back paused.
+            consumer.pause(_wanted(held))
+            consumer.resume(_wanted(free))
+        except KafkaException as error:
+            self._trouble = faults.as_source_error(error.args[0], "taking over partitions")
+
+    def _on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
+        partitions = [Partition(one.topic, one.partition) for one in gone]
+        self._listener.revoked(partitions)
+        self._unassign(consumer, gone)
+
+    def _on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
+        self._listener.lost([Partition(one.topic, one.partition) for one in gone])
+        self._unassign(consumer, gone)
+
+    def _unassign(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
+        self._assigned.difference_update(Partition(one.topic, one.partition) for one in gone)
+        try:
+            if self._incremental:
+                consumer.incremental_unassign(gone)
+            else:
+                consumer.unassign()
+        except KafkaException as error:
+            self._trouble = faults.as_source_error(error.args[0], "letting partitions go")
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        sent: dict[Partition, int] = {}
+        fates: dict[Partition, CommitFate] = {}
+        for one in offsets:
+            partition = Partition(one.topic, one.partition)
+            sent[partition] = one.offset
+            fates[partition] = self._fate(one.error or error)
+        self._fates.append((sent, fates))
+
+    def _fate(self, error: KafkaError | None) -> CommitFate:
+        fate = faults.commit_fate(error)
+        if error is not None:
+            _log.info("a commit was refused: %s", error)
+        if fate is faults.CommitFate.FATAL and error is not None and faults.cure_of(error) is faults.Cure.PERSON:
+            self._trouble = self._trouble or faults.as_source_error(error, f"committing for {self.group}")
+        return _FATES[fate]
+
+    def _on_error(self, error: KafkaError) -> None:
+        if faults.cure_of(error) is faults.Cure.PERSON and self._trouble is None:
+            self._trouble = faults.as_source_error(error, f"talking to Kafka at {self._checked.bootstrap}")
+        else:
+            _log.info("%s", error)
+        if self._client is not None and self._client.error_cb is not None:
+            try:
+                self._client.error_cb(error)
+            except Exception:
+                _log.exception("error_cb failed; it may not leave the client's callback")
+
+    def _tell_fates(self) -> None:
+        while self._fates:
+            sent, fates = self._fates.pop(0)
+            self._listener.committed(sent, fates)
+
+    @property
+    def _incremental(self) -> bool:
+        return self._client is not None and self._client.protocol is not GroupProtocol.EAGER
+
+
+_NOTHING = Batch(())
+_NOT_ASKED = ability.BrokerAbility(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
+_FATES = {
+    faults.CommitFate.DONE: CommitFate.DONE,
+    faults.CommitFate.AGAIN: CommitFate.AGAIN,
+    faults.CommitFate.DISCARD: CommitFate.DISCARD,
+    faults.CommitFate.NOTHING: CommitFate.DISCARD,
+    faults.CommitFate.FATAL: CommitFate.DISCARD,
+}
+
+
+def _mark(offset: int) -> str:
+    """The metadata of our commits: ours, and made for this very offset."""
+    return f"holdfast:1:{offset}"
+
+
+def _wanted(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    return [TopicPartition(partition.topic, partition.number) for partition in partitions]

@@ -1,0 +1,76 @@
+"""No store: what `claims=None` means. Every answer is the one that a store without any memory would give."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Acquired, Polled, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.dedup.claims import Claim, LetGo, Mark, Poll, Token, Wait
+
+
+class NoSession:
+    """A session that is always alive and remembers nothing."""
+
+    id = "no store"
+
+    def __init__(self) -> None:
+        self._epochs = count(1)
+
+    def live(self) -> bool:
+        """Always: there is nothing to lose."""
+        return True
+
+    def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
+        """Granted, with nothing known."""
+        return [Acquired(next(self._epochs), 0, frozenset(), frozenset()) for _ in partitions]
+
+    def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
+        """Accepted."""
+        return [frozenset() for _ in marks]
+
+    def let_go(self, partitions: Sequence[LetGo]) -> None:
+        """Accepted."""
+
+    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+        """Nobody else has anything in hand, as far as is known here."""
+        return [Polled(frozenset(), frozenset(poll.offsets)) for poll in polls]
+
+    def release(self, records: Sequence[Token]) -> None:
+        """Accepted."""
+
+    def drop(self, partition: str, epoch: int, offset: int) -> bool:  # noqa: ARG002 - the protocol's signature
+        """There is nothing to forget."""
+        return True
+
+    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Granted."""
+        return [Verdict.NEW] * len(claims)
+
+    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """Accepted."""
+        return [Verdict.DONE] * len(claims)
+
+    def unclaim(self, claims: Sequence[Claim]) -> None:
+        """Accepted."""
+
+    def end(self) -> None:
+        """Nothing to end."""
+
+
+class NoClaims:
+    """A ClaimStore that holds nothing."""
+
+    def connect(self) -> None:
+        """Nothing to reach."""
+
+    def begin(self, lease_s: float) -> NoSession:  # noqa: ARG002 - the protocol's signature
+        """A session without a store."""
+        return NoSession()
+
+    def close(self) -> None:
+        """Nothing to close."""

@@ -1,0 +1,136 @@
+"""Open while the store is down: by explicit choice, work goes on without protection, and every such answer is counted."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.dedup.claims import Verdict
+from holdfast.dedup.none import NoSession
+from holdfast.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.claims import Acquired, Claim, ClaimSession, ClaimStore, LetGo, Mark, Poll, Polled, Token, Wait
+
+_log = logging.getLogger("holdfast.dedup")
+T = TypeVar("T")
+
+
+class OpenSession:
+    """A session whose unanswered calls are answered as by no store at all. Any thread.
+
+    What was granted so is not known to the store: as soon as it answers again it fences it, and the partition is taken
+    over anew. Until then records may run twice; that is what the choice means.
+    """
+
+    def __init__(self, session: ClaimSession | None, store: OpenClaims) -> None:
+        self._session, self._store, self._open = session, store, NoSession()
+        self.id = session.id if session is not None else "open"
+
+    def live(self) -> bool:
+        """The inner session's word, but while the store is down there is nobody to take over."""
+        return self._store.down or (self._session is not None and self._session.live())
+
+    def _ask(self, items: int, ask: Callable[[ClaimSession], T], without: Callable[[NoSession], T]) -> T:
+        if self._session is not None:
+            try:
+                answer = ask(self._session)
+            except StoreUnavailable as error:
+                self._store.unanswered(items, error)
+            else:
+                self._store.answered()
+                return answer
+        else:
+            self._store.unanswered(items, None)
+        return without(self._open)
+
+    def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
+        """See `ClaimSession`."""
+        return self._ask(0, lambda s: s.acquire(partitions), lambda s: s.acquire(partitions))
+
+    def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
+        """See `ClaimSession`."""
+        return self._ask(0, lambda s: s.mark(marks), lambda s: s.mark(marks))
+
+    def let_go(self, partitions: Sequence[LetGo]) -> None:
+        """See `ClaimSession`."""
+        self._ask(0, lambda s: s.let_go(partitions), lambda s: s.let_go(partitions))
+
+    def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
+        """See `ClaimSession`."""
+        return self._ask(0, lambda s: s.poll(polls), lambda s: s.poll(polls))
+
+    def release(self, records: Sequence[Token]) -> None:
+        """See `ClaimSession`."""
+        self._ask(0, lambda s: s.release(records), lambda s: s.release(records))
+
+    def drop(self, partition: str, epoch: int, offset: int) -> bool:
+        """See `ClaimSession`."""
+        return self._ask(0, lambda s: s.drop(partition, epoch, offset), lambda s: s.drop(partition, epoch, offset))
+
+    def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """See `ClaimSession`; without an answer all are NEW."""
+        return self._ask(len(claims), lambda s: s.claim(claims), lambda s: s.claim(claims))
+
+    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
+        """See `ClaimSession`; a key that was granted without the store is not held there, and that is no reason to run
+        its record again."""
+        verdicts = self._ask(0, lambda s: s.finish(claims), lambda s: s.finish(claims))
+        return [Verdict.DONE] * len(verdicts) if self._store.ever_open else verdicts
+
+    def unclaim(self, claims: Sequence[Claim]) -> None:
+        """See `ClaimSession`."""
+        self._ask(0, lambda s: s.unclaim(claims), lambda s: s.unclaim(claims))
+
+    def end(self) -> None:
+        """See `ClaimSession`."""
+        if self._session is not None:
+            self._session.end()
+
+
+class OpenClaims:
+    """A ClaimStore around another, that is open while the other gives no answer."""
+
+    def __init__(self, store: ClaimStore) -> None:
+        self._store = store
+        self.down = False
+        self.ever_open = False
+        #: Claims that were granted without the store.
+        self.unprotected = 0
+
+    def connect(self) -> None:
+        """As the inner store, but no answer is no reason not to start."""
+        try:
+            self._store.connect()
+        except StoreUnavailable as error:
+            self.unanswered(0, error)
+
+    def begin(self, lease_s: float) -> OpenSession:
+        """A session, of the inner store where it answers."""
+        try:
+            session = self._store.begin(lease_s)
+        except StoreUnavailable as error:
+            self.unanswered(0, error)
+            return OpenSession(None, self)
+        self.answered()
+        return OpenSession(session, self)
+
+    def close(self) -> None:
+        """Close the inner store."""
+        self._store.close()
+
+    def unanswered(self, items: int, error: StoreUnavailable | None) -> None:
+        """Count, and say so once an outage."""
+        self.unprotected += items
+        self.ever_open = True
+        if not self.down:
+            self.down = True
+            _log.warning("the store gives no answer; going on WITHOUT protection, as store_down='open' says: %s", error)
+
+    def answered(self) -> None:
+        """The store is back."""
+        if self.down:
+            self.down = False
+            _log.warning("the store answers again; %d claims were granted without it", self.unprotected)

@@ -1,0 +1,188 @@
+"""Holdfast: the whole consumer, way 3. Registers handlers, runs the loop, answers signals."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.dedup.keys import resolve_key
+from holdfast.dedup.none import NoClaims
+from holdfast.dedup.open import OpenClaims
+from holdfast.errors import SettingError, StateError
+from holdfast.plugin.handlers import BatchOf, Handler, Routes
+from holdfast.plugin.leased import Leased
+from holdfast.plugin.loop import Engine
+from holdfast.plugin.partitioned import Partitioned
+from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource
+from holdfast.plugin.retry import Retry
+from holdfast.plugin.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.dedup.keys import KeySpec
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Holdfast:
+    """An app: one source, one store, handlers by topic.
+
+    Args:
+        source: where records come from, for instance `holdfast.adapters.kafka.KafkaSource`.
+        claims: where claims live; `None`, said explicitly, goes without: then nothing keeps a record from running
+            again after a crash, a zombie is not fenced, and a handler that outlives the drain runs twice.
+        settings: see `Settings`.
+        observers: see `holdfast.plugin.ports.Observer`; called in the thread that runs the app.
+        dead_letters: where records go that failed for good; by default the source's own broker.
+
+    Raises:
+        SettingError: at construction or in `handler`, for what cannot work.
+    """
+
+    def __init__(
+        self,
+        source: PartitionedSource | LeasedSource,
+        *,
+        claims: ClaimStore | None,
+        settings: Settings | None = None,
+        observers: Sequence[Observer] = (),
+        dead_letters: DeadLetters | None = None,
+    ) -> None:
+        self._source = source
+        self._settings = settings or Settings()
+        self._store: ClaimStore = claims if claims is not None else NoClaims()
+        self._observers = tuple(observers)
+        self._letters = dead_letters
+        self._routes = Routes()
+        self._engine: Engine | None = None
+        self._stop_asked = threading.Event()
+        check = getattr(source, "check_settings", None)
+        if check is not None:
+            check(self._settings)
+
+    def handler(
+        self,
+        topics: str | Sequence[str],
+        *,
+        key: KeySpec | None = None,
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
+        batch: BatchOf | None = None,
+        name: str | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function for one topic, several, or patterns (`^orders\\..*`). The function stays as it was.
+
+        Args:
+            topics: a record goes to exactly one handler: exact names before patterns, then first come, first served.
+            key: what makes two records the same piece of work: a field of a JSON value ("order_id", "order.id"),
+                a function of the record, `record_key()`, `header("name")`. None: the position alone.
+            retry: None = `Retry()`, three attempts.
+            dead_letter: the topic for records that failed for good. None: such a record stops the app.
+            batch: call with a list of records instead of one.
+            name: part of the keys' scope; by default the function's qualified name with its module.
+
+        Raises:
+            SettingError: a topic or a name is taken, or a value cannot work.
+        """
+
+        def register(call: F) -> F:
+            if self._engine is not None:
+                raise StateError("register handlers before run()")
+            if dead_letter is not None and dead_letter in _as_tuple(topics):
+                raise SettingError("dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler")
+            self._routes.add(
+                Handler(
+                    name=name or f"{call.__module__}.{call.__qualname__}",
+                    call=call,
+                    topics=_as_tuple(topics),
+                    key=None if key is None else resolve_key(key),
+                    retry=retry or Retry(),
+                    dead_letter=dead_letter,
+                    batch=batch,
+                )
+            )
+            return call
+
+        return register
+
+    def run(self, *, install_signal_handlers: bool = True) -> None:
+        """Consume until SIGTERM, SIGINT or `stop()`: fence, drain, commit, leave; a second signal is faster.
+
+        Runs in the calling thread, which owns the client. Signal handlers are installed if that is the main thread,
+        and put back at the end; those who mind say `install_signal_handlers=False` and call `stop()`.
+
+        Raises:
+            HandlerFailed: a record failed for good and has no dead letter.
+            SourceError, StoreError: the broker or the store refuses, or does not answer at the start within
+                `Settings.startup_timeout_s`.
+        """
+        if not self._routes.handlers:
+            raise SettingError("handlers", (), "register at least one handler before run()")
+        if self._engine is not None:
+            raise StateError("an app runs once: make a new one")
+        letters = self._letters
+        wants_letters = any(handler.dead_letter for handler in self._routes.handlers)
+        if letters is None and wants_letters:
+            make = getattr(self._source, "dead_letters", None)
+            if make is None:
+                raise SettingError("dead_letters", None, "this source has none of its own: pass Holdfast(dead_letters=...)")
+            letters = make()
+        engine = self._engine = Engine(
+            store=OpenClaims(self._store) if self._settings.store_down == "open" else self._store,
+            routes=self._routes,
+            settings=self._settings,
+            letters=letters if wants_letters else None,
+            observers=self._observers,
+            group=self._source.group,
+        )
+        if isinstance(self._source, LeasedSource):
+            engine.family = Leased(engine, self._source)
+        else:
+            engine.family = Partitioned(engine, self._source)
+        if self._stop_asked.is_set():
+            engine.stop()
+        with _signals(engine.stop, install=install_signal_handlers):
+            engine.run()
+
+    def stop(self) -> None:
+        """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done."""
+        self._stop_asked.set()
+        if self._engine is not None:
+            self._engine.stop()
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Change the subscription while running, within what the handlers' topics match. Any thread.
+
+        Raises:
+            SettingError: no handler matches one of the names.
+        """
+        known = set(self._routes.topics)
+        for topic in topics:
+            if topic not in known and (topic.startswith("^") or self._routes.find(topic) is None):
+                raise SettingError("topics", topic, "no handler matches it: register one before run()")
+        if self._engine is None:
+            raise StateError("subscribe() changes a running app; before run(), handlers name their topics")
+        self._engine.subscribe(topics)
+
+
+def _as_tuple(topics: str | Sequence[str]) -> tuple[str, ...]:
+    return (topics,) if isinstance(topics, str) else tuple(topics)
+
+
+@contextmanager
+def _signals(stop: Callable[[], None], *, install: bool) -> Iterator[None]:
+    if not install or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stop()) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,144 @@
+"""Claiming: business keys are asked for in batches; who finds one BUSY parks, and its followers hold nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Verdict
+from holdfast.plugin.lanes import Gate
+from holdfast.plugin.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.dedup.claims import ClaimKey, ClaimSession
+    from holdfast.plugin.debts import Debts
+    from holdfast.plugin.lanes import Entry, Lanes
+    from holdfast.plugin.timers import Timers
+
+#: When to ask again for a key that another member holds. The jitter keeps two that gave keys back to each other from
+#: meeting again for ever.
+_BUSY = Retry(attempts=1_000_000_000, wait_initial_s=0.02, wait_max_s=0.5, jitter_s=0.02)
+_PARKED = RuntimeError("busy")
+
+
+class Claiming:
+    """The claims of one app. One thread."""
+
+    def __init__(self, lanes: Lanes, timers: Timers, debts: Debts, skip: Callable[[Entry], None]) -> None:
+        self._lanes, self._timers, self._debts, self._skip = lanes, timers, debts, skip
+        self._wanted: deque[Entry] = deque()
+        #: Keys that a record of this process holds or asks for, and who waits for them here: records of one key in one
+        #: process need not ask the store about each other.
+        self._holders: dict[ClaimKey, Entry] = {}
+        self._waiters: dict[ClaimKey, deque[Entry]] = {}
+
+    @property
+    def wanted(self) -> int:
+        """Entries whose key is to be asked for."""
+        return len(self._wanted)
+
+    def want(self, entry: Entry) -> None:
+        """Ask for the entry's key in the next step."""
+        if entry.gate is Gate.CLAIM:
+            self._wanted.append(entry)
+
+    def step(self, session: ClaimSession, at_most: int) -> bool:
+        """One call for all keys that are wanted. False = the session is fenced.
+
+        Raises StoreUnavailable: nothing is known then; all of them are asked for again in a later step.
+        """
+        asked = self._choose(at_most)
+        if not asked:
+            return True
+        for entry in asked:
+            entry.held = True  # until the answer says otherwise: it has to be given back either way
+        try:
+            verdicts = session.claim([entry.claim for entry in asked if entry.claim])
+        except BaseException:
+            self._wanted.extendleft(reversed(asked))
+            raise
+        fenced = False
+        for entry, verdict in zip(asked, verdicts, strict=True):
+            if entry.gate is not Gate.CLAIM:
+                continue  # one before it in its lane found its key BUSY: given back already
+            if verdict is Verdict.NEW:
+                entry.gate, entry.asked = Gate.READY, 0
+                self._follow(entry)
+                self._lanes.wake(entry.lane)
+            elif verdict is Verdict.DONE:
+                entry.held = False
+                self.free(entry)
+                self._follow(entry)
+                self._skip(entry)
+            elif verdict is Verdict.BUSY:
+                entry.held = False
+                self._park(entry)
+                entry.asked += 1
+                self._timers.after(_BUSY.wait_s(entry.asked, _PARKED) or 0.0, lambda e=entry: self._ask_again(e))  # type: ignore[misc]
+            else:
+                entry.held = False
+                self._wanted.append(entry)
+                fenced = True
+        return not fenced
+
+    def give_back(self, entry: Entry) -> None:
+        """The entry will not run here: its key is free, here and (owed) in the store."""
+        if entry.held and entry.claim is not None:
+            self._debts.unclaim(entry.owner.session_, entry.claim)
+            entry.held = False
+        self.free(entry)
+
+    def free(self, entry: Entry) -> None:
+        """The entry no longer holds or asks for its key: who waits here may ask."""
+        if entry.claim is None:
+            return
+        key = entry.claim.key
+        if self._holders.get(key) is not entry:
+            return
+        del self._holders[key]
+        waiters = self._waiters.pop(key, None)
+        while waiters:
+            waiter = waiters.popleft()
+            if waiter.gate is Gate.BUSY:
+                waiter.gate = Gate.CLAIM
+                self._wanted.append(waiter)
+        # The first of them to be chosen becomes the holder; the others park behind it again.
+
+    # ---- inside
+    def _choose(self, at_most: int) -> list[Entry]:
+        asked: list[Entry] = []
+        while self._wanted and len(asked) < at_most:
+            entry = self._wanted.popleft()
+            if entry.gate is not Gate.CLAIM or entry.claim is None:
+                continue
+            holder = self._holders.setdefault(entry.claim.key, entry)
+            if holder is entry:
+                asked.append(entry)
+            else:
+                self._waiters.setdefault(entry.claim.key, deque()).append(entry)
+                self._park(entry)
+        return [entry for entry in asked if entry.gate is Gate.CLAIM]
+
+    def _park(self, entry: Entry) -> None:
+        """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""
+        entry.gate = Gate.BUSY
+        for other in entry.lane.behind(entry):
+            if other.claim is not None and other.gate in (Gate.READY, Gate.CLAIM):
+                other.gate = Gate.BEHIND
+                self.give_back(other)
+
+    def _follow(self, entry: Entry) -> None:
+        """A parked entry goes on: its followers may ask again."""
+        for other in entry.lane.behind(entry):
+            if other.gate is Gate.BUSY:
+                return
+            if other.gate is Gate.BEHIND:
+                other.gate = Gate.CLAIM
+                self._wanted.append(other)
+
+    def _ask_again(self, entry: Entry) -> None:
+        if entry.gate is Gate.BUSY:
+            entry.gate = Gate.CLAIM
+            self._wanted.append(entry)

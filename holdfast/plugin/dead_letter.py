@@ -1,0 +1,110 @@
+"""A record that failed for good, on its way to the dead letter topic; and what its headers say. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.errors import DeadLetterError
+from holdfast.timing import wall_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.records import Record
+
+PREFIX = "holdfast-"
+
+# Where a record was born. A letter that is replayed and fails again keeps these: the business key's scope and the way
+# back to the first record hang on them.
+_ORIGIN = ("origin-topic", "origin-partition", "origin-offset", "origin-timestamp")
+# What befell it last. These are written anew by every letter.
+_LAST = ("handler", "group", "attempts", "error-type", "error-message", "failed-at-ms")
+
+#: The longest error text in a letter, in bytes: enough to recognise it, too little to push a record over the broker's
+#: size limit. The whole of it is in the log.
+MAX_ERROR_BYTES = 1024
+
+
+class DeadLetterRefused(DeadLetterError):
+    """The target refuses the letter and always will: it is too large, or the topic is missing or closed to us.
+
+    The record stays unsettled and the app stops: going on would skip it, trying again would never end.
+    """
+
+    retriable = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A record, where it goes and why."""
+
+    record: Record
+    #: The dead letter topic.
+    topic: str
+    #: The handler's name.
+    handler: str
+    #: What the last attempt raised.
+    reason: Exception
+    #: How many attempts there were.
+    attempts: int
+    #: The consumer group.
+    group: str
+
+
+def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
+    """The record's own headers in their order, then ours; key and value of a letter are the record's, unchanged.
+
+    Ours are `holdfast-origin-{topic,partition,offset,timestamp}` and `holdfast-{handler,group,attempts,error-type,
+    error-message,failed-at-ms}`, UTF-8, numbers in decimal. A record that was a letter before (replayed, and failed
+    again) keeps its origin, and of the others has only the latest: headers do not grow with every round.
+    """
+    record = letter.record
+    born = _origin_of(record)
+    own = _born_here(record) if born is None else born
+    said = {
+        "handler": letter.handler,
+        "group": letter.group,
+        "attempts": str(letter.attempts),
+        "error-type": _type_of(letter.reason),
+        "error-message": _words_of(letter.reason),
+        "failed-at-ms": str(wall_ms()),
+    }
+    ours = {PREFIX + name for name in (*_ORIGIN, *_LAST)}
+    return [
+        *((name, value) for name, value in record.headers if name not in ours),
+        *((PREFIX + name, value) for name, value in zip(_ORIGIN, own, strict=True)),
+        *((PREFIX + name, said[name].encode("utf-8", "replace")) for name in _LAST),
+    ]
+
+
+def _origin_of(record: Record) -> Sequence[bytes] | None:
+    """The first origin, where the record carries one in full; a part of one is somebody else's, or broken."""
+    found = [record.header(PREFIX + name) for name in _ORIGIN]
+    whole = [value for value in found if value is not None]
+    return whole if len(whole) == len(_ORIGIN) else None
+
+
+def _born_here(record: Record) -> Sequence[bytes]:
+    place = record.partition
+    # The number alone would not tell RocketMQ's brokers apart.
+    number = f"{place.broker}-{place.number}" if place.broker else str(place.number)
+    return [text.encode() for text in (place.topic, number, str(record.offset), str(record.timestamp_ms))]
+
+
+def _type_of(error: Exception) -> str:
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _words_of(error: Exception) -> str:
+    """The error's text within the limit. An error that cannot even be printed does not keep its letter back."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - a __str__ of the application
+        text = f"(its text cannot be had: {_type_of(broken)})"
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= MAX_ERROR_BYTES:
+        return encoded.decode()
+    # A character that was cut in two is left out.
+    return encoded[: MAX_ERROR_BYTES - 3].decode("utf-8", "ignore") + "…"

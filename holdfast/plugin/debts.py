@@ -1,0 +1,60 @@
+"""Debts: what is owed to the store until it has answered, or until the session that owes it is lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.dedup.claims import Claim, ClaimSession, LetGo, Token
+
+
+class Debts:
+    """`let_go`s first, then claims to give back, then records that nobody runs any more.
+
+    The order matters: a record handed over can be released only once the store knows that it was handed over.
+    """
+
+    def __init__(self) -> None:
+        self._let_gos: list[tuple[ClaimSession, LetGo]] = []
+        self._unclaims: list[tuple[ClaimSession, Claim]] = []
+        self._releases: list[tuple[ClaimSession, Token]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._let_gos or self._unclaims or self._releases)
+
+    def let_go(self, session: ClaimSession, item: LetGo) -> None:
+        """End an ownership."""
+        self._let_gos.append((session, item))
+
+    def unclaim(self, session: ClaimSession, item: Claim) -> None:
+        """Give a key back."""
+        self._unclaims.append((session, item))
+
+    def release(self, session: ClaimSession, item: Token) -> None:
+        """Say that nobody runs a record that was handed over."""
+        self._releases.append((session, item))
+
+    def owes(self, name: str) -> bool:
+        """Whether a `let_go` of that position is owed: it may not be acquired before."""
+        return any(item.partition == name for _, item in self._let_gos)
+
+    def forget(self, session: ClaimSession) -> None:
+        """That session is lost: others take over what it had."""
+        self._let_gos = [debt for debt in self._let_gos if debt[0] is not session]
+        self._unclaims = [debt for debt in self._unclaims if debt[0] is not session]
+        self._releases = [debt for debt in self._releases if debt[0] is not session]
+
+    def pay(self) -> None:
+        """Ask until all is answered. Raises StoreUnavailable: the rest stays owed."""
+        while self._let_gos:
+            session = self._let_gos[0][0]
+            session.let_go([item for owner, item in self._let_gos if owner is session])
+            self._let_gos = [debt for debt in self._let_gos if debt[0] is not session]
+        while self._unclaims:
+            session = self._unclaims[0][0]
+            session.unclaim([item for owner, item in self._unclaims if owner is session])
+            self._unclaims = [debt for debt in self._unclaims if debt[0] is not session]
+        while self._releases:
+            session = self._releases[0][0]
+            session.release([item for owner, item in self._releases if owner is session])
+            self._releases = [debt for debt in self._releases if debt[0] is not session]

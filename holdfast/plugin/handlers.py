@@ -1,0 +1,111 @@
+"""Handlers: which function gets which topic, and how."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import SettingError
+from holdfast.plugin.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOf:
+    """Hand records over as a list: consecutive ones of one partition (`ordering="none"`: of one topic's partition too).
+
+    Raises:
+        SettingError: a value that cannot work.
+    """
+
+    #: Records in one call at most.
+    records: int = 100
+    #: How long the first record of an incomplete batch waits for others.
+    wait_s: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.records < 1:
+            raise SettingError("records", self.records, "use 1 or more")
+        if self.wait_s < 0:
+            raise SettingError("wait_s", self.wait_s, "use 0 or more seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """One registered function."""
+
+    #: Part of the scope of its business keys: renaming a handler forgets what it has done, by key.
+    name: str
+    call: Callable[[Any], Any]
+    #: Exact names and patterns (^...).
+    topics: tuple[str, ...]
+    key: Callable[[Record], str] | None = None
+    retry: Retry = field(default_factory=Retry)
+    dead_letter: str | None = None
+    batch: BatchOf | None = None
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is an `async def`."""
+        call = self.call if inspect.isroutine(self.call) else type(self.call).__call__
+        return inspect.iscoroutinefunction(call)
+
+
+class Routes:
+    """Topic -> handler. An exact name wins over a pattern; of several patterns the first registered wins."""
+
+    def __init__(self) -> None:
+        self._handlers: list[Handler] = []
+        self._patterns: list[tuple[re.Pattern[str], Handler]] = []
+        self._by_topic: dict[str, Handler] = {}
+        self._found: dict[str, Handler | None] = {}
+
+    @property
+    def handlers(self) -> Sequence[Handler]:
+        """In the order of registration."""
+        return self._handlers
+
+    @property
+    def topics(self) -> list[str]:
+        """What to subscribe to: names and patterns."""
+        return [topic for handler in self._handlers for topic in handler.topics]
+
+    def add(self, handler: Handler) -> None:
+        """Register. Raises SettingError for a doubled name or topic and for a pattern that does not compile."""
+        if any(handler.name == other.name for other in self._handlers):
+            raise SettingError(
+                "name", handler.name, "two handlers of one app need two names: give one of them name=... explicitly"
+            )
+        if not handler.topics:
+            raise SettingError("topics", handler.topics, "name at least one topic or pattern (^...)")
+        for topic in handler.topics:
+            if topic in self.topics:
+                raise SettingError("topics", topic, "this topic has a handler already: a record goes to one handler")
+        compiled = []
+        for topic in handler.topics:
+            if topic.startswith("^"):
+                try:
+                    compiled.append((re.compile(topic), handler))
+                except re.error as error:
+                    raise SettingError("topics", topic, f"the pattern does not compile: {error}") from error
+        self._handlers.append(handler)
+        self._patterns.extend(compiled)
+        self._by_topic.update({topic: handler for topic in handler.topics if not topic.startswith("^")})
+        self._found.clear()
+
+    def find(self, topic: str) -> Handler | None:
+        """The topic's handler, or None."""
+        try:
+            return self._found[topic]
+        except KeyError:
+            found = self._by_topic.get(topic)
+            if found is None:
+                found = next((handler for pattern, handler in self._patterns if pattern.search(topic)), None)
+            self._found[topic] = found
+            return found

@@ -1,0 +1,101 @@
+"""Intake: how much is taken in, and what is paused. Bounds records and bytes in the process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from holdfast.plugin.lanes import Entry
+    from holdfast.plugin.ownership import Ownership
+    from holdfast.plugin.ports import PartitionedSource
+    from holdfast.plugin.settings import Settings
+    from holdfast.records import Partition
+    from holdfast.timing import Clock
+
+#: A partition may always have that many in the process, so that one whose records all wait does not stop the others.
+_GUARANTEED = 64
+#: Not polling costs nothing, pausing throws the client's prefetched records away: so a short jam only waits.
+_GRACE_S = 0.2
+
+
+class Intake:
+    """Counts what is in the process, and says how many records the next poll may bring. One thread."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self.records = 0
+        self.bytes = 0
+        self._jammed_since: float | None = None
+        self._paused: set[Partition] = set()
+
+    def entered(self, entry: Entry) -> None:
+        """A record is in the process."""
+        self.records += 1
+        self.bytes += entry.size
+
+    def left(self, entry: Entry) -> None:
+        """A record is settled or handed back."""
+        self.records -= 1
+        self.bytes -= entry.size
+
+    def room(self, *, stopped: bool) -> int:
+        """Records to poll for now; 0 = do not poll yet. `stopped`: nothing may start (the store is down)."""
+        settings = self._settings
+        full = self.records >= settings.max_in_flight or self.bytes >= settings.max_in_flight_bytes
+        if not full and not stopped:
+            relieved = self.records * 2 <= settings.max_in_flight and self.bytes * 2 <= settings.max_in_flight_bytes
+            if self._jammed_since is None or not self._tight() or relieved:
+                self._jammed_since = None
+                return self._fitting(settings.max_in_flight - self.records)
+        if self._jammed_since is None:
+            self._jammed_since = self._clock.now()
+        # Jammed for longer: membership needs polls, and partitions that wait for nothing may go on.
+        return _GUARANTEED if self._tight() else 0
+
+    def _fitting(self, records: int) -> int:
+        """As many as fit by the average size of what is here."""
+        average = self.bytes // self.records if self.records else 0
+        if average:
+            records = min(records, (self._settings.max_in_flight_bytes - self.bytes) // average + 1)
+        return max(1, min(records, self._settings.poll_batch))
+
+    def _tight(self) -> bool:
+        return self._jammed_since is not None and self._clock.now() - self._jammed_since >= _GRACE_S
+
+    # ---- pausing (partitioned sources)
+    def assigned(self, held: Collection[Partition], free: Collection[Partition]) -> None:
+        """The source has paused `held` and resumed `free`, as it was told."""
+        self._paused.update(held)
+        self._paused.difference_update(free)
+
+    def gone(self, partitions: Collection[Partition]) -> None:
+        """These are not assigned any more."""
+        self._paused.difference_update(partitions)
+
+    def apply(
+        self,
+        source: PartitionedSource,
+        assigned: Collection[Partition],
+        owners: Mapping[Partition, Ownership],
+        *,
+        stopped: bool,
+    ) -> None:
+        """Pause and resume as is right now. Raises SourceError."""
+        tight = self._tight()
+        wanted = set()
+        for partition in assigned:
+            owner = owners.get(partition)
+            if owner is None or not owner.open:
+                wanted.add(partition)
+            elif tight:
+                share = len(owner.entries)
+                # Once paused it stays so until it is worked off: each resume fetches anew.
+                if stopped or share >= _GUARANTEED or (share and partition in self._paused):
+                    wanted.add(partition)
+        if pause := wanted - self._paused:
+            source.pause(pause)
+        if resume := self._paused - wanted:
+            source.resume(resume)
+        self._paused = wanted

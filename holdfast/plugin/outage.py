@@ -1,0 +1,61 @@
+"""Outage: whether the store answers, and when to ask again."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.errors import StoreUnavailable
+from holdfast.plugin.events import StoreDown, StoreUp
+from holdfast.plugin.retry import BACKOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.settings import Settings
+    from holdfast.timing import Clock
+
+
+class Outage:
+    """Turns unanswered calls into a state with backoff, and tells its beginning and its end."""
+
+    def __init__(self, settings: Settings, clock: Clock, tell: Callable[[Event], None]) -> None:
+        self._settings, self._clock, self._tell = settings, clock, tell
+        self._since: float | None = None
+        self._attempts = 0
+        self._again = 0.0
+        self.unprotected = 0
+
+    @property
+    def down(self) -> bool:
+        """Whether the last call got no answer."""
+        return self._since is not None
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether it is time to ask."""
+        return self._since is None or self._clock.now() >= self._again
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Around calls to the store: no answer ends the block, is noted and goes no further.
+
+        The caller's books must be such that the whole block may be done again.
+        """
+        try:
+            yield
+        except StoreUnavailable as error:
+            self._attempts += 1
+            self._again = self._clock.now() + (BACKOFF.wait_s(self._attempts, error) or 0.0)
+            if self._since is None:
+                self._since = self._clock.now()
+                self._tell(StoreDown(error=str(error), mode=self._settings.store_down))
+
+    def answered(self) -> None:
+        """A call got its answer."""
+        if self._since is not None:
+            down_s = self._clock.now() - self._since
+            self._since, self._attempts = None, 0
+            self._tell(StoreUp(down_s=down_s, unprotected=self.unprotected))
+            self.unprotected = 0

@@ -1,0 +1,215 @@
+"""The seams: what the engine needs of a broker's client, of dead letters and of those who watch.
+
+Two families of source. *Partitioned* (Kafka, RocketMQ pull): partitions are assigned and taken away, a watermark per
+partition is committed. *Leased* (RocketMQ 5 over gRPC, share groups): every record has a lease at the broker and is
+acknowledged alone. All methods of a source are called by one thread, the one that runs the app.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.events import Event
+    from holdfast.records import Fence, Partition, Record
+    from holdfast.timing import Deadline
+
+
+class Start(NamedTuple):
+    """Where an assigned partition begins."""
+
+    #: The next offset to read; None = nothing is known, the source's own policy decides (earliest, latest).
+    offset: int | None
+    #: The engine has not taken the partition over yet: deliver nothing, the engine seeks and resumes later.
+    hold: bool
+
+
+class Committed(NamedTuple):
+    """A group's committed offset: the next one to read."""
+
+    offset: int
+    #: Whether it carries our mark with this very offset. If not, somebody has set it: it wins over what we know.
+    ours: bool
+
+
+class CommitFate(Enum):
+    """What became of one partition's commit."""
+
+    DONE = "done"
+    AGAIN = "again"  #: refused or unknown for now: send again while the partition is owned
+    DISCARD = "discard"  #: no longer ours to commit
+
+
+class End(NamedTuple):
+    """The source has read a partition up to here: gaps below (compaction, transaction markers) count as done."""
+
+    partition: Partition
+    offset: int
+
+
+class Batch(NamedTuple):
+    """What one poll brought."""
+
+    records: Sequence[Record]
+    ends: Sequence[End] = ()
+
+
+class RebalanceListener(Protocol):
+    """What a partitioned source tells the engine, inside `poll` or `close`. None of these raises."""
+
+    def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
+        """These came. Replies where each begins."""
+        ...
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """These go now: on return they are drained, committed and let go."""
+        ...
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """These are gone already: nothing may be committed for them."""
+        ...
+
+    def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
+        """What became of a commit."""
+        ...
+
+
+class PartitionedSource(Protocol):
+    """A client whose partitions are assigned. Raises SourceError (typed) where the broker does not do as asked."""
+
+    @property
+    def group(self) -> str:
+        """The consumer group's name."""
+        ...
+
+    @property
+    def protocol(self) -> str:
+        """The rebalance protocol in use, for reports ("eager", "cooperative", "consumer", ...)."""
+        ...
+
+    @property
+    def session_timeout_s(self) -> float | None:
+        """After how long of silence the broker hands a member's partitions on; None = only the broker knows."""
+        ...
+
+    def open(
+        self, topics: Collection[str], listener: RebalanceListener, owners: Mapping[Partition, Fence], deadline: Deadline
+    ) -> None:
+        """Reach the broker and join. Names that begin with ^ are patterns. Records of partitions that are not in
+        `owners` are dropped; the others carry their fence."""
+        ...
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Change the subscription while running."""
+        ...
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Deliver records, call the listener. Returns at the first record, and after `timeout_s` without one."""
+        ...
+
+    def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
+        """A name for each partition's position in the store: other for a topic that was deleted and made again."""
+        ...
+
+    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
+        """The group's committed offsets; None = none. An error or a timeout raises, it is never None."""
+        ...
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Begin to commit exactly these; never blocks. The listener's `committed` tells the outcome in a later poll.
+
+        Inside `revoked` the source must not let the partitions go before the broker has answered, or a bound of its own
+        has passed.
+        """
+        ...
+
+    def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """The ends of the partitions' logs as far as known without asking the broker; for reports."""
+        ...
+
+    def seek(self, partition: Partition, offset: int | None) -> None:
+        """Read on from there (None: from where the policy says). Raises SourceUnavailable: not yet possible."""
+        ...
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        """Deliver nothing of these, while membership goes on."""
+        ...
+
+    def resume(self, partitions: Collection[Partition]) -> None:
+        """Deliver again."""
+        ...
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave the group. Called when everything is committed and let go. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class LeasedSource(Protocol):
+    """A client whose records have a lease each. Raises SourceError where the broker does not do as asked."""
+
+    @property
+    def group(self) -> str:
+        """The consumer group's name."""
+        ...
+
+    @property
+    def lease_s(self) -> float:
+        """How long a record stays hidden from others after it was delivered or extended."""
+        ...
+
+    def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
+        """Reach the broker; all records carry this fence."""
+        ...
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Deliver records. Offsets are numbers of the source's choice, never used twice in a partition."""
+        ...
+
+    def identity(self, record: Record) -> str:
+        """What stays the same when the record is delivered again: the key where the handler names none."""
+        ...
+
+    def extend(self, records: Sequence[Record]) -> None:
+        """Renew leases. Called by one thread, so never twice at once for a record."""
+        ...
+
+    def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
+        """They are done. Replies with those whose lease had ended: they will be delivered again."""
+        ...
+
+    def release(self, records: Iterable[Record]) -> None:
+        """Give back what was not handled; best effort: the lease ends by itself."""
+        ...
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave. Idempotent."""
+        ...
+
+
+class DeadLetters(Protocol):
+    """Where records go that failed for good."""
+
+    def check(self, topics: Collection[str], deadline: Deadline) -> None:
+        """At the start: the targets exist and may be written to. Raises SourceError."""
+        ...
+
+    def send(self, letter: Letter, deadline: Deadline) -> None:
+        """Return when the letter is acknowledged by its broker, else raise DeadLetterError. Any thread."""
+        ...
+
+    def close(self, deadline: Deadline) -> None:
+        """Give the connections back."""
+        ...
+
+
+class Observer(Protocol):
+    """Sees what happens. Called by the thread that runs the app: return quickly. What it raises is logged."""
+
+    def on_event(self, event: Event) -> None:
+        """One of `holdfast.plugin.events`."""
+        ...

@@ -1,0 +1,70 @@
+"""Reports: one for each rebalance, told when its effects are over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from holdfast.plugin.events import Event, RebalanceReport
+    from holdfast.plugin.ownership import Ownership
+    from holdfast.records import Partition
+    from holdfast.timing import Clock
+
+#: A report waits for the lag to be worked off for so long, then it is told without.
+_WINDOW_S = 60.0
+
+
+class Reports:
+    """The open report of the last assignment, and the way of all others to the observers. One thread."""
+
+    def __init__(self, clock: Clock, tell: Callable[[Event], None]) -> None:
+        self._clock, self._tell = clock, tell
+        self._open: RebalanceReport | None = None
+        self._owners: list[Ownership] = []
+        self._began = 0.0
+        self._pause_s: float | None = None
+        self._ends: dict[Partition, int] | None = None
+
+    def add(self, report: RebalanceReport, gained: Iterable[Ownership], began: float) -> None:
+        """A rebalance is through. Without gains it is told at once."""
+        owners = list(gained)
+        if not owners:
+            self._tell(report)
+            return
+        self.close()
+        self._open, self._owners, self._began = report, owners, began
+        self._pause_s, self._ends = None, None
+
+    def step(self, end_offsets: Callable[[list[Partition]], Mapping[Partition, int]]) -> None:
+        """Look whether the open report is complete."""
+        if self._open is None:
+            return
+        since = self._clock.now() - self._began
+        if self._pause_s is None and any(owner.first_start is not None for owner in self._owners):
+            first = min(owner.first_start for owner in self._owners if owner.first_start is not None)
+            self._pause_s = max(0.0, first - self._began)
+        if self._ends is None:
+            ends = end_offsets([owner.partition for owner in self._owners])
+            if len(ends) == len(self._owners):
+                self._ends = dict(ends)
+        elif all((owner.ledger.watermark or 0) >= self._ends[owner.partition] for owner in self._owners):
+            self.close(recovered_s=since)
+            return
+        if since > _WINDOW_S:
+            self.close()
+
+    def close(self, recovered_s: float | None = None) -> None:
+        """Tell the open report as it stands."""
+        if self._open is not None:
+            self._tell(
+                replace(
+                    self._open,
+                    duplicates_suppressed=sum(owner.suppressed for owner in self._owners),
+                    pause_s=self._pause_s,
+                    recovered_s=recovered_s,
+                )
+            )
+        self._open, self._owners = None, []

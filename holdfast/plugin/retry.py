@@ -1,0 +1,59 @@
+"""Retry: when a failed record is tried again. tenacity computes; the engine's timers wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tenacity
+
+from holdfast.errors import SettingError, Unretriable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A policy of attempts with exponential backoff, jitter and a cap.
+
+    While a record waits, only its own lane waits with it: other keys (or partitions) go on.
+
+    Raises:
+        SettingError: a value that cannot work.
+    """
+
+    #: Attempts in all, the first one included.
+    attempts: int = 3
+    wait_initial_s: float = 0.2
+    wait_max_s: float = 30.0
+    multiplier: float = 2.0
+    #: Up to that much is added by chance, lest failures that began together come back together.
+    jitter_s: float = 0.1
+    #: Errors that are tried again; all others fail the record at once.
+    retry_on: tuple[type[Exception], ...] = (Exception,)
+    #: Exceptions to `retry_on`. `Unretriable` is always one.
+    give_up_on: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise SettingError("attempts", self.attempts, "use 1 for no retries, 2 or more for some")
+        for name in ("wait_initial_s", "wait_max_s", "jitter_s"):
+            if getattr(self, name) < 0:
+                raise SettingError(name, getattr(self, name), "use 0 or more seconds")
+        if self.multiplier < 1:
+            raise SettingError("multiplier", self.multiplier, "use 1 (constant waits) or more")
+
+    def wait_s(self, attempt: int, error: Exception) -> float | None:
+        """Seconds to wait after the failed attempt of that number (1, 2, ...), or None: do not try again."""
+        if isinstance(error, (Unretriable, *self.give_up_on)) or not isinstance(error, self.retry_on):
+            return None
+        state = tenacity.RetryCallState(retry_object=_NOTHING, fn=None, args=(), kwargs={})
+        state.attempt_number = attempt
+        if tenacity.stop_after_attempt(self.attempts)(state):
+            return None
+        wait = tenacity.wait_exponential_jitter(
+            initial=self.wait_initial_s, max=self.wait_max_s, exp_base=self.multiplier, jitter=self.jitter_s
+        )
+        return float(wait(state))
+
+
+_NOTHING = tenacity.Retrying()
+#: For calls of our own that have to succeed some day: dead letters, the store, the broker.
+BACKOFF = Retry(attempts=1_000_000_000, wait_initial_s=0.1, wait_max_s=5.0, jitter_s=0.1)

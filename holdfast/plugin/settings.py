@@ -1,0 +1,67 @@
+"""Settings: what a user may tune, frozen, validated at birth, units in the names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args, get_origin, get_type_hints
+
+from holdfast.errors import SettingError
+
+Ordering = Literal["key", "partition", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one app consumes.
+
+    Raises:
+        SettingError: a value that cannot work; names the field, the value and the remedy.
+    """
+
+    #: Handlers that run at the same time (threads for plain functions, tasks for `async def`).
+    workers: int = 8
+    #: What is handled strictly one after the other: records of one key, of one partition, or nothing.
+    ordering: Ordering = "key"
+    #: Records that one poll takes at most.
+    poll_batch: int = 500
+    #: Records that may be in the process at once (queued, running, not yet marked); then polling pauses.
+    max_in_flight: int = 4_000
+    #: The same in bytes of keys and values; one poll may overshoot it.
+    max_in_flight_bytes: int = 64 * 1024 * 1024
+    #: Records that may have ended without the store's acknowledgement. With `workers` it bounds what a crash repeats.
+    mark_batch: int = 500
+    #: How long a hand-over waits for handlers that run. What takes longer keeps its claim: the next owner waits for it.
+    drain_timeout_s: float = 10.0
+    #: How long the process stays, after it has left the group, for handlers that outlived the drain.
+    linger_timeout_s: float = 30.0
+    #: How often offsets are committed while nothing moves. At a hand-over they are committed in any case.
+    commit_interval_s: float = 1.0
+    #: An offset that does not move is committed again after that time, lest the broker forgets it, and over a
+    #: commit that somebody else made meanwhile.
+    commit_refresh_s: float = 300.0
+    #: How long the broker and the store may take to answer at the start before `run()` gives up.
+    startup_timeout_s: float = 30.0
+    #: A record without a business key where the handler asks for one: "error" = as a handler that fails for good
+    #: (dead letter, or stop); "position" = it is handled, protected by its position alone.
+    missing_key: Literal["error", "position"] = "error"
+    #: While the store gives no answer: "pause" keeps membership and handles nothing new; "open" goes on without
+    #: protection, counted: records may then run twice.
+    store_down: Literal["pause", "open"] = "pause"
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in fields(self):
+            value, hint = getattr(self, field.name), hints[field.name]
+            if get_origin(hint) is Literal:
+                if value not in get_args(hint):
+                    raise SettingError(field.name, value, f"use one of {', '.join(map(repr, get_args(hint)))}")
+            elif isinstance(value, bool) or not isinstance(value, (int, float) if hint is float else int):
+                raise SettingError(field.name, value, f"use {'a number' if hint is float else 'a whole number'}")
+            elif not (value > 0 or (value == 0 and field.name in _MAY_BE_ZERO)):
+                raise SettingError(field.name, value, "use a value above 0")
+        if self.max_in_flight < self.workers:
+            raise SettingError("max_in_flight", self.max_in_flight, f"use at least workers={self.workers}")
+
+
+#: A drain of 0 s hands everything that runs over at once; a linger of 0 s ends the process at once.
+_MAY_BE_ZERO = frozenset({"drain_timeout_s", "linger_timeout_s"})

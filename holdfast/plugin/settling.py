@@ -1,0 +1,71 @@
+"""Settling: what has ended well is finished at the store (its key), then settled with its source (mark, or ack)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Verdict
+from holdfast.plugin.lanes import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.claims import ClaimSession
+    from holdfast.plugin.claiming import Claiming
+    from holdfast.plugin.lanes import Entry
+
+
+class Settling:
+    """Entries between the end of their handler and the store's acknowledgement. One thread.
+
+    `finish` first, then `mark`: the other way round, a crash between the two would leave a record that is done by its
+    position and not by its key, and the producer's next copy of it would run.
+    """
+
+    def __init__(
+        self, settle: Callable[[Sequence[Entry]], None], claiming: Claiming, again: Callable[[Entry], None]
+    ) -> None:
+        """Args: settle: the source's way, raises StoreUnavailable; again: an entry was taken over, and is still owned."""
+        self._settle, self._claiming, self._again = settle, claiming, again
+        self._finishing: list[Entry] = []
+        self._settling: list[Entry] = []
+
+    @property
+    def waiting(self) -> int:
+        """Entries that have ended and are not acknowledged."""
+        return len(self._finishing) + len(self._settling)
+
+    def ended(self, entry: Entry) -> None:
+        """A handler ended well, or its dead letter is acknowledged."""
+        entry.gate = Gate.ENDED
+        (self._finishing if entry.held else self._settling).append(entry)
+
+    def skip(self, entry: Entry) -> None:
+        """A duplicate: nothing ran, but its position is to be settled."""
+        entry.owner.suppressed += 1
+        entry.gate = Gate.ENDED
+        self._settling.append(entry)
+
+    def step(self, at_most: int) -> None:
+        """Finish and settle. Raises StoreUnavailable: what is not acknowledged is asked again in a later step."""
+        while self._finishing or self._settling:
+            if self._finishing:
+                self._finish(self._finishing[:at_most])
+            batch = self._settling[:at_most]
+            if batch:
+                self._settle(batch)
+                del self._settling[: len(batch)]
+
+    def _finish(self, entries: Sequence[Entry]) -> None:
+        session: ClaimSession = entries[0].owner.session_
+        batch = [entry for entry in entries if entry.owner.session_ is session]
+        verdicts = session.finish([entry.claim for entry in batch if entry.claim])
+        done = set(map(id, batch))
+        self._finishing = [entry for entry in self._finishing if id(entry) not in done]
+        for entry, verdict in zip(batch, verdicts, strict=True):
+            entry.held = False
+            self._claiming.free(entry)
+            if verdict is Verdict.FENCED:
+                self._again(entry)  # somebody took the key over: our result does not count
+            else:
+                self._settling.append(entry)

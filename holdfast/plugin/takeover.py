@@ -1,0 +1,162 @@
+"""Taking over: from assigned to owned. The store first, then the committed offset; a foreign offset wins.
+
+A committed offset is *ours* if it carries our mark with this very offset; then it is ours however low: a late commit of
+a zombie cannot make anything run twice, since the positions know what is done. One that is not ours was set by somebody
+(a reset, another tool): positions from there on are dropped, and it is committed with our mark before anything runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Acquired, Verdict
+from holdfast.errors import SourceError
+from holdfast.plugin.events import ResetHonoured, RewindIgnored, SourceTrouble
+from holdfast.plugin.ledger import Ledger
+from holdfast.plugin.ownership import Phase
+from holdfast.plugin.ports import Start
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.plugin.commits import Commits
+    from holdfast.plugin.debts import Debts
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.ownership import Ownership
+    from holdfast.plugin.ports import Committed, PartitionedSource
+    from holdfast.timing import Clock
+
+#: One look at the broker inside a rebalance callback; what it does not answer in time is asked again in the loop.
+_LOOK_S = 3.0
+#: How often a partition is asked for whose former owner still lives.
+_AGAIN_S = 0.05
+
+
+class Takeover:
+    """Moves ownerships from ASSIGNED to OWNED. One thread."""
+
+    def __init__(
+        self,
+        source: PartitionedSource,
+        debts: Debts,
+        commits: Commits,
+        clock: Clock,
+        tell: Callable[[Event], None],
+        fenced: Callable[[], None],
+    ) -> None:
+        self._source, self._debts, self._commits = source, debts, commits
+        self._clock, self._tell, self._fenced = clock, tell, fenced
+        self._again = 0.0
+
+    def begin(self, owners: Sequence[Ownership]) -> None:
+        """Take over what is to be had at once, inside the rebalance; then `start` tells. Raises StoreUnavailable."""
+        self._advance(owners)
+
+    def step(self, owners: Iterable[Ownership]) -> None:
+        """Go on with those that wait: for a former owner, for the broker, for the store.
+
+        Raises StoreUnavailable. Trouble with the broker is told, and asked again.
+        """
+        waiting = [owner for owner in owners if owner.phase < Phase.OWNED]
+        if not waiting or self._clock.now() < self._again:
+            return
+        self._again = self._clock.now() + _AGAIN_S
+        self._advance(waiting)
+        for owner in waiting:
+            if owner.phase is Phase.OWNED:
+                self._resume(owner)
+
+    def adopted(self, owner: Ownership) -> None:
+        """The broker has our commit of the offset that somebody else had set: nothing is known from there on."""
+        owner.ledger = Ledger(owner.adopting)
+        owner.own()
+        self._resume(owner)
+
+    @staticmethod
+    def start(owner: Ownership) -> Start:
+        """Where the source has to begin."""
+        if owner.phase is Phase.OWNED:
+            return Start(owner.ledger.next, hold=False)
+        return Start(owner.adopting if owner.phase is Phase.ADOPTING else None, hold=True)
+
+    # ---- the steps
+    def _advance(self, owners: Sequence[Ownership]) -> None:
+        try:
+            self._name([owner for owner in owners if not owner.name])
+            self._acquire([owner for owner in owners if owner.name and owner.phase is Phase.ASSIGNED])
+            self._read([owner for owner in owners if owner.phase is Phase.ACQUIRED])
+            self._drop([owner for owner in owners if owner.phase is Phase.RESETTING])
+            self._commits.commit(owner for owner in owners if owner.phase is Phase.ADOPTING)
+        except SourceError as error:
+            if not error.retriable:
+                raise
+            self._tell(SourceTrouble(error=str(error)))
+
+    def _name(self, owners: Sequence[Ownership]) -> None:
+        if owners:
+            names = self._source.position_names([owner.partition for owner in owners], Deadline(_LOOK_S, self._clock))
+            for owner in owners:
+                owner.name = names[owner.partition]
+
+    def _acquire(self, owners: Sequence[Ownership]) -> None:
+        owners = [owner for owner in owners if not self._debts.owes(owner.name)]
+        if not owners:
+            return
+        for owner in owners:
+            owner.acquire_unanswered = True
+        replies = owners[0].session_.acquire([owner.name for owner in owners])
+        for owner, reply in zip(owners, replies, strict=True):
+            owner.acquire_unanswered = False
+            if isinstance(reply, Acquired):
+                owner.acquired = reply
+                owner.move(Phase.ACQUIRED)
+            elif reply is Verdict.FENCED:
+                self._fenced()
+                return
+
+    def _read(self, owners: Sequence[Ownership]) -> None:
+        if not owners:
+            return
+        committed = self._source.committed([owner.partition for owner in owners], Deadline(_LOOK_S, self._clock))
+        for owner in owners:
+            self._judge(owner, committed[owner.partition])
+
+    def _judge(self, owner: Ownership, committed: Committed | None) -> None:
+        acquired = owner.acquired
+        if acquired is None:
+            raise AssertionError(owner)
+        foreign = committed.offset if committed is not None and not committed.ours else owner.cut
+        if foreign is not None:
+            owner.adopting = foreign
+            owner.move(Phase.RESETTING)
+            return
+        watermark = acquired.watermark
+        if committed is not None:
+            owner.committed, owner.committed_at = committed.offset, self._clock.now()
+            if committed.offset < watermark:
+                self._tell(RewindIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
+            watermark = max(watermark, committed.offset)
+        known = {offset for offset in acquired.done if offset >= watermark}
+        while watermark in known:
+            known.discard(watermark)
+            watermark += 1
+        # Nothing committed and nothing done: the source's own policy says where a group begins.
+        virgin = committed is None and watermark == 0 and not known and not acquired.running
+        owner.ledger = Ledger(None if virgin else watermark, known)
+        owner.waiting = {offset for offset in acquired.running if offset >= watermark and offset not in known}
+        owner.own()
+
+    def _drop(self, owners: Sequence[Ownership]) -> None:
+        for owner in owners:
+            if not owner.session_.drop(owner.name, owner.epoch, owner.adopting):
+                self._fenced()
+                return
+            watermark = owner.acquired.watermark if owner.acquired else 0
+            if watermark:  # a group that holdfast meets for the first time has nothing to forget
+                self._tell(ResetHonoured(partition=owner.partition, offset=owner.adopting, watermark=watermark))
+            owner.move(Phase.ADOPTING)
+
+    def _resume(self, owner: Ownership) -> None:
+        """The client stands anywhere: what it delivered before was dropped. Left for the intake to do and repeat."""
+        owner.seek_needed = True

@@ -1,0 +1,111 @@
+"""What the brokers can, decided by asking them.
+
+librdkafka does not tell: with group.protocol=consumer and brokers below 4.0 it looks for another coordinator for ever
+(rd_kafka_ConsumerGroupHeartbeatRequest), without an error and without a member. A probe that joins would need a right
+on some group and leave it behind, or disturb the user's own; so the question is the one that all clients begin with.
+
+What the answer does not tell: whether a 4.x broker's own file switches the protocol off for all groups
+(group.coordinator.rebalance.protocols), and whether a *running classic* group lets members of the consumer protocol in
+(group.consumer.migration.policy: bidirectional by default, then members change over one by one). There the join itself
+is refused, and the client ends with `_FATAL`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka import tls
+from holdfast.adapters.kafka._client import libversion
+from holdfast.adapters.kafka.admin import Admin
+from holdfast.adapters.kafka.api_versions import CONSUMER_GROUP_HEARTBEAT, ApiVersions, Malformed, fetch
+from holdfast.adapters.kafka.properties import addresses
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from holdfast.timing import Deadline
+
+# librdkafka speaks version 1 of the heartbeat, which is that of Kafka 4.0 (KIP-848, general availability).
+_HEARTBEAT_VERSION = 1
+_FEATURE = "group.version"
+# librdkafka 2.12.0 is its first release in which the consumer protocol is more than a preview (its CHANGELOG).
+_GENERAL_AVAILABILITY = 0x020C0000
+_DEFAULT_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAbility:
+    """What was found out. `why` is a clause for logs and for the reasons of settings."""
+
+    consumer_protocol: bool
+    why: str
+    #: False: the brokers answer librdkafka, but could not be asked this; `consumer_protocol` is then False.
+    asked: bool = True
+
+
+def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerAbility:
+    """Ask the cluster; blocks until the deadline at most. Touches no group and needs no access right.
+
+    Raises:
+        SourceUnavailable: no broker answers.
+        NotAuthorised: the brokers refuse the credentials, or TLS is not agreed on.
+        SettingError: librdkafka refuses the configuration.
+    """
+    # By librdkafka first: it has the whole of the user's security, so that an unreachable broker and a refused
+    # password are told from a question that only we could not ask.
+    Admin(conf).reach(deadline)
+    if libversion()[1] < _GENERAL_AVAILABILITY:
+        return BrokerAbility(
+            consumer_protocol=False,
+            why=f"librdkafka {libversion()[0]} has the consumer protocol only as a preview (2.12.0 has it)",
+        )
+    try:
+        context = tls.context(conf) if tls.uses_tls(conf) else None
+    except (tls.CannotSay, OSError, ValueError) as error:
+        return _not_asked(str(error))
+    failure = "no address"
+    for host, port in bootstrap(conf):
+        try:
+            return judge(_fetch(host, port, context, deadline))
+        except (OSError, Malformed) as error:  # the next one may answer; librdkafka found one that does
+            failure = f"{host}:{port}: {error}"
+    return _not_asked(failure)
+
+
+def judge(answer: ApiVersions) -> BrokerAbility:
+    """From a broker's answer to what it can."""
+    highest = answer.ranges.get(CONSUMER_GROUP_HEARTBEAT, (0, -1))[1]
+    if highest < _HEARTBEAT_VERSION:
+        return BrokerAbility(consumer_protocol=False, why="the broker is older than 4.0 and has no consumer protocol")
+    if answer.features is not None and answer.features.get(_FEATURE, 0) < 1:
+        return BrokerAbility(consumer_protocol=False, why="the cluster has the consumer protocol off (group.version=0)")
+    return BrokerAbility(consumer_protocol=True, why="the broker has the consumer protocol (KIP-848)")
+
+
+def bootstrap(conf: Mapping[str, object]) -> list[tuple[str, int]]:
+    """The addresses of bootstrap.servers as librdkafka reads them: [proto://]host[:port], [v6]:port."""
+    found = []
+    for each in addresses(conf).split(","):
+        address = each.strip().rpartition("://")[2]
+        if not address:
+            continue
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdecimal() or (":" in host and not host.endswith("]")):
+            host, port = address, str(_DEFAULT_PORT)  # no port, or an IPv6 address without brackets
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def _fetch(host: str, port: int, context: ssl.SSLContext | None, deadline: Deadline) -> ApiVersions:
+    try:
+        return fetch(host, port, context, deadline)
+    except UnicodeError as error:  # a host name that no name server could have
+        raise OSError(str(error)) from error
+
+
+def _not_asked(why: str) -> BrokerAbility:
+    return BrokerAbility(
+        consumer_protocol=False, why=f"whether the broker has the consumer protocol is not known ({why})", asked=False
+    )

@@ -1,0 +1,96 @@
+"""One question to the cluster by an admin client, answered or raised as a typed error, in bounded time."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
+from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
+from holdfast.adapters.kafka.properties import addresses, for_helpers
+from holdfast.errors import SettingError, SourceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
+    from holdfast.timing import Deadline
+
+# The client's own lines ("Connect to ... failed") repeat what our errors say; a user's own logger is left in place.
+_SILENT = logging.Logger("holdfast.kafka.admin", level=logging.CRITICAL + 1)  # noqa: LOG001 - of nobody's tree
+
+# How long to wait for an answer before looking whether the client has met an error that no waiting cures.
+_LOOK_S = 0.05
+
+
+# Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
+_SOME_TOPIC = "__consumer_offsets"
+
+
+class Admin:
+    """An admin client with the consumer's credentials. One thread at a time.
+
+    Raises SettingError where librdkafka refuses the configuration.
+    """
+
+    def __init__(self, conf: Mapping[str, object]) -> None:
+        self._where = addresses(conf)
+        self._errors: list[KafkaError] = []
+        # AdminClient knows error_cb, and serves it in poll().
+        own = {"error_cb": self._errors.append, "allow.auto.create.topics": False}
+        mine: dict[str, Any] = {"logger": _SILENT, **for_helpers(conf), **own}
+        try:
+            self.client = AdminClient(mine)
+        except KafkaException as error:
+            raise refused(error) from error
+
+    def reach(self, deadline: Deadline) -> str:
+        """Reach one broker and log in there; returns the cluster's id. Raises SourceError."""
+        what, slice_s = f"connecting to {self._where}", 0.2
+        while True:
+            try:
+                cluster = self.client.list_topics(_SOME_TOPIC, timeout=deadline.left_s(at_most=slice_s))
+            except KafkaException as error:
+                if cure_of(error.args[0]) is not Cure.CLIENT:
+                    raise as_source_error(error.args[0], what) from error
+                self._look(deadline, what)
+                # Each call asks anew, so one that is shorter than the way to the broker and back would never succeed.
+                slice_s *= 2
+            else:
+                return str(cluster.cluster_id)
+
+    def answer(self, future: Future[Any], deadline: Deadline, what: str) -> Any:  # noqa: ANN401 - as the binding has it
+        """The future's result. Raises SourceError: the client's typed error, or SourceUnavailable at the deadline."""
+        what = f"{what} at {self._where}"
+        while not future.done():
+            self._look(deadline, what)
+        try:
+            return future.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - a public name of the binding
+                raise self._no_answer(deadline, what) from error
+            raise as_source_error(error.args[0], what) from error
+
+    def _look(self, deadline: Deadline, what: str) -> None:
+        """Wait a moment, then raise what no waiting cures: while the brokers refuse the credentials, librdkafka goes on
+        trying, and no request is ever answered."""
+        self.client.poll(deadline.left_s(at_most=_LOOK_S))
+        for error in self._errors:
+            if cure_of(error) is Cure.PERSON:
+                raise as_source_error(error, what)
+        if deadline.passed:
+            raise self._no_answer(deadline, what)
+
+    def _no_answer(self, deadline: Deadline, what: str) -> SourceUnavailable:
+        # What the client has met on its way says more than "timed out": a name that does not resolve, a closed port.
+        met = f" ({self._errors[-1].str()})" if self._errors else ""
+        return SourceUnavailable(
+            f"{what}: no answer within {deadline.budget_s:g} s{met}; check the address, that the broker runs, and what "
+            "is between"
+        )
+
+
+def refused(error: KafkaException) -> SettingError:
+    """A configuration that librdkafka does not take. Its words name the property; the values stay out of it."""
+    said: KafkaError = error.args[0]
+    return SettingError("conf", "...", f"librdkafka refuses it: {said.str()}")

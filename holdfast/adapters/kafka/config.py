@@ -1,0 +1,289 @@
+"""The consumer's configuration, held against the promise before any client exists. Pure: no client, no I/O.
+
+A value that contradicts the promise raises SettingError; one that only serves badly becomes a Finding, which
+KafkaSource logs. What the user says nothing about, and what follows from the broker, is added by `emission.emit`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.adapters.kafka.properties import as_bool, as_int, masked
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Assignment = Literal["sticky", "keep"]
+
+#: librdkafka's own defaults, where a check needs the value that will be in force.
+DEFAULT_SESSION_MS = 45_000
+DEFAULT_HEARTBEAT_MS = 3_000
+DEFAULT_MAX_POLL_MS = 300_000
+DEFAULT_STRATEGY = "range,roundrobin"
+COOPERATIVE = "cooperative-sticky"
+
+#: Properties of classic groups. librdkafka refuses to make a client that has one of them and
+#: group.protocol=consumer (rd_kafka_conf_finalize).
+CLASSIC_ONLY = {
+    "session.timeout.ms": "the broker says it: group configuration consumer.session.timeout.ms",
+    "heartbeat.interval.ms": "the broker says it: group configuration consumer.heartbeat.interval.ms",
+    "partition.assignment.strategy": "use group.remote.assignor=uniform or range",
+    "group.protocol.type": "it has one value only, leave it out",
+}
+
+#: What the end of a drain still needs before the next poll: one bounded commit, which took up to 1.4 s on a real
+#: broker in the second phase of a cooperative rebalance, and a poll.
+DRAIN_MARGIN_S = 2.0
+
+# The default of the broker's group.min.session.timeout.ms: below it a classic join is answered INVALID_SESSION_TIMEOUT.
+_USUAL_MIN_SESSION_MS = 6_000
+
+# holdfast commits by itself, after the work. Left to the client, offsets are committed of work that is not done.
+_OWN_FLAGS = ("enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store")
+
+# Callbacks by which the engine learns of the group. An application hears of the same by events.
+_OWN_CALLBACKS = {
+    "on_commit": "leave it out: holdfast commits; watch it with an observer",
+    "offset_commit_cb": "leave it out: holdfast commits; watch it with an observer",
+    "rebalance_cb": "leave it out: holdfast handles rebalances; watch them with an observer",
+    "consume_cb": "leave it out: records go to the handlers",
+}
+
+
+class GroupProtocol(Enum):
+    """How a group moves partitions."""
+
+    EAGER = "eager"  #: classic, range or roundrobin: every rebalance takes everything from everyone
+    COOPERATIVE = "cooperative"  #: classic, cooperative-sticky: only what moves is taken, in two rebalances
+    CONSUMER = "consumer"  #: KIP-848: the broker assigns; only what moves is taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A setting that works and serves badly."""
+
+    field: str
+    value: object
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        said = f"{self.field}={self.value!r}" if self.value is not None else f"{self.field} is not set"
+        return f"{said}: {self.reason}; {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckedConfig:
+    """A configuration that can hold the promise; made by `check`. Its repr has no credentials."""
+
+    conf: Mapping[str, object]
+    assignment: Assignment | None
+    findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        return f"CheckedConfig(conf={masked(self.conf)!r}, assignment={self.assignment!r}, findings={self.findings!r})"
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers as the user wrote them."""
+        return str(self.conf["bootstrap.servers"])
+
+    @property
+    def group(self) -> str:
+        """The group's id."""
+        return str(self.conf["group.id"])
+
+    @property
+    def max_poll_ms(self) -> int:
+        """How long the client may stay away from poll; it is the group's rebalance timeout too."""
+        return as_int("max.poll.interval.ms", self.conf.get("max.poll.interval.ms", DEFAULT_MAX_POLL_MS))
+
+
+def check(conf: Mapping[str, object], assignment: Assignment | None) -> CheckedConfig:
+    """Hold a configuration for `confluent_kafka.Consumer` against the promise. Raises SettingError."""
+    if assignment not in ("sticky", "keep", None):
+        raise SettingError("assignment", assignment, "use 'sticky', 'keep' or leave it out")
+    mine = _one_spelling(conf)
+    _check_names(mine)
+    _check_owned(mine)
+    protocol = _said_protocol(mine)
+    strategies = _strategies(mine)
+    if assignment == "sticky":
+        _check_sticky(mine, protocol)
+    if protocol == "consumer":
+        _check_consumer_protocol(mine)
+    else:
+        _check_times(mine)
+    if COOPERATIVE in strategies and len(strategies) > 1:
+        raise SettingError(
+            "partition.assignment.strategy",
+            mine["partition.assignment.strategy"],
+            f"use {COOPERATIVE} alone: librdkafka does not mix it with an eager assignor",
+        )
+    if as_int("max.poll.interval.ms", mine.get("max.poll.interval.ms", DEFAULT_MAX_POLL_MS)) <= 0:
+        raise SettingError("max.poll.interval.ms", mine["max.poll.interval.ms"], "use a positive number")
+    findings = _findings(mine, assignment, protocol, strategies)
+    return CheckedConfig(conf=MappingProxyType(mine), assignment=assignment, findings=findings)
+
+
+def check_drain(checked: CheckedConfig, drain_timeout_s: float) -> None:
+    """A drain happens between two polls, so it has to end before the client counts as stuck. Raises SettingError."""
+    longest_s = checked.max_poll_ms / 1000 - DRAIN_MARGIN_S
+    if drain_timeout_s >= longest_s:
+        raise SettingError(
+            "drain_timeout_s",
+            drain_timeout_s,
+            f"a drain runs between two polls: {drain_timeout_s:g} s + {DRAIN_MARGIN_S:g} s for the commit reach "
+            f"max.poll.interval.ms={checked.max_poll_ms} ({checked.max_poll_ms / 1000:g} s), and the group would go on "
+            f"without this member; use less than {max(0.0, longest_s):g} s, or a larger max.poll.interval.ms",
+        )
+
+
+def _one_spelling(conf: Mapping[str, object]) -> dict[str, object]:
+    """A copy in which brokers are named by bootstrap.servers alone."""
+    mine = dict(conf)
+    if "metadata.broker.list" in mine:
+        alias = mine.pop("metadata.broker.list")
+        if mine.setdefault("bootstrap.servers", alias) != alias:
+            raise SettingError("metadata.broker.list", alias, "it is an alias of bootstrap.servers: set one of them")
+    return mine
+
+
+def _check_names(conf: Mapping[str, object]) -> None:
+    for name, example in (("bootstrap.servers", "'broker-1:9092,broker-2:9092'"), ("group.id", "'billing'")):
+        value = conf.get(name)
+        if not isinstance(value, str) or not value.strip():
+            raise SettingError(name, value, f"set it, such as {example}")
+    if "group.instance.id" in conf and not str(conf["group.instance.id"] or "").strip():
+        raise SettingError("group.instance.id", conf["group.instance.id"], "use a name that one member alone has")
+
+
+def _check_owned(conf: Mapping[str, object]) -> None:
+    if "default.topic.config" in conf:
+        # Its content would pass by every check below. (No value in the message: it is a dictionary of anything.)
+        raise SettingError("default.topic.config", "...", "write its properties beside the others")
+    for name, remedy in _OWN_CALLBACKS.items():
+        if name in conf:
+            raise SettingError(name, "...", remedy)
+    for name in _OWN_FLAGS:
+        if name in conf and as_bool(name, conf[name]):
+            raise SettingError(name, conf[name], "leave it out: holdfast commits what is done, the client what it read")
+    if str(conf.get("offset.store.method", "broker")) != "broker":
+        raise SettingError("offset.store.method", conf["offset.store.method"], "leave it out: offsets go to the broker")
+
+
+def _said_protocol(conf: Mapping[str, object]) -> str | None:
+    if "group.protocol" not in conf:
+        return None
+    said = str(conf["group.protocol"]).strip().lower()
+    if said not in ("classic", "consumer"):
+        raise SettingError("group.protocol", conf["group.protocol"], "use 'classic' or 'consumer'")
+    return said
+
+
+def _strategies(conf: Mapping[str, object]) -> tuple[str, ...]:
+    if "partition.assignment.strategy" not in conf:
+        return ()
+    names = tuple(each.strip() for each in str(conf["partition.assignment.strategy"]).split(","))
+    if not all(each in ("range", "roundrobin", COOPERATIVE) for each in names):
+        raise SettingError(
+            "partition.assignment.strategy",
+            conf["partition.assignment.strategy"],
+            f"librdkafka knows range, roundrobin and {COOPERATIVE}, and takes none from Python",
+        )
+    return names
+
+
+def _check_sticky(conf: Mapping[str, object], protocol: str | None) -> None:
+    """`sticky` means that holdfast chooses: what is chosen already has to be the same."""
+    strategy, assignor = conf.get("partition.assignment.strategy"), conf.get("group.remote.assignor")
+    if strategy is not None:
+        raise SettingError(
+            "partition.assignment.strategy",
+            strategy,
+            "assignment='sticky' chooses by what the broker can: leave one of the two out, or say assignment='keep'",
+        )
+    if protocol == "classic":
+        raise SettingError(
+            "group.protocol",
+            conf["group.protocol"],
+            "assignment='sticky' takes the consumer protocol where the broker has it: leave one of the two out, or say "
+            f"assignment='keep' with partition.assignment.strategy={COOPERATIVE}",
+        )
+    if assignor is not None and assignor != "uniform":
+        raise SettingError(
+            "group.remote.assignor", assignor, "assignment='sticky' is uniform: leave it out, or say assignment='keep'"
+        )
+
+
+def _check_consumer_protocol(conf: Mapping[str, object]) -> None:
+    for name, remedy in CLASSIC_ONLY.items():
+        if name in conf:
+            raise SettingError(
+                name,
+                conf[name],
+                f"leave it out: group.protocol=consumer does not know it (librdkafka refuses it); {remedy}",
+            )
+
+
+def _check_times(conf: Mapping[str, object]) -> None:
+    session_ms = as_int("session.timeout.ms", conf.get("session.timeout.ms", DEFAULT_SESSION_MS))
+    if session_ms <= 0:
+        raise SettingError("session.timeout.ms", conf["session.timeout.ms"], "use a positive number")
+    if "heartbeat.interval.ms" in conf:
+        heartbeat_ms = as_int("heartbeat.interval.ms", conf["heartbeat.interval.ms"])
+        if heartbeat_ms <= 0 or heartbeat_ms * 3 > session_ms:
+            raise SettingError(
+                "heartbeat.interval.ms",
+                conf["heartbeat.interval.ms"],
+                f"use at most {session_ms // 3}, a third of session.timeout.ms={session_ms}, so that two may be lost",
+            )
+    if "max.poll.interval.ms" in conf or "session.timeout.ms" in conf:
+        max_poll_ms = as_int("max.poll.interval.ms", conf.get("max.poll.interval.ms", DEFAULT_MAX_POLL_MS))
+        if max_poll_ms < session_ms:
+            raise SettingError(
+                "max.poll.interval.ms",
+                max_poll_ms,
+                f"use at least session.timeout.ms={session_ms}: librdkafka refuses less",
+            )
+
+
+def _findings(
+    conf: Mapping[str, object], assignment: Assignment | None, protocol: str | None, strategies: tuple[str, ...]
+) -> tuple[Finding, ...]:
+    found = []
+    if assignment is None and protocol != "consumer" and not strategies:
+        found.append(
+            Finding(
+                field="partition.assignment.strategy",
+                value=None,
+                reason=f"the default, {DEFAULT_STRATEGY}, is eager: every rebalance stops the whole group",
+                remedy="say assignment='sticky' (or 'keep', if that is meant). In a running group, members change one "
+                f"by one to the consumer protocol (brokers 4.0 and later); to {COOPERATIVE} all have to stop first, "
+                "since librdkafka does not mix it with the eager ones",
+            )
+        )
+    if "group.remote.assignor" in conf and protocol != "consumer" and assignment != "sticky":
+        found.append(
+            Finding(
+                field="group.remote.assignor",
+                value=conf["group.remote.assignor"],
+                reason="only group.protocol=consumer knows it, so it has no effect",
+                remedy="leave it out, or set group.protocol=consumer",
+            )
+        )
+    session_ms = as_int("session.timeout.ms", conf.get("session.timeout.ms", DEFAULT_SESSION_MS))
+    if session_ms < _USUAL_MIN_SESSION_MS:
+        found.append(
+            Finding(
+                field="session.timeout.ms",
+                value=session_ms,
+                reason=f"brokers refuse less than their group.min.session.timeout.ms, usually {_USUAL_MIN_SESSION_MS}",
+                remedy=f"use {_USUAL_MIN_SESSION_MS} or more, unless your broker allows it",
+            )
+        )
+    return tuple(found)

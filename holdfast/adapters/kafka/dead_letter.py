@@ -1,0 +1,222 @@
+"""Dead letters to Kafka: produced, and acknowledged by all in-sync replicas, before the record counts as settled."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, Message, Producer
+from holdfast.adapters.kafka.admin import refused
+from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
+from holdfast.adapters.kafka.properties import addresses, for_helpers
+from holdfast.errors import DeadLetterError, SourceUnavailable
+from holdfast.plugin.dead_letter import DeadLetterRefused, headers_of
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from holdfast.plugin.dead_letter import Letter
+
+_log = logging.getLogger("holdfast.kafka")
+
+_OWN = {
+    "acks": "all",
+    # Retries inside the client neither double nor reorder.
+    "enable.idempotence": True,
+    # A letter that is given up here is sent again by the engine: the client must not hold on to it for 5 minutes.
+    "message.timeout.ms": 30_000,
+    # 30 s by default, before a missing topic is called missing. A topic made just now is known everywhere by then.
+    "topic.metadata.propagation.max.ms": 5_000,
+    # Letters are few and each is waited for.
+    "linger.ms": 0,
+}
+# What could be fetched in one response (receive.message.max.bytes) can be sent: the broker's limit decides, not ours.
+_MESSAGE_BYTES = 100_000_000
+
+# What the target says of a letter and will say again, with what helps; beside the codes that only a person cures.
+_SIZE = (
+    "raise max.message.bytes of the topic (a letter is a little larger than its record, by its headers), or let the "
+    "handler deal with this record"
+)
+_REFUSALS = {
+    KafkaError.MSG_SIZE_TOO_LARGE: _SIZE,
+    KafkaError.RECORD_LIST_TOO_LARGE: _SIZE,
+    KafkaError.INVALID_RECORD: "the topic does not take such a record (a compacted one takes none without a key)",
+    KafkaError.POLICY_VIOLATION: "a policy of the broker refuses it",
+}
+
+_POLL_S = 0.1
+_SLICE_S = 0.2
+# How long a topic may be missing before it counts as missing: a broker that makes topics itself needs a moment.
+_MISSING_S = 3.0
+
+
+class KafkaDeadLetters:
+    """Sends letters with the consumer's credentials. One producer a process, made at the first use.
+
+    At least once: a letter whose answer got lost is sent again by the engine, and may then be there twice.
+    `send` from any threads at once; `check` and `close` from one.
+
+    Locks: `_lock` guards the producer and its thread; nothing is called under it that waits for a broker.
+    """
+
+    def __init__(self, conf: Mapping[str, object]) -> None:
+        self._conf = dict(conf)
+        self._where = addresses(conf)
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+        self._closed = False
+
+    def check(self, topics: Collection[str], deadline: Deadline) -> None:
+        """At the start: every target exists, or the broker makes it now (auto.create.topics.enable), as it would at the
+        first letter. Whether we may write there only a letter can tell.
+
+        Raises UnknownTopic, NotAuthorised, SourceUnavailable; SettingError where librdkafka refuses the configuration.
+        """
+        for topic in sorted(topics):
+            self._check(self._start(), topic, deadline)
+
+    def send(self, letter: Letter, deadline: Deadline) -> None:
+        """Return when the letter is acknowledged.
+
+        Raises:
+            DeadLetterError: not acknowledged by the deadline; it may arrive yet. Send it again.
+            DeadLetterRefused: the target will never take it (size, missing topic, no access).
+        """
+        what = f"dead letter of {letter.record.partition}@{letter.record.offset} to {letter.topic} at {self._where}"
+        running, answer = self._start(), _Answer()
+        try:
+            running.producer.produce(
+                letter.topic,
+                value=letter.record.value,
+                key=letter.record.key,
+                headers=headers_of(letter),  # type: ignore[arg-type]  # its list is invariant; None values are allowed
+                on_delivery=answer.told,
+            )
+        except KafkaException as error:
+            raise self._failure(error.args[0], what, running) from error
+        except BufferError as error:  # as many letters wait as the client holds
+            raise DeadLetterError(f"{what}: the producer's queue is full; it is tried again") from error
+        if not answer.known.wait(deadline.left_s()):
+            raise DeadLetterError(f"{what}: not acknowledged within {deadline.budget_s:g} s; it is tried again")
+        if answer.error is not None:
+            raise self._failure(answer.error, what, running) from KafkaException(answer.error)
+
+    def close(self, deadline: Deadline) -> None:
+        """Wait for what is under way, then give the connections back. Idempotent; `send` raises from then on."""
+        with self._lock:
+            self._closed = True
+            running, self._running = self._running, None
+        if running is not None:
+            running.end(deadline)
+
+    def _start(self) -> _Running:
+        with self._lock:
+            if self._closed:
+                raise DeadLetterError("dead letters are closed: the app is leaving")
+            if self._running is None:
+                # Type: confluent-kafka takes any property as a value of any type.
+                mine: dict[str, Any] = {"message.max.bytes": _MESSAGE_BYTES, **for_helpers(self._conf), **_OWN}
+                self._running = _Running(mine)
+            return self._running
+
+    def _failure(self, error: KafkaError, what: str, running: _Running) -> DeadLetterError:
+        if error.fatal() or cure_of(error) is Cure.REBUILD:
+            # An idempotent producer that has lost its sequence is finished; the next letter makes another.
+            with self._lock:
+                if self._running is running:
+                    self._running = None
+            running.abandon()
+            return DeadLetterError(f"{what}: {error.str()} ({error.name()}); a new producer tries again")
+        if (remedy := _REFUSALS.get(error.code())) is not None:
+            return DeadLetterRefused(f"{what}: {error.str()} ({error.name()}); {remedy}")
+        said = as_source_error(error, what)
+        return DeadLetterRefused(str(said)) if cure_of(error) is Cure.PERSON else DeadLetterError(str(said))
+
+    def _check(self, running: _Running, topic: str, deadline: Deadline) -> None:
+        what, slice_s = f"checking the dead letter topic {topic} at {self._where}", _SLICE_S
+        patience: Deadline | None = None
+        while True:
+            error = _topic_error(running.producer, topic, deadline.left_s(at_most=slice_s))
+            if error is None:
+                return
+            if running.hopeless is not None:
+                raise as_source_error(running.hopeless, what)
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                patience = patience or Deadline(deadline.left_s(at_most=_MISSING_S))
+                if patience.passed:
+                    raise as_source_error(error, what)
+            elif cure_of(error) is Cure.PERSON:
+                raise as_source_error(error, what)
+            elif deadline.passed:
+                raise SourceUnavailable(f"{what}: no answer within {deadline.budget_s:g} s; check the address")
+            running.pause(deadline.left_s(at_most=_SLICE_S))
+            slice_s *= 2  # each call asks anew: it has to become longer than the way to the broker and back
+
+
+def _topic_error(producer: Producer, topic: str, timeout_s: float) -> KafkaError | None:
+    try:
+        found = producer.list_topics(topic, timeout=timeout_s).topics
+    except KafkaException as failure:
+        error: KafkaError = failure.args[0]
+        return error
+    return found[topic].error
+
+
+class _Answer:
+    """What the broker said about one letter."""
+
+    def __init__(self) -> None:
+        self.known = threading.Event()
+        self.error: KafkaError | None = None
+
+    def told(self, error: KafkaError | None, _: Message) -> None:
+        """By the producer's thread."""
+        self.error = error
+        self.known.set()
+
+
+class _Running:
+    """A producer and the one thread that serves its callbacks: answers to letters, and new OAuth tokens while idle."""
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        #: An error that no waiting cures (credentials, TLS); kept, since only the callback tells it.
+        self.hopeless: KafkaError | None = None
+        self._ended = threading.Event()
+        try:
+            self.producer = Producer({**conf, "error_cb": self._told})
+        except KafkaException as error:
+            raise refused(error) from error
+        self._thread = threading.Thread(target=self._serve, name="holdfast-dead-letters", daemon=True)
+        self._thread.start()
+
+    def pause(self, seconds: float) -> None:
+        """Let some time pass, less when the producer ends."""
+        self._ended.wait(seconds)
+
+    def abandon(self) -> None:
+        """No more letters: the thread tells the answers that are outstanding and ends."""
+        self._ended.set()
+
+    def end(self, deadline: Deadline) -> None:
+        """Send what is queued, tell the answers, stop."""
+        if left := self.producer.flush(deadline.left_s()):
+            _log.warning("%s dead letters were not acknowledged; their records are not settled", left)
+        self._ended.set()
+        self._thread.join(deadline.left_s() + _POLL_S * 2)
+
+    def _serve(self) -> None:
+        # What is queued ends by itself, by an answer or by message.timeout.ms; then there is nobody left to tell.
+        while not self._ended.is_set() or len(self.producer):
+            try:
+                self.producer.poll(_POLL_S)
+            except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb) has raised, or the producer ended fatally
+                _log.exception("a callback of the dead letters' producer failed")
+                self._ended.wait(_POLL_S)
+
+    def _told(self, error: KafkaError) -> None:
+        if cure_of(error) is Cure.PERSON:
+            self.hopeless = error
+        _log.warning("dead letters' producer: %s (%s)", error.str(), error.name())

@@ -1,0 +1,210 @@
+"""From a checked configuration and the broker's ability to what the client gets, with the reason for each key. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.adapters.kafka.config import (
+    CLASSIC_ONLY,
+    COOPERATIVE,
+    DEFAULT_HEARTBEAT_MS,
+    DEFAULT_SESSION_MS,
+    Finding,
+    GroupProtocol,
+)
+from holdfast.adapters.kafka.properties import MASK, as_int, is_secret, masked
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.adapters.kafka.ability import BrokerAbility
+    from holdfast.adapters.kafka.config import CheckedConfig
+
+
+class Reason(NamedTuple):
+    """Why a key has its value; `value` None = the key was left out."""
+
+    key: str
+    value: object
+    why: str
+
+    def __str__(self) -> str:
+        value = MASK if is_secret(self.key) else self.value
+        return f"{self.key}={value}: {self.why}" if self.value is not None else f"{self.key} left out: {self.why}"
+
+
+# What is set where the user says nothing. Each of them has been the cause of a stall, a skip or a spike.
+_DEFAULTS = (
+    Reason("enable.auto.commit", False, "holdfast commits what is done; the client would commit what it has read"),
+    Reason("enable.auto.offset.store", False, "holdfast says what is done; the client would say what it has read"),
+    Reason(
+        "auto.offset.reset",
+        "earliest",
+        "librdkafka's default, largest, skips what is there at a group's first start; say latest if that is meant",
+    ),
+    Reason(
+        "queued.min.messages",
+        10_000,
+        "100,000 by default, for each partition: what is fetched ahead is thrown away and fetched again by every pause "
+        "and by every partition that moves",
+    ),
+    Reason(
+        "queued.max.messages.kbytes", 32_768, "bounds the same in bytes, for all partitions together; 64 MiB by default"
+    ),
+    Reason(
+        "fetch.queue.backoff.ms",
+        50,
+        "by default the client looks again only 1 s after a queue was full, which a small queue feels as a stall",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClientConfig:
+    """What the client is made of. Its repr has no credentials.
+
+    `conf` is for `confluent_kafka.Consumer` and has no `error_cb`: the source sets its own and calls the user's.
+    """
+
+    conf: Mapping[str, object]
+    protocol: GroupProtocol
+    group: str
+    #: group.instance.id: a restart within the session timeout moves nothing.
+    static_id: str | None
+    #: None under the consumer protocol: the broker alone knows.
+    session_timeout_s: float | None
+    max_poll_interval_s: float
+    error_cb: Callable[..., object] | None
+    #: What holdfast has set, changed or left out, and why.
+    reasons: tuple[Reason, ...]
+    #: What could be better, from the check and from what the broker can.
+    findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"ClientConfig(conf={masked(self.conf)!r}, protocol={self.protocol}, group={self.group!r}, "
+            f"static_id={self.static_id!r}, session_timeout_s={self.session_timeout_s}, "
+            f"max_poll_interval_s={self.max_poll_interval_s})"
+        )
+
+
+def needs_answer(checked: CheckedConfig) -> bool:
+    """Whether `emit` depends on what the broker can: only then it has to be asked."""
+    return checked.assignment == "sticky" or _says_consumer(checked.conf)
+
+
+def emit(checked: CheckedConfig, ability: BrokerAbility) -> ClientConfig:
+    """The client's configuration. Raises SettingError: the broker cannot do what the user demands.
+
+    The same input gives the same output: every member of a group that asks the same broker gets the same protocol.
+    """
+    conf, findings = dict(checked.conf), list(checked.findings)
+    reasons: list[Reason] = []
+    if _says_consumer(conf) and ability.asked and not ability.consumer_protocol:
+        # On a broker below 4.0 librdkafka would not even complain: it looks for another coordinator for ever.
+        raise SettingError(
+            "group.protocol",
+            conf["group.protocol"],
+            f"{ability.why}; leave it out (assignment='sticky' then takes {COOPERATIVE}), or bring the brokers to 4.0 "
+            "with group.version=1",
+        )
+    if checked.assignment == "sticky":
+        if ability.consumer_protocol or _says_consumer(conf):
+            _take_consumer(conf, ability, reasons, findings)
+        else:
+            _take_cooperative(conf, ability, reasons, findings)
+    protocol = _protocol(conf)
+    if protocol is not GroupProtocol.CONSUMER:
+        _fit_heartbeat(conf, reasons)
+    for default in _DEFAULTS:
+        if default.key not in conf:
+            conf[default.key] = default.value
+            reasons.append(default)
+    error_cb = conf.pop("error_cb", None)
+    if error_cb is not None and not callable(error_cb):
+        raise SettingError("error_cb", error_cb, "use a function of one argument")
+    static_id = conf.get("group.instance.id")
+    return ClientConfig(
+        conf=MappingProxyType(conf),
+        protocol=protocol,
+        group=checked.group,
+        static_id=None if static_id is None else str(static_id),
+        session_timeout_s=None if protocol is GroupProtocol.CONSUMER else _session_ms(conf) / 1000,
+        max_poll_interval_s=checked.max_poll_ms / 1000,
+        error_cb=error_cb,
+        reasons=tuple(reasons),
+        findings=tuple(findings),
+    )
+
+
+def _take_consumer(
+    conf: dict[str, object], ability: BrokerAbility, reasons: list[Reason], findings: list[Finding]
+) -> None:
+    for name, remedy in CLASSIC_ONLY.items():
+        if name in conf:
+            value = conf.pop(name)
+            why = f"the broker has the consumer protocol, which does not know it; {remedy}"
+            reasons.append(Reason(name, None, why))
+            findings.append(
+                Finding(
+                    field=name, value=value, reason=f"left out: {why}", remedy="set it there, and leave it out here"
+                )
+            )
+    chosen = (
+        Reason("group.protocol", "consumer", f"{ability.why}: the broker assigns, and only what moves stops"),
+        Reason("group.remote.assignor", "uniform", "evens out and moves as little as it can"),
+    )
+    for each in chosen:
+        if each.key not in conf:
+            conf[each.key] = each.value
+            reasons.append(each)
+
+
+def _take_cooperative(
+    conf: dict[str, object], ability: BrokerAbility, reasons: list[Reason], findings: list[Finding]
+) -> None:
+    if conf.pop("group.remote.assignor", None) is not None:
+        reasons.append(Reason("group.remote.assignor", None, "only the consumer protocol knows it"))
+    conf["partition.assignment.strategy"] = COOPERATIVE
+    why = f"{ability.why}; of the classic strategies only this one stops no more than what moves"
+    reasons.append(Reason("partition.assignment.strategy", COOPERATIVE, why))
+    if not ability.asked:
+        findings.append(
+            Finding(
+                field="assignment",
+                value="sticky",
+                reason=f"{ability.why}, so {COOPERATIVE} is taken, which every broker has",
+                remedy="if all brokers are 4.0 or later, set group.protocol=consumer yourself",
+            )
+        )
+
+
+def _fit_heartbeat(conf: dict[str, object], reasons: list[Reason]) -> None:
+    """A session that the user made short needs more heartbeats than the default's."""
+    session_ms = _session_ms(conf)
+    if "heartbeat.interval.ms" not in conf and session_ms < 3 * DEFAULT_HEARTBEAT_MS:
+        conf["heartbeat.interval.ms"] = max(1, session_ms // 3)
+        why = f"a third of session.timeout.ms={session_ms}, so that two may be lost; 3000 by default"
+        reasons.append(Reason("heartbeat.interval.ms", conf["heartbeat.interval.ms"], why))
+
+
+def _session_ms(conf: Mapping[str, object]) -> int:
+    return as_int("session.timeout.ms", conf.get("session.timeout.ms", DEFAULT_SESSION_MS))
+
+
+def _says_consumer(conf: Mapping[str, object]) -> bool:
+    return str(conf.get("group.protocol", "")).strip().lower() == "consumer"
+
+
+def _protocol(conf: Mapping[str, object]) -> GroupProtocol:
+    if _says_consumer(conf):
+        return GroupProtocol.CONSUMER
+    # The check has seen to it that the cooperative one stands alone.
+    return (
+        GroupProtocol.COOPERATIVE
+        if str(conf.get("partition.assignment.strategy", "")).strip() == COOPERATIVE
+        else GroupProtocol.EAGER
+    )

@@ -1,0 +1,236 @@
+"""Kafka's error codes, typed: what each means for a client and for a commit. By code, never by text."""
+# ruff: noqa: SLF001 - the binding's public names of librdkafka's own codes begin with an underscore
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from holdfast.adapters.kafka._client import KafkaError
+from holdfast.errors import NotAuthorised, SourceError, SourceFatal, SourceUnavailable, UnknownTopic
+
+
+class Cure(Enum):
+    """Who gets a client over an error."""
+
+    CLIENT = "client"  #: librdkafka goes on by itself; watching is enough
+    REBUILD = "rebuild"  #: this client is finished, a new one may work
+    PERSON = "person"  #: it stays until somebody changes something
+
+
+class Fault(NamedTuple):
+    """One line of the table."""
+
+    codes: tuple[int, ...]
+    cure: Cure
+    error: type[SourceError]
+    #: Cause and remedy, after "what was asked: the broker's words; ".
+    remedy: str
+
+
+_E = KafkaError
+
+# A code without a line is the client's to cure, unless it is marked fatal. The type follows the cure: the client's is
+# SourceUnavailable, a new client's SourceFatal, and what only a person cures is not retriable.
+FAULTS = (
+    Fault(
+        (_E._ALL_BROKERS_DOWN, _E._TRANSPORT, _E._RESOLVE, _E._TIMED_OUT, _E._TIMED_OUT_QUEUE, _E._WAIT_COORD,
+         _E.NETWORK_EXCEPTION, _E.REQUEST_TIMED_OUT, _E.BROKER_NOT_AVAILABLE),
+        Cure.CLIENT, SourceUnavailable,
+        "check the address, that the broker runs, and what is between; the client goes on trying",
+    ),
+    Fault(
+        (_E.COORDINATOR_LOAD_IN_PROGRESS, _E.COORDINATOR_NOT_AVAILABLE, _E.NOT_COORDINATOR, _E.LEADER_NOT_AVAILABLE,
+         _E.NOT_LEADER_FOR_PARTITION, _E.REPLICA_NOT_AVAILABLE, _E.FENCED_LEADER_EPOCH, _E.UNKNOWN_LEADER_EPOCH,
+         _E.OFFSET_NOT_AVAILABLE, _E.UNSTABLE_OFFSET_COMMIT, _E.KAFKA_STORAGE_ERROR, _E.REBOOTSTRAP_REQUIRED),
+        Cure.CLIENT, SourceUnavailable,
+        "leadership moves between brokers; the client follows",
+    ),
+    Fault(
+        (_E._PARTITION_EOF, _E._MAX_POLL_EXCEEDED, _E.OFFSET_OUT_OF_RANGE, _E._LOG_TRUNCATION),
+        Cure.CLIENT, SourceUnavailable,
+        "an event of one partition or member; the client goes on, from where auto.offset.reset says",
+    ),
+    Fault(
+        # Only with auto.offset.reset=error, and then the partition stands still until somebody assigns it anew.
+        (_E._AUTO_OFFSET_RESET,),
+        Cure.PERSON, SourceError,
+        "the group has no valid offset there: set it, or let auto.offset.reset be earliest or latest",
+    ),
+    Fault(
+        (_E.REBALANCE_IN_PROGRESS, _E.ILLEGAL_GENERATION, _E.UNKNOWN_MEMBER_ID, _E.STALE_MEMBER_EPOCH,
+         _E.FENCED_MEMBER_EPOCH, _E.MEMBER_ID_REQUIRED, _E._ASSIGNMENT_LOST),
+        Cure.CLIENT, SourceUnavailable,
+        "the group moves on; the client joins again",
+    ),
+    Fault(
+        # A static member under another instance's feet. The code comes without fatal() set, or as _FATAL in a message.
+        (_E.FENCED_INSTANCE_ID, _E._FENCED),
+        Cure.REBUILD, SourceFatal,
+        "another process has the same group.instance.id: give each member its own",
+    ),
+    Fault(
+        # After kill -9 under the consumer protocol: the dead member's session has to end first.
+        (_E.UNRELEASED_INSTANCE_ID,),
+        Cure.REBUILD, SourceFatal,
+        "a member with this group.instance.id still counts as alive: it ends with its session, or give each its own",
+    ),
+    Fault(
+        # _FATAL hides the code behind it: the binding has no call for it.
+        (_E._FATAL, _E._DESTROY, _E._CRIT_SYS_RESOURCE),
+        Cure.REBUILD, SourceFatal,
+        "this client is finished and a new one is made",
+    ),
+    Fault(
+        (_E.GROUP_ID_NOT_FOUND, _E.GROUP_MAX_SIZE_REACHED),
+        Cure.REBUILD, SourceFatal,
+        "the broker does not take this member now; see the group at the broker (group.max.size, migration policy)",
+    ),
+    Fault(
+        (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E.UNSUPPORTED_SASL_MECHANISM, _E.ILLEGAL_SASL_STATE),
+        Cure.PERSON, NotAuthorised,
+        "the broker refuses these credentials: check sasl.mechanism, sasl.username and the password",
+    ),
+    Fault(
+        (_E._SSL,),
+        Cure.PERSON, NotAuthorised,
+        "TLS is not agreed on: check security.protocol, ssl.ca.location and the certificates",
+    ),
+    Fault(
+        (_E.GROUP_AUTHORIZATION_FAILED,),
+        Cure.PERSON, NotAuthorised,
+        "allow this user READ on the group",
+    ),
+    Fault(
+        (_E.TOPIC_AUTHORIZATION_FAILED,),
+        Cure.PERSON, NotAuthorised,
+        "allow this user READ on the topic (WRITE on a dead letter topic)",
+    ),
+    Fault(
+        (_E.CLUSTER_AUTHORIZATION_FAILED, _E.SECURITY_DISABLED, _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        Cure.PERSON, NotAuthorised,
+        "allow this user the operation on the cluster",
+    ),
+    Fault(
+        (_E.UNKNOWN_TOPIC_OR_PART, _E._UNKNOWN_TOPIC, _E._UNKNOWN_PARTITION, _E.UNKNOWN_TOPIC_ID, _E.TOPIC_EXCEPTION),
+        Cure.PERSON, UnknownTopic,
+        "create the topic, or correct its name",
+    ),
+    Fault(
+        (_E.INCONSISTENT_GROUP_PROTOCOL,),
+        Cure.PERSON, SourceError,
+        "the group's members use another protocol or strategy: let all use the same, or another group.id",
+    ),
+    Fault(
+        (_E.INVALID_SESSION_TIMEOUT,),
+        Cure.PERSON, SourceError,
+        "session.timeout.ms is outside of the broker's group.min/max.session.timeout.ms",
+    ),
+    Fault(
+        (_E.UNSUPPORTED_VERSION, _E._UNSUPPORTED_FEATURE, _E.UNSUPPORTED_ASSIGNOR, _E.INVALID_REQUEST,
+         _E.INVALID_GROUP_ID, _E.INVALID_REGULAR_EXPRESSION, _E._INVALID_ARG, _E._NOT_CONFIGURED, _E.INVALID_CONFIG),
+        Cure.PERSON, SourceError,
+        "the broker or the client cannot do what the configuration asks",
+    ),
+)  # fmt: skip
+
+_BY_CODE = {code: fault for fault in reversed(FAULTS) for code in fault.codes}
+
+
+def fault_of(error: KafkaError) -> Fault | None:
+    """The table's line for an error; None = there is none."""
+    fault = _BY_CODE.get(error.code())
+    # A fatal code overrules what it means elsewhere: this client will not come back.
+    if error.fatal() and (fault is None or fault.cure is Cure.CLIENT):
+        return _BY_CODE[_E._FATAL]
+    return fault
+
+
+def cure_of(error: KafkaError) -> Cure:
+    """Who gets the client over it. A code that is not in the table is left to the client, unless it is fatal."""
+    fault = fault_of(error)
+    return Cure.CLIENT if fault is None else fault.cure
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Whether librdkafka gets over it by itself: report it and go on polling."""
+    return cure_of(error) is Cure.CLIENT
+
+
+def as_source_error(error: KafkaError, what: str) -> SourceError:
+    """One clear sentence of the fitting type. `what`: what was asked, of whom ("reading orders at broker-1:9092")."""
+    fault = fault_of(error)
+    said = f"{what}: {error.str()} ({error.name()})"
+    return SourceUnavailable(said) if fault is None else fault.error(f"{said}; {fault.remedy}")
+
+
+class CommitFate(Enum):
+    """What a commit's answer means for the offset, which nobody but the engine remembers."""
+
+    DONE = "done"  #: the broker has it
+    AGAIN = "again"  #: refused for now or unknown: poll, see whether the partition is still owned, send again
+    DISCARD = "discard"  #: not ours any more: a commit could only harm
+    NOTHING = "nothing"  #: there was nothing to commit
+    FATAL = "fatal"  #: this client will never commit again: rebuild, or tell a person
+
+
+class _Commit(NamedTuple):
+    codes: tuple[int, ...]
+    fate: CommitFate
+    why: str
+
+
+COMMIT_FATES = (
+    _Commit(
+        # Under cooperative-sticky in a rebalance's second phase, with partitions that stay: succeeded after the next
+        # poll on a real 4.3 broker; dropping it there cost 86 repeats in one graceful run.
+        (_E.ILLEGAL_GENERATION, _E.REBALANCE_IN_PROGRESS),
+        CommitFate.AGAIN, "the group is between two generations; what stays ours can be committed after a poll",
+    ),
+    _Commit(
+        (_E.STALE_MEMBER_EPOCH,),
+        CommitFate.AGAIN, "KIP-848: the epoch moved on while the commit was under way; whether it counted is unknown",
+    ),
+    _Commit(
+        (_E.COORDINATOR_LOAD_IN_PROGRESS, _E.COORDINATOR_NOT_AVAILABLE, _E.NOT_COORDINATOR, _E._WAIT_COORD),
+        CommitFate.AGAIN, "the coordinator moves; librdkafka has tried for a while, the offset is still right",
+    ),
+    _Commit(
+        (_E._TIMED_OUT, _E._TIMED_OUT_QUEUE, _E._TRANSPORT, _E._ALL_BROKERS_DOWN, _E.REQUEST_TIMED_OUT,
+         _E.NETWORK_EXCEPTION, _E._RETRY, _E._IN_PROGRESS, _E._PREV_IN_PROGRESS),
+        CommitFate.AGAIN, "no answer: the broker may have it or not, and the same offset twice does no harm",
+    ),
+    _Commit(
+        (_E.UNKNOWN_TOPIC_OR_PART,),
+        CommitFate.AGAIN, "a broker that has just started does not know its topics yet; a deleted one is revoked soon",
+    ),
+    _Commit(
+        (_E.UNKNOWN_MEMBER_ID, _E.FENCED_MEMBER_EPOCH, _E._ASSIGNMENT_LOST),
+        CommitFate.DISCARD, "the group goes on without this member: another may be further already",
+    ),
+    _Commit(
+        (_E._NO_OFFSET,),
+        CommitFate.NOTHING, "librdkafka found no offset to commit",
+    ),
+    _Commit(
+        (_E.FENCED_INSTANCE_ID, _E.UNRELEASED_INSTANCE_ID, _E._FATAL, _E._FENCED, _E._DESTROY, _E._STATE),
+        CommitFate.FATAL, "this client has ended",
+    ),
+    _Commit(
+        (_E.GROUP_AUTHORIZATION_FAILED, _E.TOPIC_AUTHORIZATION_FAILED, _E.OFFSET_METADATA_TOO_LARGE,
+         _E.INVALID_COMMIT_OFFSET_SIZE, _E.INVALID_GROUP_ID, _E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED),
+        CommitFate.FATAL, "the broker will say the same to every repetition",
+    ),
+)  # fmt: skip
+
+_FATES = {code: line.fate for line in COMMIT_FATES for code in line.codes}
+
+
+def commit_fate(error: KafkaError | None) -> CommitFate:
+    """What became of a commit, of one partition or of all. An unknown code says nothing, so it is sent again."""
+    if error is None or error.code() == _E.NO_ERROR:
+        return CommitFate.DONE
+    fate = _FATES.get(error.code())
+    if fate is None:
+        return CommitFate.FATAL if error.fatal() else CommitFate.AGAIN
+    return fate

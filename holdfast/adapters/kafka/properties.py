@@ -1,0 +1,108 @@
+"""What a client property is: who knows it, whether it is a secret, how its value is read. Pure.
+
+The names are those of librdkafka's CONFIGURATION.md (2.16).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MASK = "***"
+
+# By parts of the name, not by a list: a property that a later librdkafka adds (`...client.secret`) is masked too.
+# `.pem` takes in certificates, which are public: a page of base64 tells nobody anything. A Kerberos command and the
+# free text of sasl.oauthbearer.config may carry anything.
+_SECRET = re.compile(r"pass(word|phrase)|secret|\.pem$|^sasl\.oauthbearer\.config$|kinit\.cmd$|^ssl_key$")
+
+#: Properties that only a consumer knows (column C). A producer or an admin client logs a warning for each.
+CONSUMER_ONLY = frozenset(
+    {
+        "auto.commit.enable",
+        "auto.commit.interval.ms",
+        "auto.offset.reset",
+        "check.crcs",
+        "consume.callback.max.messages",
+        "coordinator.query.interval.ms",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.partition.eof",
+        "fetch.error.backoff.ms",
+        "fetch.max.bytes",
+        "fetch.message.max.bytes",
+        "fetch.min.bytes",
+        "fetch.queue.backoff.ms",
+        "fetch.wait.max.ms",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.protocol.type",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "isolation.level",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "offset.store.method",
+        "offset.store.path",
+        "offset.store.sync.interval.ms",
+        "on_commit",
+        "partition.assignment.strategy",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "session.timeout.ms",
+    }
+)
+
+# Known to every client, but said about this consumer alone: its observers, and what it may create by subscribing.
+_ABOUT_THIS_CONSUMER = frozenset(
+    {"allow.auto.create.topics", "error_cb", "statistics.interval.ms", "stats_cb", "throttle_cb"}
+)
+
+_TRUE = frozenset({"true", "t", "1"})
+_FALSE = frozenset({"false", "f", "0"})
+
+
+def is_secret(name: str) -> bool:
+    """Whether a property's value must appear in no repr, log or message."""
+    return _SECRET.search(name) is not None
+
+
+def masked(conf: Mapping[str, object]) -> dict[str, object]:
+    """The same with credentials replaced: fit for a repr, a log line, an error."""
+    return {name: MASK if is_secret(name) else value for name, value in conf.items()}
+
+
+def for_helpers(conf: Mapping[str, object]) -> dict[str, object]:
+    """What a producer or an admin client takes over of a consumer's configuration: how to reach the brokers and who
+    we are. Anything unknown goes along, since security properties are what later versions add."""
+    return {
+        name: value for name, value in conf.items() if name not in CONSUMER_ONLY and name not in _ABOUT_THIS_CONSUMER
+    }
+
+
+def addresses(conf: Mapping[str, object]) -> str:
+    """The brokers as the user wrote them, for messages."""
+    return str(conf.get("bootstrap.servers") or conf.get("metadata.broker.list") or "")
+
+
+def as_bool(name: str, value: object) -> bool:
+    """A flag as librdkafka reads it. Raises SettingError."""
+    said = str(value).strip().lower()
+    if said in _TRUE:
+        return True
+    if said in _FALSE:
+        return False
+    raise SettingError(name, value, "use true or false")
+
+
+def as_int(name: str, value: object) -> int:
+    """A whole number, also where it is written as text. Raises SettingError."""
+    try:
+        return int(str(value).strip())
+    except ValueError:
+        raise SettingError(name, value, "use a whole number") from None

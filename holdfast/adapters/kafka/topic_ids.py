@@ -1,0 +1,57 @@
+"""The identity of topics: a topic that was deleted and made again has another id (KIP-516, brokers 2.8 and later)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka._client import TopicCollection
+from holdfast.adapters.kafka.admin import Admin
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from holdfast.timing import Deadline
+
+# How a broker that gives no ids says so: the UUID of zeros, in Kafka's base64.
+_NO_ID = "A" * 22
+# librdkafka's mock cluster names a controller that is none of its brokers, so that no admin request of one broker is
+# ever answered there; nor can a topic be deleted.
+_MOCK = "mockCluster"
+
+
+class TopicIds:
+    """Asks for ids with the consumer's credentials (DESCRIBE on the topic, which READ includes). One thread at a time.
+
+    Raises SettingError where librdkafka refuses the configuration.
+    """
+
+    def __init__(self, conf: Mapping[str, object]) -> None:
+        self._conf = conf
+        self._admin: Admin | None = None
+
+    def of(self, topics: Collection[str], deadline: Deadline) -> dict[str, str]:
+        """Topic -> id, the same for as long as the topic lives; "" for all where the cluster gives none.
+
+        Blocks until the deadline at most. An id that could not be learnt raises; it is never "".
+
+        Raises:
+            SourceUnavailable: no answer.
+            UnknownTopic: one of them does not exist.
+            NotAuthorised: one of them may not be described, or the credentials are refused.
+        """
+        if not topics:
+            return {}
+        if self._admin is None:
+            self._admin = Admin(self._conf)
+        if self._admin.reach(deadline).startswith(_MOCK):
+            return dict.fromkeys(topics, "")
+        asked = self._admin.client.describe_topics(
+            TopicCollection(sorted(topics)), request_timeout=max(0.001, deadline.left_s())
+        )
+        found = {
+            topic: str(self._admin.answer(future, deadline, f"asking for the id of {topic}").topic_id)
+            for topic, future in sorted(asked.items())
+        }
+        # During an upgrade from below 2.8 brokers differ: a mixture is "none", so that no topic seems to have changed
+        # only because another broker answered.
+        return dict.fromkeys(found, "") if _NO_ID in found.values() else found

@@ -1,0 +1,242 @@
+"""What a Redis must be, and what is said when it is not."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
+from holdfast.dedup.redis_store import RedisClaims
+from holdfast.errors import HoldfastError, SettingError, StoreRefused, StoreUnavailable
+from tests.servers.redis import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.dedup.redis_session import RedisSession
+
+SECRET = "se#cr/et"  # noqa: S105 - of a server that lives for one test
+ONE = Claim(ClaimKey("h", "k"), Token("p", 0, 1))
+
+
+@pytest.fixture(scope="module")
+def locked() -> Iterator[RedisServer]:
+    with RedisServer(password="secret") as server:  # noqa: S106 - as above
+        yield server
+
+
+def texts(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)) + repr(error)
+
+
+@pytest.mark.parametrize(
+    ("field", "setting"),
+    [
+        ("namespace", {"namespace": ""}),
+        ("namespace", {"namespace": "a{b}"}),
+        ("namespace", {"namespace": "a b"}),
+        ("lease_s", {"lease_s": 0}),
+        ("lease_s", {"lease_s": float("nan")}),
+        ("window_s", {"window_s": -1}),
+        ("window_s", {"window_s": "60"}),
+        ("positions_ttl_s", {"positions_ttl_s": float("inf")}),
+        ("shards", {"shards": 0}),
+        ("shards", {"shards": True}),
+        ("shards", {"shards": 1.5}),
+        ("timeout_s", {"timeout_s": 0}),
+        ("durability", {"durability": "always"}),
+    ],
+)
+def test_a_setting_that_cannot_work_is_named_at_construction(field: str, setting: dict[str, Any]) -> None:
+    with pytest.raises(SettingError) as caught:
+        RedisClaims.from_url("redis://127.0.0.1:1/0", **setting)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"socket_timeout": 1.0, "retry": Retry(NoBackoff(), 1)}, "retry"),
+        ({"socket_timeout": None, "retry": Retry(NoBackoff(), 0)}, "socket_timeout"),
+        ({"socket_timeout": 1.0, "retry": Retry(NoBackoff(), 0), "decode_responses": True}, "decode_responses"),
+    ],
+)
+def test_a_client_that_would_break_the_protocol_is_refused(options: dict[str, Any], word: str) -> None:
+    with redis.Redis(**options) as client, pytest.raises(SettingError, match=word):
+        RedisClaims(client)
+
+
+def test_a_client_of_the_callers_is_used_as_it_is_and_left_open(redis_url: str) -> None:
+    with redis.Redis.from_url(redis_url, socket_timeout=2.0, retry=Retry(NoBackoff(), 0)) as client:
+        claims = RedisClaims(client)
+        assert claims.begin().claim([ONE]) == [Verdict.NEW]
+        claims.close()
+        assert client.ping()
+
+
+def test_nobody_there_is_unavailable_and_asking_again_helps() -> None:
+    with RedisServer() as server:
+        claims = RedisClaims.from_url(server.url)
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            claims.connect()
+        server.restart()
+        claims.connect()
+        claims.connect()
+        claims.close()
+
+
+@pytest.mark.parametrize("given", ["", "mistyped"])
+def test_credentials_that_are_missing_or_wrong_are_refused_in_one_sentence(locked: RedisServer, given: str) -> None:
+    claims = RedisClaims.from_url(f"redis://{f':{given}@' if given else ''}127.0.0.1:{locked.port}/0")
+    with pytest.raises(StoreRefused, match="credentials") as caught:
+        claims.connect()
+    assert "\n" not in str(caught.value)
+    assert "mistyped" not in texts(caught.value)
+    claims.close()
+
+
+def test_a_user_who_may_not_run_scripts_is_refused(locked: RedisServer) -> None:
+    with locked.client() as raw:
+        raw.acl_setuser("reader", enabled=True, passwords=["+pass"], keys=["*"], commands=["+@all", "-evalsha"])
+    claims = RedisClaims.from_url(f"redis://reader:pass@127.0.0.1:{locked.port}/0")
+    claims.connect()
+    with pytest.raises(StoreRefused):
+        claims.begin()
+    claims.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"redis://:{SECRET}@host:6379/0",
+        f"redis:{SECRET}@host",
+        f"http://user:{SECRET}@host",
+        f"redis://user:{SECRET}@host:port/0",
+        f"redis://host/0?socket_timeout=x&password={SECRET}",
+    ],
+)
+def test_a_url_that_cannot_be_read_does_not_show_its_password(url: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        RedisClaims.from_url(url)
+    for part in (SECRET, "se#", "cr/et"):
+        assert part not in texts(caught.value).split("SettingError", 1)[1]
+
+
+def test_the_password_is_in_no_text(locked: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    claims = RedisClaims.from_url(locked.url, timeout_s=0.2)
+    claims.connect()
+    shown = [repr(claims), str(claims), caplog.text]
+    session = claims.begin()
+    locked.pause()
+    try:
+        with pytest.raises(StoreUnavailable) as caught:
+            session.claim([ONE])
+    finally:
+        locked.resume()
+    shown += [str(caught.value), repr(caught.value), repr(session), repr(caught.value.__cause__)]
+    assert not [text for text in shown if "secret" in text]
+    session.end()
+    claims.close()
+
+
+def test_an_eviction_policy_that_forgets_is_refused_with_the_remedy() -> None:
+    with RedisServer(maxmemory="64mb", policy="allkeys-lru") as server:
+        claims = RedisClaims.from_url(server.url)
+        with pytest.raises(StoreRefused, match="CONFIG SET maxmemory-policy noeviction"):
+            claims.connect()
+        with server.client() as raw:
+            raw.config_set("maxmemory-policy", "noeviction")
+        claims.connect()
+        claims.close()
+
+
+def test_a_replica_is_unavailable(redis_server: RedisServer) -> None:
+    with RedisServer(replica_of=redis_server) as replica:
+        claims = RedisClaims.from_url(replica.url)
+        with pytest.raises(StoreUnavailable, match="replica"):
+            claims.connect()
+        claims.close()
+
+
+def test_a_primary_that_becomes_a_replica_is_unavailable_until_it_is_primary_again(redis_server: RedisServer) -> None:
+    with RedisServer() as server, server.client() as raw:
+        claims = RedisClaims.from_url(server.url)
+        session = claims.begin()
+        raw.replicaof("127.0.0.1", "1")
+        with pytest.raises(StoreUnavailable):
+            session.claim([ONE])
+        raw.replicaof("NO", "ONE")
+        assert session.claim([ONE]) == [Verdict.NEW]
+        session.end()
+        claims.close()
+
+
+def test_a_server_that_runs_somebodys_endless_script_is_unavailable() -> None:
+    with RedisServer() as server, server.client() as raw, server.client() as other:
+        claims = RedisClaims.from_url(server.url, timeout_s=1.0)
+        session = claims.begin()
+        raw.config_set("busy-reply-threshold", 1)
+        endless = threading.Thread(target=lambda: _killed(other))
+        endless.start()
+        with pytest.raises(StoreUnavailable):
+            _renew_until_it_fails(session)
+        raw.script_kill()
+        endless.join()
+        assert session.claim([ONE]) == [Verdict.NEW]
+        session.end()
+        claims.close()
+
+
+def _renew_until_it_fails(session: RedisSession) -> None:
+    while session.renew():
+        pass  # the endless script has not begun yet
+
+
+def _killed(client: redis.Redis) -> None:
+    with pytest.raises(redis.ResponseError):
+        client.eval("while true do end", 0)
+
+
+@pytest.mark.parametrize("other", [{"shards": 2}, {"hash_keys": True}])
+def test_members_that_disagree_on_the_layout_are_refused(redis_url: str, other: dict[str, Any]) -> None:
+    first, second = RedisClaims.from_url(redis_url), RedisClaims.from_url(redis_url, **other)
+    first.connect()
+    with pytest.raises(StoreRefused, match="laid out"):
+        second.connect()
+    RedisClaims.from_url(redis_url, namespace="another", **other).connect()
+    first.close()
+    second.close()
+
+
+def test_a_layout_written_by_another_version_is_refused(redis_url: str, redis_server: RedisServer) -> None:
+    with redis_server.client() as raw:
+        raw.set("{hf:holdfast:0}:layout", "version=2 shards=1 keys=plain")
+    with pytest.raises(StoreRefused, match="version=2"):
+        RedisClaims.from_url(redis_url).connect()
+
+
+def test_connecting_says_once_what_the_server_promises(redis_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "holdfast.dedup")
+    claims = RedisClaims.from_url(redis_url)
+    claims.connect()
+    claims.connect()
+    [line] = [each.getMessage() for each in caplog.records]
+    assert all(word in line for word in ("persistence: none", "replicas: 0", "eviction: none"))
+    claims.close()
+
+
+@pytest.mark.parametrize("method", ["connect", "begin"])
+def test_a_store_that_cannot_be_reached_raises_errors_of_holdfast_only(method: str) -> None:
+    with pytest.raises(HoldfastError) as caught:
+        getattr(RedisClaims.from_url("redis://127.0.0.1:1/0"), method)()
+    assert caught.value.retriable
+    assert isinstance(caught.value.__cause__, redis.RedisError)

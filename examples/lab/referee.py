@@ -198,9 +198,13 @@ def _overlap(tries: Sequence[Execution]) -> int:
 def _in_hand(tries: Sequence[Execution], again: Execution, mark: Mark) -> bool:
     """Whether the victim was at this order when it was killed or stopped, or had ended with it a moment before.
 
-    Ended a moment before counts as in hand: the store had not been told yet.
+    Ended a moment before counts as in hand: the store had not been told yet. And so does begun a moment after, for a
+    signal takes a while to arrive.
     """
     return mark.at <= again.start and any(
-        run is not again and run.member == mark.victim and run.start <= mark.at and run.end >= mark.at - _MOMENT_S
+        run is not again
+        and run.member == mark.victim
+        and run.start <= mark.at + _MOMENT_S
+        and run.end >= mark.at - _MOMENT_S
         for run in tries
     )

@@ -94,17 +94,34 @@ def _about_holdfast(ours: Verdict) -> str:
             "that breaks its promise. Please report it, with the folder of this run."
         )
     if ours.repeated == 0:
-        return "holdfast repeated nothing and lost nothing in this run."
+        return "holdfast repeated nothing and lost nothing in this run." + _about_pauses(ours)
     text = (
-        f"holdfast lost nothing, and repeated nothing when members joined or left. It handled {_orders(ours.repeated)} "
-        f"a second time: {ours.from_hands} of them {'was' if ours.from_hands == 1 else 'were'} in the hands of the "
-        "process that was killed or frozen, at that very moment. Nobody can know how far such a handler came, so these "
-        "run again (a sink that checks record.fence can refuse even those)."
+        "holdfast lost nothing, and repeated nothing when members joined or left. It handled "
+        f"{_orders(ours.repeated)} a second time"
     )
     other = ours.repeated - ours.from_hands
+    if other == 0:
+        text += ", " + ("which was" if ours.repeated == 1 else "all of which were")
+    else:
+        text += f"; {ours.from_hands:,} of these {'was' if ours.from_hands == 1 else 'were'}"
+    text += (
+        " in the hands of the process that was killed or frozen, at that very moment. Nobody can know how far such a "
+        "handler came, so these run again (a sink that checks record.fence can refuse even those)."
+    )
     if other:
         text += f" {_orders(other).capitalize()} more than that: unexpected, please report it with this run's folder."
-    return text
+    if ours.at_the_same_time:
+        text += (
+            " At the same time: the frozen process ended its order when it went on, after another had taken it over."
+        )
+    return text + _about_pauses(ours)
+
+
+def _about_pauses(ours: Verdict) -> str:
+    return (
+        f" The longest pause, {ours.longest_pause_s:.1f} s, is the time until a group gives a silent member up (2 s "
+        "here, 45 s at most brokers): that is the price of a crash for everybody."
+    )
 
 
 def _orders(count: int) -> str:

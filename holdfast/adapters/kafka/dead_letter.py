@@ -32,8 +32,12 @@ _OWN = {
     # Letters are few and each is waited for.
     "linger.ms": 0,
 }
-# What could be fetched in one response (receive.message.max.bytes) can be sent: the broker's limit decides, not ours.
-_MESSAGE_BYTES = 100_000_000
+_UNLESS_SAID = {
+    # What could be fetched in one response (receive.message.max.bytes) can be sent: the broker's limit decides.
+    "message.max.bytes": 100_000_000,
+    # Instead of librdkafka's own lines on standard error.
+    "logger": _log,
+}
 
 # What the target says of a letter and will say again, with what helps; beside the codes that only a person cures.
 _SIZE = (
@@ -100,7 +104,9 @@ class KafkaDeadLetters:
         except BufferError as error:  # as many letters wait as the client holds
             raise DeadLetterError(f"{what}: the producer's queue is full; it is tried again") from error
         if not answer.known.wait(deadline.left_s()):
-            raise DeadLetterError(f"{what}: not acknowledged within {deadline.budget_s:g} s; it is tried again")
+            # What the client met on its way (a closed port, a refused password) says more than that time has passed.
+            met = f" ({running.met.str()})" if running.met is not None else ""
+            raise DeadLetterError(f"{what}: not acknowledged within {deadline.budget_s:g} s{met}; it is tried again")
         if answer.error is not None:
             raise self._failure(answer.error, what, running) from KafkaException(answer.error)
 
@@ -118,7 +124,7 @@ class KafkaDeadLetters:
                 raise DeadLetterError("dead letters are closed: the app is leaving")
             if self._running is None:
                 # Type: confluent-kafka takes any property as a value of any type.
-                mine: dict[str, Any] = {"message.max.bytes": _MESSAGE_BYTES, **for_helpers(self._conf), **_OWN}
+                mine: dict[str, Any] = {**_UNLESS_SAID, **for_helpers(self._conf), **_OWN}
                 self._running = _Running(mine)
             return self._running
 
@@ -129,6 +135,8 @@ class KafkaDeadLetters:
                 if self._running is running:
                     self._running = None
             running.abandon()
+            if running.hopeless is not None:  # such as brokers below 2.8 that deny IDEMPOTENT_WRITE
+                return DeadLetterRefused(str(as_source_error(running.hopeless, what)))
             return DeadLetterError(f"{what}: {error.str()} ({error.name()}); a new producer tries again")
         if (remedy := _REFUSALS.get(error.code())) is not None:
             return DeadLetterRefused(f"{what}: {error.str()} ({error.name()}); {remedy}")
@@ -157,12 +165,12 @@ class KafkaDeadLetters:
 
 
 def _topic_error(producer: Producer, topic: str, timeout_s: float) -> KafkaError | None:
+    error: KafkaError | None
     try:
-        found = producer.list_topics(topic, timeout=timeout_s).topics
+        error = producer.list_topics(topic, timeout=timeout_s).topics[topic].error
     except KafkaException as failure:
-        error: KafkaError = failure.args[0]
-        return error
-    return found[topic].error
+        error = failure.args[0]
+    return error
 
 
 class _Answer:
@@ -182,7 +190,9 @@ class _Running:
     """A producer and the one thread that serves its callbacks: answers to letters, and new OAuth tokens while idle."""
 
     def __init__(self, conf: dict[str, Any]) -> None:
-        #: An error that no waiting cures (credentials, TLS); kept, since only the callback tells it.
+        #: The latest error of the client, and the latest that no waiting cures (credentials, TLS). No letter's answer
+        #: tells them: librdkafka goes on trying.
+        self.met: KafkaError | None = None
         self.hopeless: KafkaError | None = None
         self._ended = threading.Event()
         try:
@@ -212,11 +222,13 @@ class _Running:
         while not self._ended.is_set() or len(self.producer):
             try:
                 self.producer.poll(_POLL_S)
-            except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb) has raised, or the producer ended fatally
+            except KafkaException as error:  # instead of error_cb, where the producer has ended
+                self._told(error.args[0])
+            except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb)
                 _log.exception("a callback of the dead letters' producer failed")
                 self._ended.wait(_POLL_S)
 
     def _told(self, error: KafkaError) -> None:
+        self.met = error
         if cure_of(error) is Cure.PERSON:
             self.hopeless = error
-        _log.warning("dead letters' producer: %s (%s)", error.str(), error.name())

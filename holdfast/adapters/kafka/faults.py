@@ -109,7 +109,7 @@ FAULTS = (
     Fault(
         (_E.CLUSTER_AUTHORIZATION_FAILED, _E.SECURITY_DISABLED, _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         Cure.PERSON, NotAuthorised,
-        "allow this user the operation on the cluster",
+        "allow this user the operation on the cluster (for a producer on brokers below 2.8: IDEMPOTENT_WRITE)",
     ),
     Fault(
         (_E.UNKNOWN_TOPIC_OR_PART, _E._UNKNOWN_TOPIC, _E._UNKNOWN_PARTITION, _E.UNKNOWN_TOPIC_ID, _E.TOPIC_EXCEPTION),

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from tests.scenarios.outcome import Outcome
 
 __all__ = ["STORIES", "main", "stories_crash", "stories_graceful", "stories_offsets"]  # imported to be registered
 
@@ -42,7 +44,8 @@ class Run:
     repeats: int = 0
     unexcused: int = 0
     together: int = 0
-    lost: int = 0
+    #: None = not known: it did not come to its end.
+    lost: int | None = None
     pause_s: float = 0.0
     faults: list[str] = field(default_factory=list)
     error: str | None = None
@@ -53,21 +56,23 @@ def run(story: Story, kafka: KafkaServer, redis_url: str, protocol: Protocol, se
     home = Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
     began = time.monotonic()
     head = {"story": story.name, "protocol": protocol, "kind": kind, "seed": seed}
+    outcome: Outcome | None
+    failed: str | None
     try:
-        outcome = story.tell(kafka, redis_url, home, protocol, seed, kind)
+        outcome, failed = story.tell(kafka, redis_url, home, protocol, seed, kind), None
     except FieldError as error:
-        made = Run(**head, seconds=round(time.monotonic() - began, 1), error=str(error))  # type: ignore[arg-type]
-    else:
-        made = Run(
-            **head,  # type: ignore[arg-type]
-            seconds=round(time.monotonic() - began, 1),
+        outcome, failed = error.outcome, str(error)
+    made = Run(**head, seconds=round(time.monotonic() - began, 1), error=failed)  # type: ignore[arg-type]
+    if outcome is not None:
+        made = replace(
+            made,
             records=len(outcome.produced),
             repeats=len(outcome.repeats),
             unexcused=len(outcome.unexcused),
             together=len(outcome.concurrent),
-            lost=outcome.lost,
+            lost=None if failed else outcome.lost,
             pause_s=round(outcome.longest_pause_s, 2),
-            faults=story.faults(outcome),
+            faults=[] if failed else story.faults(outcome),
         )
     if kind == "holdfast" and (made.faults or made.error):
         shutil.copytree(home, _OUT / f"{story.name}-{protocol}-{seed}", dirs_exist_ok=True)
@@ -106,7 +111,7 @@ def table(runs: Iterable[Run]) -> str:
                 str(sum(each.repeats - each.unexcused for each in found)),
                 str(sum(each.unexcused for each in found)),
                 str(sum(each.together for each in found)),
-                str(sum(each.lost for each in found)),
+                str(sum(each.lost or 0 for each in found)) + ("?" if any(each.lost is None for each in found) else ""),
                 f"{max(each.pause_s for each in found):.1f}",
                 str(sum(bool(each.faults or each.error) for each in found)),
             )
@@ -153,10 +158,11 @@ def main() -> int:
 
 def _line(made: Run) -> str:
     head = f"{made.story} {made.protocol} {made.kind} seed {made.seed} ({made.seconds} s)"
-    if made.error:
-        return f"{head}: did not come to its end: {made.error}"
-    said = f"{made.records} records, {made.repeats} repeats ({made.unexcused} not excused), {made.lost} lost"
-    return "\n    ".join([f"{head}: {said}, pause {made.pause_s} s", *made.faults])
+    lost = "?" if made.lost is None else made.lost
+    said = f"{made.records} records, {made.repeats} repeats ({made.unexcused} not excused), {lost} lost"
+    return "\n    ".join(
+        [f"{head}: {said}, pause {made.pause_s} s", *made.faults, *(made.error or "").splitlines()[:1]]
+    )
 
 
 if __name__ == "__main__":

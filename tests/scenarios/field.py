@@ -41,6 +41,9 @@ _MARK_BATCH = 500
 class FieldError(AssertionError):
     """A scenario did not come to where it should; says what was awaited and what the members wrote last."""
 
+    #: What there was until then.
+    outcome: Outcome | None = None
+
 
 class Member:
     """One process. A death that the scenario did not ask for fails it."""

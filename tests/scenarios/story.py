@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.scenarios.config import KINDS, Kind, Protocol
-from tests.scenarios.field import Field
+from tests.scenarios.field import Field, FieldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +44,12 @@ class Story:
     ) -> Outcome:
         """Play it once. Raises FieldError where it does not come to its end."""
         with Field(kafka, redis_url, home, protocol=protocol, seed=seed, kind=kind, config=self.config) as field:
-            self.play(field)
-            return field.finish()
+            try:
+                self.play(field)
+                return field.finish()
+            except FieldError as error:
+                error.outcome = field.outcome()
+                raise
 
     def faults(self, outcome: Outcome) -> list[str]:
         """What broke a promise; empty = all held."""

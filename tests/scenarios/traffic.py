@@ -27,7 +27,13 @@ class Traffic:
     def __init__(self, bootstrap: str, seed: int, work_ms: float) -> None:
         # Idempotent: a retry inside the client must not look like two orders.
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+                "topic.metadata.refresh.interval.ms": 1_000,  # partitions that are added get their share
+            }
         )
         self._random = random.Random(seed)
         self._work_ms = work_ms

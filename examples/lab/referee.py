@@ -130,7 +130,8 @@ def judge(
         repeated=len(again),
         at_the_same_time=sum(_overlap(tries) for tries in by_order.values()),
         longest_pause_s=max((long for _, long in pauses), default=0.0),
-        recover_s=max((event.recover_s for event in events), default=0.0),
+        # The start apart: how fast a machine starts processes, with a backlog waiting, is nothing that a group does.
+        recover_s=max((event.recover_s for event in events[1:]), default=0.0),
         from_hands=sum(any(_in_hand(by_order[run.order], run, mark) for mark in marks) for run, _ in again),
         by_event=tuple(events),
         lag=tuple(lag),

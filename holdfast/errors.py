@@ -13,6 +13,7 @@
     │   ├── NotAuthorised       the broker refuses these credentials
     │   └── UnknownTopic        a topic that is subscribed to does not exist
     ├── DeadLetterError         a dead letter was not acknowledged (retriable)
+    │   └── DeadLetterRefused   its target will never take it: too large, missing, closed to us
     └── HandlerError
         ├── Unretriable         raised *by* handlers: trying again cannot cure this record
         │   └── KeyMissing      a record has no business key, and the setting says that is an error
@@ -98,6 +99,15 @@ class DeadLetterError(HoldfastError):
     """A dead letter was not acknowledged by its broker; the record stays unsettled."""
 
     retriable = True
+
+
+class DeadLetterRefused(DeadLetterError):
+    """The target refuses the letter and always will: it is too large, or the topic is missing or closed to us.
+
+    The record stays unsettled and the app stops: going on would skip it, trying again would never end.
+    """
+
+    retriable = False
 
 
 class HandlerError(HoldfastError):

@@ -1,4 +1,4 @@
-"""Open while the store is down: by explicit choice, work goes on without protection, and every such answer is counted."""
+"""Open while the store is down: by explicit choice work goes on without protection, and each such claim is counted."""
 
 from __future__ import annotations
 

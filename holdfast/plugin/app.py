@@ -76,7 +76,7 @@ class Holdfast:
         batch: BatchOf | None = None,
         name: str | None = None,
     ) -> Callable[[F], F]:
-        """Register a function for one topic, several, or patterns (`^orders\\..*`). The function stays as it was.
+        r"""Register a function for one topic, several, or patterns (`^orders\..*`). The function stays as it was.
 
         Args:
             topics: a record goes to exactly one handler: exact names before patterns, then first come, first served.
@@ -95,7 +95,9 @@ class Holdfast:
             if self._engine is not None:
                 raise StateError("register handlers before run()")
             if dead_letter is not None and dead_letter in _as_tuple(topics):
-                raise SettingError("dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler")
+                raise SettingError(
+                    "dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler"
+                )
             self._routes.add(
                 Handler(
                     name=name or f"{call.__module__}.{call.__qualname__}",
@@ -131,7 +133,9 @@ class Holdfast:
         if letters is None and wants_letters:
             make = getattr(self._source, "dead_letters", None)
             if make is None:
-                raise SettingError("dead_letters", None, "this source has none of its own: pass Holdfast(dead_letters=...)")
+                raise SettingError(
+                    "dead_letters", None, "this source has none of its own: pass Holdfast(dead_letters=...)"
+                )
             letters = make()
         engine = self._engine = Engine(
             store=OpenClaims(self._store) if self._settings.store_down == "open" else self._store,

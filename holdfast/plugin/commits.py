@@ -34,7 +34,9 @@ class Commits:
             self._next = now + self._settings.commit_interval_s
             refresh = now - self._settings.commit_refresh_s
             self.commit(
-                owner for owner in owners if self._moved(owner) or (owner.committed is not None and owner.committed_at < refresh)
+                owner
+                for owner in owners
+                if self._moved(owner) or (owner.committed is not None and owner.committed_at < refresh)
             )
 
     def commit(self, owners: Iterable[Ownership], *, last: bool = False) -> None:
@@ -57,7 +59,7 @@ class Commits:
             self._source.commit(offsets)
 
     def finish(self, owners: Iterable[Ownership]) -> bool:
-        """Commit what has moved, for the last time; False = everything is committed and answered. Raises SourceError."""
+        """Commit what has moved, for the last time. False = all is committed and acknowledged. Raises SourceError."""
         open_ = [owner for owner in owners if self._moved(owner)]
         self.commit(open_, last=True)
         return bool(open_)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.errors import DeadLetterError
 from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
@@ -24,15 +23,6 @@ _LAST = ("handler", "group", "attempts", "error-type", "error-message", "failed-
 #: The longest error text in a letter, in bytes: enough to recognise it, too little to push a record over the broker's
 #: size limit. The whole of it is in the log.
 MAX_ERROR_BYTES = 1024
-
-
-class DeadLetterRefused(DeadLetterError):
-    """The target refuses the letter and always will: it is too large, or the topic is missing or closed to us.
-
-    The record stays unsettled and the app stops: going on would skip it, trying again would never end.
-    """
-
-    retriable = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

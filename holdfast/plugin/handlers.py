@@ -50,11 +50,12 @@ class Handler:
     dead_letter: str | None = None
     batch: BatchOf | None = None
 
-    @property
-    def is_async(self) -> bool:
-        """Whether it is an `async def`."""
-        call = self.call if inspect.isroutine(self.call) else type(self.call).__call__
-        return inspect.iscoroutinefunction(call)
+    #: Whether `call` is an `async def`.
+    is_async: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        call = self.call if inspect.isroutine(self.call) else getattr(type(self.call), "__call__", self.call)  # noqa: B004
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(call))
 
 
 class Routes:

@@ -33,7 +33,23 @@ class Gate(Enum):
 class Entry:
     """One record on its way."""
 
-    __slots__ = ("asked", "attempt", "claim", "error", "gate", "handler", "held", "lane", "letter", "letters", "owner", "record", "since", "size", "started")
+    __slots__ = (
+        "asked",
+        "attempt",
+        "claim",
+        "error",
+        "gate",
+        "handler",
+        "held",
+        "lane",
+        "letter",
+        "letters",
+        "owner",
+        "record",
+        "since",
+        "size",
+        "started",
+    )
 
     def __init__(self, record: Record, owner: Ownership, handler: Handler, claim: Claim | None, since: float) -> None:
         self.record = record
@@ -57,6 +73,11 @@ class Entry:
         self.since = since
         self.size = len(record.value or b"") + len(record.key or b"")
         self.lane: Lane
+
+    def check(self) -> None:
+        """Raises why the handler cannot even be called, where that is so."""
+        if self.error is not None:
+            raise self.error
 
     def __repr__(self) -> str:
         return f"<{self.record.partition}@{self.record.offset} {self.gate.name}>"
@@ -179,7 +200,7 @@ class Lanes:
 
     def take(self, lane: Lane, at_most: int) -> list[Entry]:
         """Take consecutive ready entries from the front of a lane that `next` gave."""
-        taken = []
+        taken: list[Entry] = []
         for entry in lane.entries:
             if entry.gate in _OVER:
                 continue

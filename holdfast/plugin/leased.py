@@ -40,18 +40,13 @@ class _SessionFence:
 
 
 class Leased:
-    """Drives a LeasedSource: dedup by business key or by the message's identity, renewal, acknowledgement. One thread."""
+    """Drives a LeasedSource: dedup by key or by the message's identity, renewal, acknowledgement. One thread."""
 
     def __init__(self, engine: Engine, source: LeasedSource) -> None:
         self._engine, self.source = engine, source
         self._owners: dict[Partition, Ownership] = {}
         self._extend_at = 0.0
         self._left = False
-
-    @property
-    def group(self) -> str:
-        """The consumer group's name."""
-        return self.source.group
 
     @property
     def lease_s(self) -> float | None:
@@ -64,7 +59,9 @@ class Leased:
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Raises SourceError: a leased source is subscribed once."""
-        raise SourceError(f"this source cannot change its subscription to {sorted(topics)} while it runs: start it anew")
+        raise SourceError(
+            f"this source cannot change its subscription to {sorted(topics)} while it runs: start it anew"
+        )
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Records. Raises SourceError."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Token
 from holdfast.errors import HandlerFailed
+from holdfast.plugin.dead_letter import Letter
 from holdfast.plugin.events import DeadLettered, RecordFailed
 from holdfast.plugin.lanes import Gate
 from holdfast.plugin.ownership import Phase
@@ -113,7 +114,6 @@ class Outcomes:
             failure.__cause__ = error
             self._stop(failure)
             return
-        from holdfast.plugin.dead_letter import Letter
         letter = Letter(
             record=record,
             topic=handler.dead_letter,

@@ -40,19 +40,14 @@ class Partitioned:
         self.owners: dict[Partition, Ownership] = {}
         self._cuts: dict[Partition, int] = {}
         self.commits = Commits(source, engine.settings, engine.clock)
-        self.takeover = Takeover(source, engine.debts, self.commits, engine.clock, engine.tell, engine.session_lost)
+        self.takeover = Takeover(engine, source, self.commits)
         self.reports = Reports(engine.clock, engine.tell)
         self._poll_at = 0.0
         self._left = False
 
     @property
-    def group(self) -> str:
-        """The consumer group's name."""
-        return self.source.group
-
-    @property
     def lease_s(self) -> float | None:
-        """A takeover takes the longer of the store's lease and the broker's session: the lease is not the longer one."""
+        """A takeover takes the longer of the store's lease and the broker's session timeout."""
         return self.source.session_timeout_s
 
     # ---- the loop's steps

@@ -34,8 +34,6 @@ class Ended(NamedTuple):
     error: Exception | None = None
 
 
-
-
 def run_each(entries: Sequence[Entry], report: Callable[[Ended], None]) -> None:
     """Call the handler for one record after the other. What follows a failed one in its lane is not started."""
     stopped: set[Lane] = set()
@@ -45,8 +43,7 @@ def run_each(entries: Sequence[Entry], report: Callable[[Ended], None]) -> None:
             report(Ended(entry, Outcome.NOT_STARTED))
             continue
         try:
-            if entry.error is not None:
-                raise entry.error
+            entry.check()
             entry.handler.call(entry.record)
         except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
             stopped.add(entry.lane)
@@ -64,8 +61,7 @@ async def run_each_async(entries: Sequence[Entry], report: Callable[[Ended], Non
             report(Ended(entry, Outcome.NOT_STARTED))
             continue
         try:
-            if entry.error is not None:
-                raise entry.error
+            entry.check()
             await entry.handler.call(entry.record)
         except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
             stopped.add(entry.lane)

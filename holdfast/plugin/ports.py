@@ -97,7 +97,11 @@ class PartitionedSource(Protocol):
         ...
 
     def open(
-        self, topics: Collection[str], listener: RebalanceListener, owners: Mapping[Partition, Fence], deadline: Deadline
+        self,
+        topics: Collection[str],
+        listener: RebalanceListener,
+        owners: Mapping[Partition, Fence],
+        deadline: Deadline,
     ) -> None:
         """Reach the broker and join. Names that begin with ^ are patterns. Records of partitions that are not in
         `owners` are dropped; the others carry their fence."""
@@ -195,7 +199,7 @@ class DeadLetters(Protocol):
     """Where records go that failed for good."""
 
     def check(self, topics: Collection[str], deadline: Deadline) -> None:
-        """At the start: the targets exist and may be written to. Raises SourceError."""
+        """At the start: the targets exist. Raises SourceError."""
         ...
 
     def send(self, letter: Letter, deadline: Deadline) -> None:

@@ -25,7 +25,7 @@ class Settling:
     def __init__(
         self, settle: Callable[[Sequence[Entry]], None], claiming: Claiming, again: Callable[[Entry], None]
     ) -> None:
-        """Args: settle: the source's way, raises StoreUnavailable; again: an entry was taken over, and is still owned."""
+        """Args: settle: the source's way, raises StoreUnavailable; again: what to do with one that was taken over."""
         self._settle, self._claiming, self._again = settle, claiming, again
         self._finishing: list[Entry] = []
         self._settling: list[Entry] = []

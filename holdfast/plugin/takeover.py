@@ -18,14 +18,12 @@ from holdfast.plugin.ports import Start
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from holdfast.plugin.commits import Commits
-    from holdfast.plugin.debts import Debts
-    from holdfast.plugin.events import Event
+    from holdfast.plugin.core import Core
     from holdfast.plugin.ownership import Ownership
     from holdfast.plugin.ports import Committed, PartitionedSource
-    from holdfast.timing import Clock
 
 #: One look at the broker inside a rebalance callback; what it does not answer in time is asked again in the loop.
 _LOOK_S = 3.0
@@ -36,17 +34,9 @@ _AGAIN_S = 0.05
 class Takeover:
     """Moves ownerships from ASSIGNED to OWNED. One thread."""
 
-    def __init__(
-        self,
-        source: PartitionedSource,
-        debts: Debts,
-        commits: Commits,
-        clock: Clock,
-        tell: Callable[[Event], None],
-        fenced: Callable[[], None],
-    ) -> None:
-        self._source, self._debts, self._commits = source, debts, commits
-        self._clock, self._tell, self._fenced = clock, tell, fenced
+    def __init__(self, core: Core, source: PartitionedSource, commits: Commits) -> None:
+        self._source, self._debts, self._commits = source, core.debts, commits
+        self._clock, self._tell, self._fenced = core.clock, core.tell, core.session_lost
         self._again = 0.0
 
     def begin(self, owners: Sequence[Ownership]) -> None:

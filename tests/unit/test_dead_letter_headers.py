@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import DeadLetterError
-from holdfast.plugin.dead_letter import MAX_ERROR_BYTES, DeadLetterRefused, Letter, headers_of
+from holdfast.errors import DeadLetterError, DeadLetterRefused
+from holdfast.plugin.dead_letter import MAX_ERROR_BYTES, Letter, headers_of
 from holdfast.records import Partition, Record
 
 

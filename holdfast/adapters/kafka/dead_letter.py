@@ -10,8 +10,8 @@ from holdfast.adapters.kafka._client import KafkaError, KafkaException, Message,
 from holdfast.adapters.kafka.admin import refused
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import addresses, for_helpers
-from holdfast.errors import DeadLetterError, SourceUnavailable
-from holdfast.plugin.dead_letter import DeadLetterRefused, headers_of
+from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
+from holdfast.plugin.dead_letter import headers_of
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.adapters.kafka import ability, faults
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
+from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
-from holdfast.plugin.ports import Batch, Committed, CommitFate, End
+from holdfast.plugin.ports import Batch, CommitFate, Committed, End
 from holdfast.plugin.retry import BACKOFF
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK, Deadline
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Message
-    from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
     from holdfast.adapters.kafka.config import Assignment
     from holdfast.adapters.kafka.emission import ClientConfig
     from holdfast.plugin.ports import RebalanceListener
@@ -80,7 +80,7 @@ class KafkaSource:
 
     @property
     def protocol(self) -> str:
-        """ "eager", "cooperative" or "consumer"; "unknown" before `open`."""
+        """One of "eager", "cooperative", "consumer"; "unknown" before `open`."""
         return self._client.protocol.value if self._client else "unknown"
 
     @property
@@ -97,8 +97,6 @@ class KafkaSource:
 
     def dead_letters(self) -> KafkaDeadLetters:
         """Dead letters on the same brokers, with the same credentials."""
-        from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
-
         return KafkaDeadLetters(self._checked.conf)
 
     # ---- the start and the end
@@ -122,12 +120,12 @@ class KafkaSource:
         self._join()
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Change the subscription; the rebalance follows in polls to come."""
+        """Ask for other topics from now on; the rebalance follows in polls to come."""
         self._topics = list(topics)
         self._join()
 
     def close(self, deadline: Deadline) -> None:  # noqa: ARG002 - librdkafka's close knows no deadline
-        """Leave the group. Everything is committed and let go before: a commit inside close() can hang.
+        """End the membership. Everything is committed and let go before: a commit inside close() can hang.
 
         Measured on Kafka 4.3: with an unpolled rebalance pending, close() with a synchronous commit in on_revoke hung
         in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7.
@@ -163,7 +161,9 @@ class KafkaSource:
                 self._failed(error, f"consuming {message.topic() or self._topics}")
                 continue
             # Records and ends of partitions have a topic, a number and an offset; errors of a client may not.
-            topic, number, offset = cast("tuple[str, int, int]", (message.topic(), message.partition(), message.offset()))
+            topic, number, offset = cast(
+                "tuple[str, int, int]", (message.topic(), message.partition(), message.offset())
+            )
             partition = known.get((topic, number))
             if partition is None:
                 partition = known[topic, number] = Partition(topic, number)
@@ -289,14 +289,14 @@ class KafkaSource:
                     )
                 except KafkaException:
                     continue  # not fetched yet: the same as unknown
-                if seen is not None and seen[1] >= 0:
+                if seen[1] >= 0:
                     ends[partition] = seen[1]
         return ends
 
     def seek(self, partition: Partition, offset: int | None) -> None:
         """Raises SourceUnavailable: the fetcher does not stand yet, ask again."""
         if offset is None:
-            said = self._client.conf.get("auto.offset.reset") if self._client else None
+            said = self._client.conf.get("auto.offset.reset") if self._client is not None else None
             offset = _END if said in _LATEST else _BEGINNING
         try:
             self._client_or_raise().seek(TopicPartition(partition.topic, partition.number, offset))
@@ -388,7 +388,7 @@ class KafkaSource:
         if self._client is not None and self._client.error_cb is not None:
             try:
                 self._client.error_cb(error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - the application's code
                 _log.exception("error_cb failed; it may not leave the client's callback")
 
     def _tell_fates(self) -> None:

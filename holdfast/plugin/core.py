@@ -1,0 +1,186 @@
+"""Core: the parts of one app and what all of them share: the session, the outcome of store calls, the way to stop."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SourceError
+from holdfast.plugin.claiming import Claiming
+from holdfast.plugin.debts import Debts
+from holdfast.plugin.events import SessionLost, SourceTrouble
+from holdfast.plugin.intake import Intake
+from holdfast.plugin.lanes import Entry, Gate, Lanes
+from holdfast.plugin.outage import Outage
+from holdfast.plugin.outcomes import Outcomes
+from holdfast.plugin.ownership import Phase
+from holdfast.plugin.settling import Settling
+from holdfast.plugin.timers import Timers
+from holdfast.plugin.workers import Workers
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.dedup.claims import ClaimSession, ClaimStore
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.family import Family
+    from holdfast.plugin.handlers import Routes
+    from holdfast.plugin.ports import DeadLetters, Observer
+    from holdfast.plugin.settings import Settings
+    from holdfast.timing import Clock
+
+_log = logging.getLogger("holdfast")
+
+#: A session's lease, where neither the store's setting nor the broker's session timeout is shorter.
+_LEASE_S = 10.0
+
+
+class Core:
+    """One thread owns it, the one that runs the app; `stop` may come from any."""
+
+    #: Set right after construction: a family needs the core, and the core its family.
+    family: Family
+
+    def __init__(
+        self,
+        *,
+        store: ClaimStore,
+        routes: Routes,
+        settings: Settings,
+        letters: DeadLetters | None,
+        observers: Sequence[Observer],
+        group: str,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.settings, self.clock, self.routes, self.letters = settings, clock, routes, letters
+        self.store, self._observers = store, observers
+        #: None between the loss of one session and the beginning of the next.
+        self.session: ClaimSession | None = None
+        self.timers = Timers(clock)
+        self.lanes = Lanes()
+        self.debts = Debts()
+        self.intake = Intake(settings, clock)
+        self.outage = Outage(settings, clock, self.tell)
+        self.workers = Workers(settings.workers, f"holdfast-{group}")
+        self.claiming = Claiming(self.lanes, self.timers, self.debts, self._skip)
+        self.settling = Settling(self._settle_with_source, self.claiming, self._taken_over)
+        self.outcomes = Outcomes(
+            lanes=self.lanes,
+            timers=self.timers,
+            workers=self.workers,
+            claiming=self.claiming,
+            settling=self.settling,
+            debts=self.debts,
+            forget=self._forget,
+            letters=letters,
+            group=group,
+            tell=self.tell,
+            stop=self.fail,
+        )
+        self._stops = 0
+        self._failed = False
+        #: Why the app stops by itself; raised by `run()`.
+        self.error: Exception | None = None
+
+    # ---- stopping
+    def stop(self) -> None:
+        """Drain and leave; a second call is faster: what runs is handed over at once. Safe in a signal handler."""
+        self._stops += 1
+        self.workers.wake.set()
+
+    def fail(self, error: Exception) -> None:
+        """Stop in good order, and let `run()` raise this."""
+        if self.error is None:
+            self.error = error
+            _log.error("stopping: %s", error)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the app is on its way out: nothing new is taken over."""
+        return self._stops > 0 or self.error is not None
+
+    @property
+    def hurry(self) -> bool:
+        """Whether somebody has asked twice."""
+        return self._stops > 1
+
+    def tell(self, event: Event) -> None:
+        """Tell all observers. What one raises is logged, and the others are told."""
+        for observer in self._observers:
+            try:
+                observer.on_event(event)
+            except Exception:  # noqa: BLE001 - an observer is the application's code
+                _log.exception("an observer failed on %s", event)
+
+    # ---- sessions
+    @property
+    def stalled(self) -> bool:
+        """Nothing new may start: there is no session, or the store gives no answer."""
+        return self.session is None or self.outage.down
+
+    def begin_session(self) -> None:
+        """Raises StoreUnavailable, StoreRefused."""
+        self.session = self.store.begin(min(self.family.lease_s or _LEASE_S, _LEASE_S))
+
+    def session_lost(self) -> None:
+        """Others may take over what this session had: fence it all; a new session begins in the next turns."""
+        session, self.session = self.session, None
+        if session is None:
+            return
+        self.tell(SessionLost(session=session.id, running=self.workers.outstanding))
+        self.family.session_lost()
+        self.debts.forget(session)
+
+    def tend_session(self) -> None:
+        """Look whether the session lives, begin a new one, pay what is owed."""
+        if self.session is not None and not self.session.live():
+            self.session_lost()
+        if self.outage.may_ask and (self.debts or self.session is None):
+            with self.outage.asking():
+                if self.session is None and not self.stopping:
+                    self.begin_session()
+                self.debts.pay()
+                self.outage.answered()
+
+    # ---- entries
+    def collect(self) -> None:
+        """Take what the workers have ended."""
+        for ended in self.workers.ended():
+            self.outcomes.came_back(ended)
+
+    def settle(self) -> None:
+        """Finish and mark what has ended, as far as the store (and a leased source) answers."""
+        if self.settling.waiting and self.outage.may_ask:
+            with self.outage.asking():
+                try:
+                    self.settling.step(self.settings.mark_batch)
+                    self.outage.answered()
+                except SourceError as error:
+                    self.tell(SourceTrouble(error=str(error)))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether handlers run, results wait for an acknowledgement, or something is owed to the store."""
+        return bool(self.workers.outstanding or self.settling.waiting or self.debts)
+
+    def _skip(self, entry: Entry) -> None:
+        self.settling.skip(entry)
+
+    def _settle_with_source(self, entries: Sequence[Entry]) -> None:
+        self.family.settle(entries)
+
+    def _taken_over(self, entry: Entry) -> None:
+        """The store refused our `finish`: another session runs, or has run, that key."""
+        if entry.owner.phase is Phase.OWNED:
+            entry.gate = Gate.CLAIM
+            self.lanes.put_back(entry)
+            self.claiming.want(entry)
+        else:
+            self.outcomes.hand_back(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        """An entry leaves without being settled."""
+        entry.owner.entries.pop(entry.record.offset, None)
+        self.intake.left(entry)
+        self.family.given_up(entry)

@@ -73,7 +73,7 @@ class Token(NamedTuple):
 class ClaimKey(NamedTuple):
     """A business key in its scope; the namespace is the store's."""
 
-    handler: str
+    scope: str
     key: str
 
 

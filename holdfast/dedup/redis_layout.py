@@ -64,7 +64,7 @@ class Layout:
     def key(self, key: ClaimKey) -> tuple[int, bytes]:
         """Shard and key of a business key."""
         # The length makes the scope unambiguous: ("a:b", "c") and ("a", "b:c") are two.
-        scope = encode(f"{len(key.handler)}:{key.handler}:{key.key}")
+        scope = encode(f"{len(key.scope)}:{key.scope}:{key.key}")
         if self._hash_keys:
             scope = hashlib.blake2b(scope, digest_size=16).digest()
         shard = zlib.crc32(scope) % self.shards

@@ -75,6 +75,7 @@ class Holdfast:
         dead_letter: str | None = None,
         batch: BatchOf | None = None,
         name: str | None = None,
+        scope: str | None = None,
     ) -> Callable[[F], F]:
         r"""Register a function for one topic, several, or patterns (`^orders\..*`). The function stays as it was.
 
@@ -85,7 +86,9 @@ class Holdfast:
             retry: None = `Retry()`, three attempts.
             dead_letter: the topic for records that failed for good. None: such a record stops the app.
             batch: call with a list of records instead of one.
-            name: part of the keys' scope; by default the function's qualified name with its module.
+            name: what reports and dead letters call it; by default the function's qualified name with its module.
+            scope: what a business key is unique in. By default the group and the topic; a name makes an id the same
+                piece of work in every topic, group and program that uses the same name (and namespace of the store).
 
         Raises:
             SettingError: a topic or a name is taken, or a value cannot work.
@@ -103,6 +106,7 @@ class Holdfast:
                     name=name or f"{call.__module__}.{call.__qualname__}",
                     call=call,
                     topics=_as_tuple(topics),
+                    scope=scope,
                     key=None if key is None else resolve_key(key),
                     retry=retry or Retry(),
                     dead_letter=dead_letter,

@@ -54,7 +54,7 @@ class Core:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.settings, self.clock, self.routes, self.letters = settings, clock, routes, letters
-        self.store, self._observers = store, observers
+        self.store, self.group, self._observers = store, group, observers
         #: None between the loss of one session and the beginning of the next.
         self.session: ClaimSession | None = None
         self.timers = Timers(clock)

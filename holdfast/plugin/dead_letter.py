@@ -68,6 +68,12 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
     ]
 
 
+def origin_topic(record: Record) -> str:
+    """The topic where the record was born: a dead letter that is replayed keeps its keys' scope wherever it comes."""
+    found = record.header(PREFIX + _ORIGIN[0]) if record.headers else None
+    return record.partition.topic if found is None else found.decode("utf-8", "replace")
+
+
 def _origin_of(record: Record) -> Sequence[bytes] | None:
     """The first origin, where the record carries one in full; a part of one is somebody else's, or broken."""
     found = [record.header(PREFIX + name) for name in _ORIGIN]

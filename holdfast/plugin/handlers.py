@@ -40,8 +40,12 @@ class BatchOf:
 class Handler:
     """One registered function."""
 
-    #: Part of the scope of its business keys: renaming a handler forgets what it has done, by key.
+    #: For logs, reports and dead letters.
     name: str
+    #: The scope of its business keys, where the user has named one: an id is the same piece of work in all topics and
+    #: groups that name it so. None: each group and topic has a scope of its own, so that order 17 and payment 17, or
+    #: two groups that share a store, never hide each other's records.
+    scope: str | None = None
     call: Callable[[Any], Any]
     #: Exact names and patterns (^...).
     topics: tuple[str, ...]
@@ -52,6 +56,10 @@ class Handler:
 
     #: Whether `call` is an `async def`.
     is_async: bool = field(init=False)
+
+    def scope_of(self, group: str, topic: str) -> str:
+        """The scope of a key that was found in a record born in that topic."""
+        return self.scope or f"{group}/{topic}"
 
     def __post_init__(self) -> None:
         call = self.call if inspect.isroutine(self.call) else getattr(type(self.call), "__call__", self.call)  # noqa: B004

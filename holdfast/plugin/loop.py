@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.errors import HandlerFailed, KeyMissing, SourceError, StoreUnavailable
 from holdfast.plugin.core import Core
+from holdfast.plugin.dead_letter import origin_topic
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.lanes import Entry, Gate
 from holdfast.plugin.ports import Batch
@@ -136,7 +137,8 @@ class Engine(Core):
             error = KeyMissing(f"the key function of {handler.name} failed on {record.partition}@{record.offset}")
             error.__cause__ = broken
         if key is not None:
-            claim = Claim(ClaimKey(handler.name, key), Token(owner.name, record.offset, owner.epoch))
+            scope = handler.scope_of(self.group, origin_topic(record))
+            claim = Claim(ClaimKey(scope, key), Token(owner.name, record.offset, owner.epoch))
         entry = Entry(record, owner, handler, claim, now)
         entry.error = error
         if record.offset in owner.waiting:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
-from holdfast.errors import DeadLetterError, SettingError, SourceUnavailable, UnknownTopic
-from holdfast.plugin.dead_letter import DeadLetterRefused, Letter
+from holdfast.errors import DeadLetterError, DeadLetterRefused, SettingError, SourceUnavailable, UnknownTopic
+from holdfast.plugin.dead_letter import Letter
 from holdfast.records import Partition, Record
 from holdfast.timing import Deadline
 from tests.contracts.kafka_brokers import all_of, bootstrap, closed_port, mock_cluster

@@ -125,7 +125,7 @@ class KafkaSource:
         self._join()
 
     def close(self, deadline: Deadline) -> None:  # noqa: ARG002 - librdkafka's close knows no deadline
-        """Give the membership up. Everything is committed and let go before: a commit inside close() can hang.
+        """Give the membership up. Everything is committed and let go before: a commit inside it can hang the process.
 
         Measured on Kafka 4.3: with an unpolled rebalance pending, close() with a synchronous commit in on_revoke hung
         in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7.

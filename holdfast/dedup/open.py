@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.claims import Verdict
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import Acquired, Claim, ClaimSession, ClaimStore, LetGo, Mark, Poll, Polled, Token, Wait
 
-_log = logging.getLogger("holdfast.dedup")
 T = TypeVar("T")
 
 
@@ -93,11 +91,14 @@ class OpenSession:
 class OpenClaims:
     """A ClaimStore around another, that is open while the other gives no answer."""
 
-    def __init__(self, store: ClaimStore) -> None:
-        self._store = store
+    def __init__(
+        self, store: ClaimStore, *, went_down: Callable[[StoreUnavailable], None], came_back: Callable[[int], None]
+    ) -> None:
+        """Args: went_down, came_back: told once an outage, the latter with the claims granted without the store."""
+        self._store, self._went_down, self._came_back = store, went_down, came_back
         self.down = False
         self.ever_open = False
-        #: Claims that were granted without the store.
+        #: Claims that were granted without the store, since it went down.
         self.unprotected = 0
 
     def connect(self) -> None:
@@ -126,11 +127,11 @@ class OpenClaims:
         self.unprotected += items
         self.ever_open = True
         if not self.down:
-            self.down = True
-            _log.warning("the store gives no answer; going on WITHOUT protection, as store_down='open' says: %s", error)
+            self.down, self.unprotected = True, items
+            self._went_down(error or StoreUnavailable("the store has not answered since the start"))
 
     def answered(self) -> None:
         """The store is back."""
         if self.down:
             self.down = False
-            _log.warning("the store answers again; %d claims were granted without it", self.unprotected)
+            self._came_back(self.unprotected)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
-from holdfast.dedup.open import OpenClaims
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.handlers import BatchOf, Handler, Routes
 from holdfast.plugin.leased import Leased
@@ -142,7 +141,7 @@ class Holdfast:
                 )
             letters = make()
         engine = self._engine = Engine(
-            store=OpenClaims(self._store) if self._settings.store_down == "open" else self._store,
+            store=self._store,
             routes=self._routes,
             settings=self._settings,
             letters=letters if wants_letters else None,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.open import OpenClaims
 from holdfast.errors import SourceError
 from holdfast.plugin.claiming import Claiming
 from holdfast.plugin.debts import Debts
-from holdfast.plugin.events import SessionLost, SourceTrouble
+from holdfast.plugin.events import SessionLost, SourceTrouble, StoreDown, StoreUp
 from holdfast.plugin.intake import Intake
 from holdfast.plugin.lanes import Entry, Gate, Lanes
 from holdfast.plugin.outage import Outage
@@ -54,14 +55,15 @@ class Core:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.settings, self.clock, self.routes, self.letters = settings, clock, routes, letters
-        self.store, self.group, self._observers = store, group, observers
+        self.store = self._opened(store) if settings.store_down == "open" else store
+        self.group, self._observers = group, observers
         #: None between the loss of one session and the beginning of the next.
         self.session: ClaimSession | None = None
         self.timers = Timers(clock)
         self.lanes = Lanes()
         self.debts = Debts()
         self.intake = Intake(settings, clock)
-        self.outage = Outage(settings, clock, self.tell)
+        self.outage = Outage(clock, self.tell)
         self.workers = Workers(settings.workers, f"holdfast-{group}")
         self.claiming = Claiming(self.lanes, self.timers, self.debts, self._skip)
         self.settling = Settling(self._settle_with_source, self.claiming, self._taken_over)
@@ -106,7 +108,8 @@ class Core:
         return self._stops > 1
 
     def tell(self, event: Event) -> None:
-        """Tell all observers. What one raises is logged, and the others are told."""
+        """Log the event and tell all observers. What one of them raises is logged, and the others are told."""
+        _log.log(event.level, "%s", event)
         for observer in self._observers:
             try:
                 observer.on_event(event)
@@ -114,6 +117,18 @@ class Core:
                 _log.exception("an observer failed on %s", event)
 
     # ---- sessions
+    def _opened(self, store: ClaimStore) -> ClaimStore:
+        since = [0.0]
+
+        def went_down(error: Exception) -> None:
+            since[0] = self.clock.now()
+            self.tell(StoreDown(error=str(error), mode="open"))
+
+        def came_back(unprotected: int) -> None:
+            self.tell(StoreUp(down_s=self.clock.now() - since[0], unprotected=unprotected))
+
+        return OpenClaims(store, went_down=went_down, came_back=came_back)
+
     @property
     def stalled(self) -> bool:
         """Nothing new may start: there is no session, or the store gives no answer."""

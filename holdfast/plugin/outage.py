@@ -13,19 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.plugin.events import Event
-    from holdfast.plugin.settings import Settings
     from holdfast.timing import Clock
 
 
 class Outage:
     """Turns unanswered calls into a state with backoff, and tells its beginning and its end."""
 
-    def __init__(self, settings: Settings, clock: Clock, tell: Callable[[Event], None]) -> None:
-        self._settings, self._clock, self._tell = settings, clock, tell
+    def __init__(self, clock: Clock, tell: Callable[[Event], None]) -> None:
+        self._clock, self._tell = clock, tell
         self._since: float | None = None
         self._attempts = 0
         self._again = 0.0
-        self.unprotected = 0
 
     @property
     def down(self) -> bool:
@@ -50,12 +48,11 @@ class Outage:
             self._again = self._clock.now() + (BACKOFF.wait_s(self._attempts, error) or 0.0)
             if self._since is None:
                 self._since = self._clock.now()
-                self._tell(StoreDown(error=str(error), mode=self._settings.store_down))
+                self._tell(StoreDown(error=str(error), mode="pause"))
 
     def answered(self) -> None:
         """A call got its answer."""
         if self._since is not None:
             down_s = self._clock.now() - self._since
             self._since, self._attempts = None, 0
-            self._tell(StoreUp(down_s=down_s, unprotected=self.unprotected))
-            self.unprotected = 0
+            self._tell(StoreUp(down_s=down_s))

@@ -74,6 +74,12 @@ class Entry:
         self.size = len(record.value or b"") + len(record.key or b"")
         self.lane: Lane
 
+    @property
+    def over(self) -> bool:
+        """Whether its lane need not wait for it any more."""
+        gate = self.gate
+        return gate is Gate.ENDED or gate is Gate.GONE
+
     def check(self) -> None:
         """Raises why the handler cannot even be called, where that is so."""
         if self.error is not None:
@@ -97,7 +103,7 @@ class Lane:
     def head(self) -> Entry | None:
         """The first entry that has not ended."""
         entries = self.entries
-        while entries and entries[0].gate in _OVER:
+        while entries and entries[0].over:
             entries.popleft()
         return entries[0] if entries else None
 
@@ -105,7 +111,7 @@ class Lane:
         """How many of its first entries may start, counted up to `at_most`."""
         count = 0
         for entry in self.entries:
-            if entry.gate in _OVER:
+            if entry.over:
                 continue
             if entry.gate is not Gate.READY or count == at_most:
                 break
@@ -117,7 +123,7 @@ class Lane:
         for entry in reversed(self.entries):
             if entry.gate in _PARKED:
                 return True
-            if entry.gate not in _OVER and entry.claim is not None:
+            if not entry.over and entry.claim is not None:
                 return False
         return False
 
@@ -125,12 +131,11 @@ class Lane:
         """All entries after that one which have not ended."""
         found = False
         for other in self.entries:
-            if found and other.gate not in _OVER:
+            if found and not other.over:
                 yield other
             found = found or other is entry
 
 
-_OVER = frozenset({Gate.ENDED, Gate.GONE})
 _PARKED = frozenset({Gate.BUSY, Gate.BEHIND})
 
 
@@ -202,7 +207,7 @@ class Lanes:
         """Take consecutive ready entries from the front of a lane that `next` gave."""
         taken: list[Entry] = []
         for entry in lane.entries:
-            if entry.gate in _OVER:
+            if entry.over:
                 continue
             if entry.gate is not Gate.READY or len(taken) == at_most:
                 break

@@ -120,7 +120,7 @@ def _about_holdfast(ours: Verdict) -> str:
 def _about_pauses(ours: Verdict) -> str:
     return (
         f" The longest pause, {ours.longest_pause_s:.1f} s, is the time until the broker gives a silent member up "
-        "(here after 2 s, and it looks once a second; 45 s at most brokers): that is the price of a crash for everybody."
+        "(here after 2 s, and it looks once a second; 45 s at most brokers): the price of a crash for everybody."
     )
 
 

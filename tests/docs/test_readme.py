@@ -1,0 +1,64 @@
+"""The README's examples run as they stand, but for the addresses."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+if TYPE_CHECKING:
+    from tests.servers.kafka import KafkaServer
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+_BLOCK = re.compile(r"(<!-- test: run -->\n)?```python\n(.*?)```", re.DOTALL)
+BLOCKS = [(bool(mark), code) for mark, code in _BLOCK.findall(README)]
+
+
+def test_the_readme_has_examples_of_both_kinds() -> None:
+    assert [runs for runs, _ in BLOCKS].count(True) == 1
+    assert len(BLOCKS) >= 3
+
+
+@pytest.mark.parametrize("code", [code for runs, code in BLOCKS if not runs])
+def test_an_example_is_accepted_as_it_stands(code: str) -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, cwd=ROOT, timeout=60)
+
+
+def test_the_quick_start_handles_what_is_sent_and_leaves_on_sigterm(
+    kafka: KafkaServer, redis_url: str, tmp_path: Path
+) -> None:
+    code = next(code for runs, code in BLOCKS if runs)
+    kafka.create_topic("orders", 2)
+    kafka.create_topic("orders.dlq", 1)
+    script = tmp_path / "quick_start.py"
+    script.write_text(
+        code.replace("localhost:9092", kafka.bootstrap).replace("redis://localhost:6379/0", redis_url), encoding="utf-8"
+    )
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in (1, 2, 2, 3):  # one of them sent twice
+        producer.produce("orders", key=f"customer-{number}", value=json.dumps({"order_id": number}))
+    assert producer.flush(20) == 0
+    with subprocess.Popen(
+        [sys.executable, "-u", "-W", "error", script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert rest == ""
+    assert "Traceback" not in errors
+    assert sorted(re.findall(r'"order_id": (\d)', "".join(lines))) == ["1", "2", "3"]
+    assert sum(kafka.committed("billing", "orders").values()) == 4

@@ -17,6 +17,8 @@ import zlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from holdfast.dedup.claims import ClaimKey, Token
 
 LAYOUT_VERSION = 1
@@ -27,9 +29,17 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def token_bytes(token: Token) -> bytes:
-    """A record under an ownership. The partition comes last: it alone may hold any character."""
-    return encode(f"{token.epoch}|{token.offset}|{token.partition}")
+def token_lines(tokens: Iterable[Token]) -> bytes:
+    """Records under an ownership, one a line. The partition comes last: it alone may hold a "|".
+
+    Raises:
+        ValueError: a partition's name has a line break.
+    """
+    lines = [f"{epoch}|{offset}|{partition}" for partition, offset, epoch in tokens]
+    text = "\n".join(lines)
+    if text.count("\n") >= len(lines) > 0:
+        raise ValueError("a partition's name has a line break")
+    return encode(text)
 
 
 class Layout:

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
-from holdfast.dedup.redis_layout import encode, token_bytes
+from holdfast.dedup.redis_layout import encode, token_lines
 from holdfast.dedup.redis_positions import acquired, check_offsets, runs
 from holdfast.dedup.redis_scripts import ScriptCall
 from holdfast.errors import StateError, StoreError, StoreUnavailable
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.dedup")
 
 _Args = list[bytes | str | int]
+_Place = tuple[int, bytes]  # shard, key
+_Group = tuple[list[bytes], _Args]  # of one shard: keys, arguments
 
 _VERDICTS = {ord(verdict.value): verdict for verdict in Verdict}
 
@@ -75,7 +77,8 @@ class RedisSession:
         """Take partitions over."""
         replies: list[Acquired | Wait | Verdict] = []
         where = [self._layout.position(partition) for partition in partitions]
-        for reply in self._each("acquire", where, [()] * len(where), first=(self._times.position,), durable=True):
+        groups = _by_shard(where, [[]] * len(where), self._times.position)
+        for reply in self._ask_in_order("acquire", where, groups, durable=True):
             if reply == b"F":
                 self._lease.lose()
                 replies.append(Verdict.FENCED)
@@ -92,7 +95,7 @@ class RedisSession:
             found = runs(mark.offsets)
             args.append([mark.epoch, mark.watermark, len(found), *(number for run in found for number in run)])
         where = [self._layout.position(mark.partition) for mark in marks]
-        replies = self._each("mark", where, args, first=(self._times.position,), durable=True)
+        replies = self._ask_in_order("mark", where, _by_shard(where, args, self._times.position), durable=True)
         return [frozenset(fenced) for fenced in replies]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
@@ -101,7 +104,8 @@ class RedisSession:
         for let in partitions:
             check_offsets(let.hands)
             args.append([let.epoch, len(let.hands), *let.hands])
-        self._each("let_go", [self._layout.position(let.partition) for let in partitions], args, durable=True)
+        where = [self._layout.position(let.partition) for let in partitions]
+        self._ask("let_go", _by_shard(where, args), durable=True)
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
         """Ask for what was handed over."""
@@ -109,14 +113,15 @@ class RedisSession:
         for poll in polls:
             check_offsets(poll.offsets)
             args.append([poll.epoch, len(poll.offsets), *poll.offsets])
-        replies: list[bytes] = self._each("poll", [self._layout.position(poll.partition) for poll in polls], args)
+        where = [self._layout.position(poll.partition) for poll in polls]
+        replies: Sequence[bytes] = self._ask_in_order("poll", where, _by_shard(where, args))
         return [_polled(poll, reply) for poll, reply in zip(polls, replies, strict=True)]
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
         check_offsets([record.offset for record in records])
         args: list[_Args] = [[record.offset, record.epoch] for record in records]
-        self._each("release", [self._layout.position(record.partition) for record in records], args)
+        self._ask("release", _by_shard([self._layout.position(record.partition) for record in records], args))
 
     def drop(self, partition: str, epoch: int, offset: int) -> bool:
         """Forget what is done from `offset` on. False = fenced."""
@@ -127,18 +132,22 @@ class RedisSession:
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""
-        verdicts = self._keys("claim", claims, first=(self._times.garbage,))
+        where = [self._layout.key(claim.key) for claim in claims]
+        groups = _claims_by_shard(where, claims, self._times.garbage)
+        verdicts = [_VERDICTS[c] for c in self._ask_in_order("claim", where, groups)]
         if Verdict.FENCED in verdicts:
             self._lease.lose()
         return verdicts
 
     def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Note keys as done for the store's window."""
-        return self._keys("finish", claims, first=(self._times.window,), durable=True)
+        where = [self._layout.key(claim.key) for claim in claims]
+        groups = _claims_by_shard(where, claims, self._times.window)
+        return [_VERDICTS[c] for c in self._ask_in_order("finish", where, groups, durable=True)]
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
-        self._each("unclaim", [self._layout.key(claim.key) for claim in claims], _tokens(claims))
+        self._ask("unclaim", _claims_by_shard([self._layout.key(claim.key) for claim in claims], claims))
 
     def end(self) -> None:
         """End the session. Does not raise; without an answer the lease runs out by itself."""
@@ -160,41 +169,22 @@ class RedisSession:
         with self._generation_lock:
             self._generation = max(self._generation, (self._generation if above is None else above) + 1)
 
-    def _keys(
-        self, name: str, claims: Sequence[Claim], *, first: tuple[int, ...], durable: bool = False
-    ) -> list[Verdict]:
-        where = [self._layout.key(claim.key) for claim in claims]
-        return [_VERDICTS[c] for c in self._each(name, where, _tokens(claims), first=first, durable=durable)]
-
     def _everywhere(self, name: str) -> list[Any]:
         """A script about the session itself, in every shard."""
         args: _Args = [int(self._lease.lease_s * 1000)]
         return list(self._ask(name, {shard: ([], args) for shard in range(self._layout.shards)}).values())
 
-    def _each(
-        self,
-        name: str,
-        where: Sequence[tuple[int, bytes]],
-        args: Sequence[Sequence[bytes | str | int]],
-        *,
-        first: tuple[int, ...] = (),
-        durable: bool = False,
-    ) -> list[Any]:
-        """A script over items, grouped by shard; replies in the order of the items (none where the script has none)."""
-        groups: dict[int, tuple[list[bytes], _Args]] = {}
-        for (shard, key), own in zip(where, args, strict=True):
-            group = groups.get(shard)
-            if group is None:
-                group = groups[shard] = ([], list(first))
-            group[0].append(key)
-            group[1].extend(own)
+    def _ask_in_order(
+        self, name: str, where: Sequence[_Place], groups: dict[int, _Group], *, durable: bool = False
+    ) -> Sequence[Any]:
+        """`_ask`, of a script that replies for each item: the replies in the order of the items."""
         replies = self._ask(name, groups, durable=durable)
         if len(replies) == 1:
             return next(iter(replies.values()))
         following = {shard: iter(reply) for shard, reply in replies.items()}
         return [next(following[shard]) for shard, _ in where]
 
-    def _ask(self, name: str, groups: dict[int, tuple[list[bytes], _Args]], *, durable: bool = False) -> dict[int, Any]:
+    def _ask(self, name: str, groups: dict[int, _Group], *, durable: bool = False) -> dict[int, Any]:
         """One round trip, and a second for the shards where another thread had raised the generation meanwhile.
 
         Raises:
@@ -206,6 +196,8 @@ class RedisSession:
             raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
         replies: dict[int, Any] = {}
         waiting = list(groups)
+        if not waiting:
+            return replies
         for _ in range(2):
             generation = self._generation
             calls = [
@@ -226,8 +218,24 @@ class RedisSession:
         raise StoreUnavailable(f"{name} of session {self.id} was overtaken twice by its own later calls: ask again")
 
 
-def _tokens(claims: Sequence[Claim]) -> list[tuple[bytes]]:
-    return [(token_bytes(claim.token),) for claim in claims]
+def _by_shard(where: Sequence[_Place], args: Sequence[_Args], *first: int) -> dict[int, _Group]:
+    """The keys of each shard, and the arguments for it: `first`, then those of its items."""
+    groups: dict[int, _Group] = {}
+    for (shard, key), own in zip(where, args, strict=True):
+        keys, all_args = groups.setdefault(shard, ([], [*first]))
+        keys.append(key)
+        all_args.extend(own)
+    return groups
+
+
+def _claims_by_shard(where: Sequence[_Place], claims: Sequence[Claim], *first: int) -> dict[int, _Group]:
+    """As `_by_shard`, with the tokens of a shard as one argument."""
+    groups: dict[int, tuple[list[bytes], list[Token]]] = {}
+    for (shard, key), claim in zip(where, claims, strict=True):
+        keys, tokens = groups.setdefault(shard, ([], []))
+        keys.append(key)
+        tokens.append(claim.token)
+    return {shard: (keys, [*first, token_lines(tokens)]) for shard, (keys, tokens) in groups.items()}
 
 
 def _polled(poll: Poll, reply: bytes) -> Polled | Verdict:

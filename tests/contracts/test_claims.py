@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -232,6 +233,16 @@ class TestHandover:
         a.release([Token(P, 1, 2), Token(P, 2, 1), Token(P, 2, 2)])
         assert own(b).running == {1}
 
+    def test_many_partitions_are_let_go_and_released_in_one_call(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        names = [f"orders-{n}" for n in range(60)]
+        a.acquire(names)
+        a.let_go([LetGo(name, 1, [n, n + 1]) for n, name in enumerate(names)])
+        a.release([Token(name, n, 1) for n, name in enumerate(names)])
+        assert b.acquire(names) == [Acquired(2, 0, frozenset(), frozenset({n + 1})) for n in range(60)]
+        polls = [Poll(name, 2, [n, n + 1]) for n, name in enumerate(names)]
+        assert b.poll(polls) == [Polled(frozenset(), frozenset({n})) for n in range(60)]
+
     def test_the_owner_that_does_a_waited_for_record_ends_the_wait(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
         epoch = own(a).epoch
@@ -350,6 +361,19 @@ class TestClaim:
         a.finish(claims[::4])
         wanted = [DONE if n % 4 == 0 else BUSY if n % 2 == 0 else NEW for n in range(2000)]
         assert b.claim(claims) == wanted
+
+    def test_a_batch_of_many_is_given_back(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        claims = [claim(f"k{n}", n) for n in range(200)]
+        a.claim(claims)
+        a.unclaim(claims)
+        assert b.claim(claims) == [NEW] * 200
+
+    def test_a_partition_with_a_line_break_in_its_name_holds_nobody_elses_key(self, bench: Bench) -> None:
+        a = bench.begin()
+        with contextlib.suppress(ValueError):  # refusing it is as good
+            a.claim([claim("k", partition="x\n1|2|y"), claim("l", partition="x")])
+        assert a.finish([claim("k", partition="x")]) == [FENCED]
 
     def test_nothing_asked_is_nothing_answered(self, bench: Bench) -> None:
         a = bench.begin()

@@ -209,7 +209,7 @@ class KafkaSource:
             "on_commit": self._on_commit,
             "error_cb": self._on_error,
             "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
-            "logger": self._client.conf.get("logger", _client_log),
+            "logger": self._client.conf.get("logger", _ClientLog()),
         }
         try:
             return Consumer({**self._client.conf, **own})
@@ -384,7 +384,8 @@ class KafkaSource:
         if faults.cure_of(error) is faults.Cure.PERSON and self._trouble is None:
             self._trouble = faults.as_source_error(error, f"talking to Kafka at {self._checked.bootstrap}")
         else:
-            _log.info("%s", error)
+            everything = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's name
+            _log.log(logging.WARNING if everything else logging.INFO, "%s", error)
         if self._client is not None and self._client.error_cb is not None:
             try:
                 self._client.error_cb(error)
@@ -399,6 +400,15 @@ class KafkaSource:
     @property
     def _incremental(self) -> bool:
         return self._client is not None and self._client.protocol is not GroupProtocol.EAGER
+
+
+class _ClientLog:
+    """Takes librdkafka's own lines, at INFO whatever they call themselves: it writes one for every failed connection
+    attempt, ten a second. What matters of them comes as an error event, and is told by us."""
+
+    def log(self, _: int, text: str, *args: object) -> None:
+        """As of a logging.Logger."""
+        _client_log.info(text, *args)
 
 
 _NOTHING = Batch(())

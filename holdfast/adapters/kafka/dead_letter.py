@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, Message, Producer
 from holdfast.adapters.kafka.admin import refused
+from holdfast.adapters.kafka.callbacks import ClientLog
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import addresses, for_helpers
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
@@ -36,7 +37,7 @@ _UNLESS_SAID = {
     # What could be fetched in one response (receive.message.max.bytes) can be sent: the broker's limit decides.
     "message.max.bytes": 100_000_000,
     # Instead of librdkafka's own lines on standard error.
-    "logger": _log,
+    "logger": ClientLog(),
 }
 
 # What the target says of a letter and will say again, with what helps; beside the codes that only a person cures.

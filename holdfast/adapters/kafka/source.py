@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka import ability, faults
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka.callbacks import Callbacks, ClientLog, topic_partitions
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
-from holdfast.plugin.ports import Batch, CommitFate, Committed, End
+from holdfast.plugin.ports import Batch, Committed, End
 from holdfast.plugin.retry import BACKOFF
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Message
     from holdfast.adapters.kafka.config import Assignment
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     from holdfast.records import Fence
 
 _log = logging.getLogger("holdfast.kafka")
-_client_log = logging.getLogger("holdfast.kafka.client")
 
 #: The logical offsets of librdkafka (rdkafka.h).
-_BEGINNING, _END, _INVALID = -2, -1, -1001
+_BEGINNING, _END = -2, -1
 _LATEST = ("latest", "largest", "end")
 
 
@@ -57,15 +57,11 @@ class KafkaSource:
             _log.warning("%s", finding)
         self._client: ClientConfig | None = None
         self._consumer: Consumer | None = None
-        self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
         self._topics: list[str] = []
-        self._assigned: set[Partition] = set()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._ids = TopicIds(self._checked.conf)
-        #: Outcomes and errors of callbacks, which are told or raised by the next poll.
-        self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
-        self._trouble: SourceError | None = None
+        self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._rebuilds = 0
         self._rebuild_at = 0.0
 
@@ -108,13 +104,15 @@ class KafkaSource:
         deadline: Deadline,
     ) -> None:
         """Reach the broker, look for the topics, join. Raises SourceError within the deadline."""
-        self._topics, self._listener, self._owners = list(topics), listener, owners
+        self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
         asked = ability.ask(self._checked.conf, deadline) if needs_answer(self._checked) else _NOT_ASKED
         self._client = emit(self._checked, asked)
         for finding in self._client.findings:
             _log.warning("%s", finding)
         for reason in self._client.reasons:
             _log.debug("%s", reason)
+        self._callbacks.incremental = self._client.protocol is not GroupProtocol.EAGER
+        self._callbacks.error_cb = self._client.error_cb
         self._consumer = self._build()
         self._look_for_topics(deadline)
         self._join()
@@ -146,9 +144,10 @@ class KafkaSource:
         messages = [] if first is None else [first]
         if max_records > len(messages) and (first is not None or timeout_s <= 0):
             messages += consumer.consume(max_records - len(messages), 0)
-        self._tell_fates()
-        if self._trouble is not None:
-            trouble, self._trouble = self._trouble, None
+        self._callbacks.tell_commits()
+        if self._callbacks.assigned:
+            self._rebuilds = 0  # the client works: the next one to fail begins with a short wait again
+        if (trouble := self._callbacks.take_trouble()) is not None:
             raise trouble
         return self._sort(messages) if messages else _NOTHING
 
@@ -186,12 +185,12 @@ class KafkaSource:
             self._rebuild_at = SYSTEM_CLOCK.now() + wait_s
             _log.warning("this client is finished (%s); a new one is made in %.1f s", error, wait_s)
             finished, self._consumer = self._consumer, None
-            self._listener.lost(sorted(self._assigned))
-            self._assigned.clear()
+            self._callbacks.listener.lost(sorted(self._callbacks.assigned))
+            self._callbacks.assigned.clear()
             if finished is not None:
                 finished.close()
-        elif self._trouble is None:
-            self._trouble = faults.as_source_error(error, what)
+        else:
+            self._callbacks.trouble = self._callbacks.trouble or faults.as_source_error(error, what)
 
     def _rebuild(self, timeout_s: float) -> None:
         """Make the client anew, once its wait is over."""
@@ -206,10 +205,10 @@ class KafkaSource:
         if self._client is None:
             raise AssertionError(self)
         own = {
-            "on_commit": self._on_commit,
-            "error_cb": self._on_error,
+            "on_commit": self._callbacks.on_commit,
+            "error_cb": self._callbacks.on_error,
             "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
-            "logger": self._client.conf.get("logger", _ClientLog()),
+            "logger": self._client.conf.get("logger", ClientLog()),
         }
         try:
             return Consumer({**self._client.conf, **own})
@@ -218,8 +217,9 @@ class KafkaSource:
 
     def _join(self) -> None:
         if self._consumer is not None:
+            told = self._callbacks
             self._consumer.subscribe(
-                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+                self._topics, on_assign=told.on_assign, on_revoke=told.on_revoke, on_lost=told.on_lost
             )
 
     def _look_for_topics(self, deadline: Deadline) -> None:
@@ -235,7 +235,7 @@ class KafkaSource:
                     raise faults.as_source_error(error, f"subscribing to {topic}")
         except KafkaException as error:
             consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
-            trouble, self._trouble = self._trouble, None
+            trouble = self._callbacks.take_trouble()
             asked = f"reaching Kafka at {self._checked.bootstrap}"
             raise trouble or faults.as_source_error(error.args[0], asked) from error
 
@@ -251,9 +251,8 @@ class KafkaSource:
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
         """What the group has committed. Raises SourceError: an error is not "nothing"."""
         consumer = self._client_or_raise()
-        wanted = [TopicPartition(partition.topic, partition.number) for partition in partitions]
         try:
-            replies = consumer.committed(wanted, timeout=max(deadline.left_s(), 0.1))
+            replies = consumer.committed(topic_partitions(partitions), timeout=max(deadline.left_s(), 0.1))
         except KafkaException as error:
             raise faults.as_source_error(error.args[0], "reading the committed offsets") from error
         found: dict[Partition, Committed | None] = {}
@@ -275,8 +274,7 @@ class KafkaSource:
         try:
             self._client_or_raise().commit(offsets=wanted, asynchronous=True)
         except KafkaException as error:
-            fate = self._fate(error.args[0])
-            self._fates.append((dict(offsets), dict.fromkeys(offsets, fate)))
+            self._callbacks.not_sent(error.args[0], offsets)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """From what the client has seen in its fetches."""
@@ -305,11 +303,11 @@ class KafkaSource:
 
     def pause(self, partitions: Collection[Partition]) -> None:
         """What was fetched ahead of these is thrown away."""
-        self._try(lambda consumer: consumer.pause(_wanted(partitions)))
+        self._try(lambda consumer: consumer.pause(topic_partitions(partitions)))
 
     def resume(self, partitions: Collection[Partition]) -> None:
         """Fetch again."""
-        self._try(lambda consumer: consumer.resume(_wanted(partitions)))
+        self._try(lambda consumer: consumer.resume(topic_partitions(partitions)))
 
     def _try(self, call: Any) -> None:  # noqa: ANN401 - a call of the binding
         try:
@@ -322,110 +320,11 @@ class KafkaSource:
             raise SourceUnavailable("there is no client at the moment: it is being rebuilt")
         return self._consumer
 
-    # ---- callbacks: inside poll or close, in the engine's thread; nothing may be raised here
-    def _on_assign(self, consumer: Consumer, came: list[TopicPartition]) -> None:
-        partitions = [Partition(one.topic, one.partition) for one in came]
-        self._assigned.update(partitions)
-        starts = self._listener.assigned(partitions)
-        where = []
-        for partition in partitions:
-            offset = starts[partition].offset
-            where.append(TopicPartition(partition.topic, partition.number, _INVALID if offset is None else offset))
-        held = [partition for partition in partitions if starts[partition].hold]
-        free = [partition for partition in partitions if not starts[partition].hold]
-        try:
-            if self._incremental:
-                consumer.incremental_assign(where)
-            else:
-                consumer.assign(where)
-            # A partition that was paused when it went comes back paused.
-            consumer.pause(_wanted(held))
-            consumer.resume(_wanted(free))
-        except KafkaException as error:
-            self._trouble = faults.as_source_error(error.args[0], "taking over partitions")
-
-    def _on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        partitions = [Partition(one.topic, one.partition) for one in gone]
-        self._listener.revoked(partitions)
-        self._unassign(consumer, gone)
-
-    def _on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        self._listener.lost([Partition(one.topic, one.partition) for one in gone])
-        self._unassign(consumer, gone)
-
-    def _unassign(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        self._assigned.difference_update(Partition(one.topic, one.partition) for one in gone)
-        try:
-            if self._incremental:
-                consumer.incremental_unassign(gone)
-            else:
-                consumer.unassign()
-        except KafkaException as error:
-            self._trouble = faults.as_source_error(error.args[0], "letting partitions go")
-
-    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        sent: dict[Partition, int] = {}
-        fates: dict[Partition, CommitFate] = {}
-        for one in offsets:
-            partition = Partition(one.topic, one.partition)
-            sent[partition] = one.offset
-            fates[partition] = self._fate(one.error or error)
-        self._fates.append((sent, fates))
-
-    def _fate(self, error: KafkaError | None) -> CommitFate:
-        fate = faults.commit_fate(error)
-        if error is not None:
-            _log.info("a commit was refused: %s", error)
-        if fate is faults.CommitFate.FATAL and error is not None and faults.cure_of(error) is faults.Cure.PERSON:
-            self._trouble = self._trouble or faults.as_source_error(error, f"committing for {self.group}")
-        return _FATES[fate]
-
-    def _on_error(self, error: KafkaError) -> None:
-        if faults.cure_of(error) is faults.Cure.PERSON and self._trouble is None:
-            self._trouble = faults.as_source_error(error, f"talking to Kafka at {self._checked.bootstrap}")
-        else:
-            everything = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's name
-            _log.log(logging.WARNING if everything else logging.INFO, "%s", error)
-        if self._client is not None and self._client.error_cb is not None:
-            try:
-                self._client.error_cb(error)
-            except Exception:  # noqa: BLE001 - the application's code
-                _log.exception("error_cb failed; it may not leave the client's callback")
-
-    def _tell_fates(self) -> None:
-        while self._fates:
-            sent, fates = self._fates.pop(0)
-            self._listener.committed(sent, fates)
-
-    @property
-    def _incremental(self) -> bool:
-        return self._client is not None and self._client.protocol is not GroupProtocol.EAGER
-
-
-class _ClientLog:
-    """Takes librdkafka's own lines, at INFO whatever they call themselves: it writes one for every failed connection
-    attempt, ten a second. What matters of them comes as an error event, and is told by us."""
-
-    def log(self, _: int, text: str, *args: object) -> None:
-        """As of a logging.Logger."""
-        _client_log.info(text, *args)
-
 
 _NOTHING = Batch(())
 _NOT_ASKED = ability.BrokerAbility(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
-_FATES = {
-    faults.CommitFate.DONE: CommitFate.DONE,
-    faults.CommitFate.AGAIN: CommitFate.AGAIN,
-    faults.CommitFate.DISCARD: CommitFate.DISCARD,
-    faults.CommitFate.NOTHING: CommitFate.DISCARD,
-    faults.CommitFate.FATAL: CommitFate.DISCARD,
-}
 
 
 def _mark(offset: int) -> str:
     """The metadata of our commits: ours, and made for this very offset."""
     return f"holdfast:1:{offset}"
-
-
-def _wanted(partitions: Iterable[Partition]) -> list[TopicPartition]:
-    return [TopicPartition(partition.topic, partition.number) for partition in partitions]

@@ -1,0 +1,161 @@
+"""What librdkafka calls back, inside `poll` or `close` and in the thread that called them.
+
+Nothing may be raised here: an exception that leaves a callback loses the messages of the poll around it. What went
+wrong is raised by the next poll.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka import faults
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.plugin.ports import CommitFate
+from holdfast.records import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from holdfast.adapters.kafka._client import Consumer
+    from holdfast.errors import SourceError
+    from holdfast.plugin.ports import RebalanceListener
+
+_log = logging.getLogger("holdfast.kafka")
+_client_log = logging.getLogger("holdfast.kafka.client")
+
+#: librdkafka's offset for "the committed one, else as auto.offset.reset says" (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
+_POLICY = -1001
+
+_FATES = {
+    faults.CommitFate.DONE: CommitFate.DONE,
+    faults.CommitFate.AGAIN: CommitFate.AGAIN,
+    faults.CommitFate.DISCARD: CommitFate.DISCARD,
+    faults.CommitFate.NOTHING: CommitFate.DISCARD,
+    faults.CommitFate.FATAL: CommitFate.DISCARD,
+}
+
+
+class ClientLog:
+    """Takes librdkafka's own lines, at INFO whatever they call themselves: it writes one for every failed connection
+    attempt, ten a second. What matters of them comes as an error event, and is told by us."""
+
+    def log(self, _: int, text: str, *args: object) -> None:
+        """As of a logging.Logger."""
+        _client_log.info(text, *args)
+
+
+class Callbacks:
+    """The callbacks of one source, over all the clients that it makes."""
+
+    def __init__(self, group: str, brokers: str) -> None:
+        self._group, self._brokers = group, brokers
+        self.listener: RebalanceListener
+        #: Whether partitions come and go one by one (cooperative, consumer) or all at once (eager).
+        self.incremental = False
+        #: The application's own error_cb.
+        self.error_cb: Callable[[KafkaError], object] | None = None
+        self.assigned: set[Partition] = set()
+        #: What only a person can cure, until it is raised.
+        self.trouble: SourceError | None = None
+        self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
+
+    # ---- the group
+    def on_assign(self, consumer: Consumer, came: list[TopicPartition]) -> None:
+        """Ask the engine where each begins; what it holds back is assigned paused."""
+        partitions = partitions_of(came)
+        self.assigned.update(partitions)
+        starts = self.listener.assigned(partitions)
+        # Offsets go into the assign call: a seek right after it races with the fetcher's own start.
+        offsets = {one: _POLICY if start.offset is None else start.offset for one, start in starts.items()}
+        held = [one for one in partitions if starts[one].hold]
+        try:
+            if self.incremental:
+                consumer.incremental_assign(topic_partitions(partitions, offsets))
+            else:
+                consumer.assign(topic_partitions(partitions, offsets))
+            consumer.pause(topic_partitions(held))
+            # A partition that was paused when it went comes back paused.
+            consumer.resume(topic_partitions(one for one in partitions if not starts[one].hold))
+        except KafkaException as error:
+            self._troubled(error.args[0], "taking partitions over")
+
+    def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
+        """The engine drains, commits and lets go; then the client does."""
+        self.listener.revoked(partitions_of(gone))
+        self._unassign(consumer, gone)
+
+    def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
+        """They are others' already."""
+        self.listener.lost(partitions_of(gone))
+        self._unassign(consumer, gone)
+
+    def _unassign(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
+        self.assigned.difference_update(partitions_of(gone))
+        try:
+            if self.incremental:
+                consumer.incremental_unassign(gone)
+            else:
+                consumer.unassign()
+        except KafkaException as error:
+            self._troubled(error.args[0], "letting partitions go")
+
+    # ---- commits
+    def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """Keep the outcome until the next poll: inside a rebalance the engine is not to be surprised."""
+        sent = {Partition(one.topic, one.partition): one.offset for one in offsets}
+        fates = {Partition(one.topic, one.partition): self._fate(one.error or error) for one in offsets}
+        self._fates.append((sent, fates))
+
+    def not_sent(self, error: KafkaError, offsets: Mapping[Partition, int]) -> None:
+        """A commit that did not even leave the client."""
+        self._fates.append((dict(offsets), dict.fromkeys(offsets, self._fate(error))))
+
+    def tell_commits(self) -> None:
+        """Tell the engine what became of its commits."""
+        while self._fates:
+            self.listener.committed(*self._fates.pop(0))
+
+    def _fate(self, error: KafkaError | None) -> CommitFate:
+        fate = faults.commit_fate(error)
+        if error is not None:
+            _log.info("a commit was refused: %s", error)
+            if fate is faults.CommitFate.FATAL and faults.cure_of(error) is faults.Cure.PERSON:
+                self._troubled(error, f"committing for {self._group}")
+        return _FATES[fate]
+
+    # ---- errors
+    def on_error(self, error: KafkaError) -> None:
+        """Of the client as a whole, such as refused credentials."""
+        if faults.cure_of(error) is faults.Cure.PERSON:
+            self._troubled(error, f"talking to Kafka at {self._brokers}")
+        else:
+            everything = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's name
+            _log.log(logging.WARNING if everything else logging.INFO, "%s", error)
+        if self.error_cb is not None:
+            try:
+                self.error_cb(error)
+            except Exception:  # noqa: BLE001 - the application's code
+                _log.exception("error_cb failed; it may not leave the client's callback")
+
+    def take_trouble(self) -> SourceError | None:
+        """What has to be raised, once."""
+        trouble, self.trouble = self.trouble, None
+        return trouble
+
+    def _troubled(self, error: KafkaError, what: str) -> None:
+        self.trouble = self.trouble or faults.as_source_error(error, what)
+
+
+def partitions_of(ones: Iterable[TopicPartition]) -> list[Partition]:
+    """From the binding's kind to ours."""
+    return [Partition(one.topic, one.partition) for one in ones]
+
+
+def topic_partitions(
+    partitions: Iterable[Partition], offsets: Mapping[Partition, int] | None = None
+) -> list[TopicPartition]:
+    """From our kind to the binding's."""
+    if offsets is None:
+        return [TopicPartition(one.topic, one.number) for one in partitions]
+    return [TopicPartition(one.topic, one.number, offsets[one]) for one in partitions]

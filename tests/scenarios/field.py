@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from confluent_kafka import ConsumerGroupState
+from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from tests.scenarios.config import Kind, MemberConfig, Protocol
 from tests.scenarios.ledger import Reader
@@ -143,8 +143,18 @@ class Field:
 
     def stable(self) -> bool:
         """Whether the broker sees no rebalance pending in the group."""
+        return self.state() == ConsumerGroupState.STABLE
+
+    def state(self) -> ConsumerGroupState:
+        """The group's, as the broker sees it."""
         found = self.kafka.admin.describe_consumer_groups([self.group])[self.group].result(10)
-        return bool(found.state == ConsumerGroupState.STABLE)
+        state: ConsumerGroupState = found.state
+        return state
+
+    def reset(self, offsets: Iterable[TopicPartition]) -> None:
+        """Set the group's offsets as an operator does, once it is empty; who has left in order is soon out of it."""
+        self.until(lambda: self.state() == ConsumerGroupState.EMPTY, "the group is empty", within_s=4)
+        self.kafka.reset(self.group, offsets)
 
     def start(self, name: str, **changes: Any) -> Member:
         """Start a member; does not wait for it. A name may be used again after its process ended."""
@@ -253,6 +263,11 @@ class Field:
         """Let an outage last. The only wait that is not for an event: its length is what the scenario is about."""
         end_at = time.monotonic() + seconds
         self.until(lambda: time.monotonic() >= end_at, "time passes", within_s=seconds + 5)
+
+    def until_event(self, name: str) -> None:
+        """Some member has told its observers of such an event (holdfast only)."""
+        file = self.home / "events.jsonl"
+        self.until(lambda: file.exists() and f'"event": "{name}"' in file.read_text(), f"an event {name}")
 
     def until_handled(self, more: int) -> None:
         """That many more records have ended than now."""

@@ -25,11 +25,12 @@ def reset_by_hand(field: Field) -> None:
     field.stop(*field.members.values())
     ends = field.kafka.end_offsets(field.topic)
     back = {each: field.random.randrange(ends[each]) for each in _SOME}
-    field.kafka.reset(field.group, [TopicPartition(field.topic, *each) for each in back.items()])
+    field.reset([TopicPartition(field.topic, *each) for each in back.items()])
     field.replayed = {
         each.where: 1 for each in field.traffic.produced if each.where.offset >= back.get(each.where.partition, 1 << 62)
     }
     a, b = field.start("a"), field.start("b")
+    field.until_event("ResetHonoured")
     field.until_executed(len(field.traffic.produced) + len(field.replayed))
     field.flow()
     field.until_spread(a, b)
@@ -61,8 +62,9 @@ def zombie_rewinds_a_group_at_rest(field: Field) -> None:
     field.start("a"), field.start("b")
     old = _work_until_commits_are_old(field)
     field.stop(*field.members.values())
-    field.kafka.reset(field.group, old)
+    field.reset(old)
     a, b = field.start("a"), field.start("b")
+    field.until_event("RewindIgnored")
     field.flow()
     field.until_spread(a, b)
 
@@ -74,6 +76,7 @@ def zombie_rewinds_a_live_group(field: Field) -> None:
     old = _work_until_commits_are_old(field)
     rewind_as_member(field, old)
     c = field.start("c")
+    field.until_event("RewindIgnored")
     field.flow()
     field.until_spread(a, b, c)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 
 from tests.scenarios.ledger import Where
+from tests.scenarios.log import read_log
 from tests.scenarios.orders import Order, draw
 from tests.scenarios.referee import Produced
 
@@ -25,6 +26,7 @@ class Traffic:
     """One producer. `produced` grows as acknowledgements come; any thread may read it."""
 
     def __init__(self, bootstrap: str, seed: int, work_ms: float) -> None:
+        self._bootstrap = bootstrap
         # Idempotent: a retry inside the client must not look like two orders.
         self._producer = Producer(
             {
@@ -42,6 +44,8 @@ class Traffic:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._errors: list[str] = []
+        #: Topics where a batch was acknowledged in a retry: the broker then does not tell its offsets. -> when.
+        self._unplaced: dict[str, int] = {}
         self._recent: deque[Order] = deque(maxlen=300)
         #: Share of orders in a flow that are sent a second time, as a producer does that was not sure.
         self.duplicates = 0.0
@@ -81,12 +85,13 @@ class Traffic:
 
         def acknowledged(error: KafkaError | None, message: Message) -> None:
             number, offset = message.partition(), message.offset()
-            if error is not None or number is None or offset is None:
+            if error is not None:
                 self._errors.append(f"{order.order_id}: {error}")
-                return
-            self.produced.append(
-                Produced(Where(topic, number, offset), order.lane, order.order_id, time.monotonic_ns())
-            )
+            elif number is None or offset is None:
+                self._unplaced[topic] = time.monotonic_ns()
+            else:
+                where = Where(topic, number, offset)
+                self.produced.append(Produced(where, order.lane, order.order_id, time.monotonic_ns()))
 
         if "*" in order.fail_at:
             self.hopeless.add(order.order_id)
@@ -99,6 +104,12 @@ class Traffic:
         if left or self._errors:
             msg = f"{left} orders without an acknowledgement; errors: {self._errors[:3]}"
             raise RuntimeError(msg)
+        while self._unplaced:
+            topic, at_ns = self._unplaced.popitem()
+            known = {each.where for each in self.produced}
+            for where, order in read_log(self._bootstrap, topic):
+                if where not in known:
+                    self.produced.append(Produced(where, order.lane, order.order_id, at_ns))
 
     def stop(self) -> None:
         """End the flow and flush. Idempotent."""

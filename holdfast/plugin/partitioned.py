@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: How often the store is asked what became of records that former owners had in hand.
 _POLL_S = 0.05
+#: How often all partitions are looked at: turns of quick handlers are shorter, and groups have thousands of partitions.
+_TEND_S = 0.005
 #: How long leaving waits for the broker to accept the last commit. The positions in the store hold without it.
 _LAST_COMMIT_S = 5.0
 _CLOSE_S = 10.0
@@ -43,6 +45,7 @@ class Partitioned:
         self.takeover = Takeover(engine, source, self.commits)
         self.reports = Reports(engine.clock, engine.tell)
         self._poll_at = 0.0
+        self._tend_at = 0.0
         self._left = False
 
     @property
@@ -108,8 +111,11 @@ class Partitioned:
         """Nothing to do: the next owner reads it again."""
 
     def tend(self) -> None:
-        """What time brings: takeovers, seeks, pauses, commits, reports."""
+        """What time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every turn."""
         engine = self._engine
+        if engine.clock.now() < self._tend_at:
+            return
+        self._tend_at = engine.clock.now() + _TEND_S
         try:
             self.create_owners()
             self.take_over(list(self.owners.values()), inside=False)

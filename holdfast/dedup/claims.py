@@ -24,8 +24,8 @@ two records of one key are never both NEW, and a record does not inherit what it
 | poll(p, epoch, offsets) | (epoch, owner) do not match | - | FENCED |
 | | per offset: done / not running / holder dead / holder lives | holder dead: removed from running | done / yours / yours / - |
 | release(p, offset, epoch) | running[offset] = (session, epoch) | out of running | - |
-| drop(p, epoch, offset) | (epoch, owner) match | done = all below; running from there on is removed | ok, else FENCED |
-| claim(key, token) | done / the session is dead | - | DONE / FENCED |
+| drop(p, epoch, offset) | (epoch, owner) match | done = all below; nothing is running | ok, else FENCED |
+| claim(key, token) | the session is dead / done | - | FENCED / DONE |
 | | held by this very (session, token) | - | NEW |
 | | held by another, whose session lives | - | BUSY |
 | | absent, or its holder's session is dead | claimed | NEW |

@@ -10,6 +10,8 @@ import grimp
 import pytest
 from importlinter.cli import lint_imports
 
+import holdfast
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -53,3 +55,23 @@ def test_every_module_can_be_imported() -> None:
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         module = importlib.import_module(name)
         assert inspect.ismodule(module)
+
+
+def test_the_face_is_what_it_is_on_purpose() -> None:
+    """A name is added or taken away here too, and in the changelog: users import these."""
+    assert sorted(holdfast.__all__) == [
+        "BatchFailed",
+        "BatchOf",
+        "Holdfast",
+        "HoldfastError",
+        "MemoryClaims",
+        "Partition",
+        "Record",
+        "RedisClaims",
+        "Retry",
+        "Settings",
+        "Unretriable",
+        "header",
+        "record_key",
+    ]
+    assert [each for each in holdfast.__all__ if not hasattr(holdfast, each)] == []

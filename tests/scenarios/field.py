@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
-import sys
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import ConsumerGroupState, TopicPartition
@@ -15,23 +13,19 @@ from confluent_kafka import ConsumerGroupState, TopicPartition
 from tests.scenarios.config import Kind, MemberConfig, Protocol
 from tests.scenarios.ledger import Reader
 from tests.scenarios.outcome import Outcome
+from tests.scenarios.process import Member
 from tests.scenarios.referee import Death
 from tests.scenarios.sampler import Sampler
 from tests.scenarios.traffic import Traffic
-from tests.servers.processes import end, spawn, tail
+from tests.servers.processes import end, tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
+    from pathlib import Path
 
     from tests.scenarios.ledger import Where
     from tests.servers.kafka import KafkaServer
 
-_ROOT = Path(__file__).parents[2]
-_MODULES: dict[Kind, str] = {
-    "holdfast": "tests.scenarios.member",
-    "careful": "tests.scenarios.plain_member",
-    "default": "tests.scenarios.plain_member",
-}
 _LOOK_S = 0.05
 _WITHIN_S = 45.0
 #: Settings.mark_batch: with the workers, what a death may repeat at most.
@@ -43,25 +37,6 @@ class FieldError(AssertionError):
 
     #: What there was until then.
     outcome: Outcome | None = None
-
-
-class Member:
-    """One process. A death that the scenario did not ask for fails it."""
-
-    def __init__(self, config: MemberConfig, log: Path) -> None:
-        self.config, self.log = config, log
-        self.name = config.name
-        self.started_ns = time.monotonic_ns()
-        self.may_end = False
-        command = [sys.executable, "-m", _MODULES[config.kind], "--json", config.to_json()]
-        self.process = spawn(command, log, cwd=_ROOT)
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
 
 
 class Field:

@@ -181,6 +181,7 @@ class Core:
 
     def _skip(self, entry: Entry) -> None:
         self.settling.skip(entry)
+        self.lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now
 
     def _settle_with_source(self, entries: Sequence[Entry]) -> None:
         self.family.settle(entries)

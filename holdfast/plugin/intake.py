@@ -46,13 +46,13 @@ class Intake:
         full = self.records >= settings.max_in_flight or self.bytes >= settings.max_in_flight_bytes
         if not full and not stopped:
             relieved = self.records * 2 <= settings.max_in_flight and self.bytes * 2 <= settings.max_in_flight_bytes
-            if self._jammed_since is None or not self._tight() or relieved:
+            if self._jammed_since is None or not self.tight or relieved:
                 self._jammed_since = None
                 return self._fitting(settings.max_in_flight - self.records)
         if self._jammed_since is None:
             self._jammed_since = self._clock.now()
         # Jammed for longer: membership needs polls, and partitions that wait for nothing may go on.
-        return _GUARANTEED if self._tight() else 0
+        return _GUARANTEED if self.tight else 0
 
     def _fitting(self, records: int) -> int:
         """As many as fit by the average size of what is here."""
@@ -61,7 +61,9 @@ class Intake:
             records = min(records, (self._settings.max_in_flight_bytes - self.bytes) // average + 1)
         return max(1, min(records, self._settings.poll_batch))
 
-    def _tight(self) -> bool:
+    @property
+    def tight(self) -> bool:
+        """Jammed for longer than the grace: what came since is more than asked for, until its partition is paused."""
         return self._jammed_since is not None and self._clock.now() - self._jammed_since >= _GRACE_S
 
     # ---- pausing (partitioned sources)
@@ -83,7 +85,7 @@ class Intake:
         stopped: bool,
     ) -> None:
         """Pause and resume as is right now. Raises SourceError."""
-        tight = self._tight()
+        tight = self.tight
         wanted = set()
         for partition in assigned:
             owner = owners.get(partition)

@@ -113,7 +113,7 @@ class Partitioned:
     def tend(self) -> None:
         """What time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every turn."""
         engine = self._engine
-        if engine.clock.now() < self._tend_at:
+        if engine.clock.now() < self._tend_at and not engine.intake.tight:
             return
         self._tend_at = engine.clock.now() + _TEND_S
         try:

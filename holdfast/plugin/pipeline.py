@@ -131,6 +131,8 @@ def _enter_all(entries: Sequence[Entry], report: Callable[[Ended], None]) -> lis
 
 def _report_batch(entries: Sequence[Entry], report: Callable[[Ended], None], error: BaseException | None) -> None:
     partial = error.failures if isinstance(error, BatchFailed) else None
+    if partial is not None and not (partial and partial.keys() <= set(range(len(entries)))):
+        partial = None  # none named, or one that is not there (counted from 1, say): whoever is meant would be skipped
     for number, entry in enumerate(entries):
         if error is None or (partial is not None and number not in partial):
             report(Ended(entry, Outcome.OK))

@@ -48,10 +48,11 @@ class Retry:
         state.attempt_number = attempt
         if tenacity.stop_after_attempt(self.attempts)(state):
             return None
-        wait = tenacity.wait_exponential_jitter(
-            initial=self.wait_initial_s, max=self.wait_max_s, exp_base=self.multiplier, jitter=self.jitter_s
-        )
-        return float(wait(state))
+        # Not wait_exponential_jitter: its argument for the first wait was renamed, with a warning at each use.
+        wait = tenacity.wait_exponential(
+            multiplier=self.wait_initial_s, max=self.wait_max_s, exp_base=self.multiplier
+        ) + tenacity.wait_random(0, self.jitter_s)
+        return min(float(wait(state)), self.wait_max_s)
 
 
 _NOTHING = tenacity.Retrying()

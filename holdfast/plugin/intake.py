@@ -27,6 +27,8 @@ class Intake:
         self._settings, self._clock = settings, clock
         self.records = 0
         self.bytes = 0
+        #: Whether the source delivers nothing while it is polled: only then membership can be kept in a jam.
+        self.can_pause = True
         self._jammed_since: float | None = None
         self._paused: set[Partition] = set()
 
@@ -51,8 +53,13 @@ class Intake:
                 return self._fitting(settings.max_in_flight - self.records)
         if self._jammed_since is None:
             self._jammed_since = self._clock.now()
-        # Jammed for longer: membership needs polls, and partitions that wait for nothing may go on.
-        return _GUARANTEED if self.tight else 0
+        # Jammed for longer: membership needs polls, and partitions that wait for nothing may go on. A source that
+        # cannot be paused is not asked: what it keeps to itself is not late yet.
+        return self._guaranteed() if self.tight and self.can_pause else 0
+
+    def _guaranteed(self) -> int:
+        """What each partition may have in a jam. A jam of bytes leaves each one record, however large."""
+        return 1 if self.bytes >= self._settings.max_in_flight_bytes else _GUARANTEED
 
     def _fitting(self, records: int) -> int:
         """As many as fit by the average size of what is here."""
@@ -94,7 +101,7 @@ class Intake:
             elif tight:
                 share = len(owner.entries)
                 # Once paused it stays so until it is worked off: each resume fetches anew.
-                if stopped or share >= _GUARANTEED or (share and partition in self._paused):
+                if stopped or share >= self._guaranteed() or (share and partition in self._paused):
                     wanted.add(partition)
         if pause := wanted - self._paused:
             source.pause(pause)

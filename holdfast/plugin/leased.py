@@ -44,6 +44,7 @@ class Leased:
 
     def __init__(self, engine: Engine, source: LeasedSource) -> None:
         self._engine, self.source = engine, source
+        engine.intake.can_pause = False
         self._owners: dict[Partition, Ownership] = {}
         self._extend_at = 0.0
         self._left = False

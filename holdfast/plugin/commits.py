@@ -48,6 +48,7 @@ class Commits:
         """
         now = self._clock.now()
         offsets: dict[Partition, int] = {}
+        sent: list[Ownership] = []
         for owner in owners:
             target = _target(owner)
             under_way = owner.commit_sent is not None and now - owner.committed_at < _UNANSWERED_S
@@ -55,8 +56,14 @@ class Commits:
                 continue
             owner.commit_sent, owner.committed_at = target, now
             offsets[owner.partition] = target
+            sent.append(owner)
         if offsets:
-            self._source.commit(offsets)
+            try:
+                self._source.commit(offsets)
+            except Exception:
+                for owner in sent:
+                    owner.commit_sent = None  # nothing is under way: the next commit need not wait for an answer
+                raise
 
     def finish(self, owners: Iterable[Ownership]) -> bool:
         """Commit what has moved, for the last time. False = all is committed and acknowledged. Raises SourceError."""

@@ -278,6 +278,14 @@ class Bench:
     def state(self) -> str:
         return f"committed {self.group.committed}, owners {[(m.name, sorted(m.owns)) for m in self.members]}"
 
+    def expire(self, member: Member) -> None:
+        """Its lease has passed at the store, and its next renewal tells it so."""
+        assert isinstance(self.claims, MemoryClaims)
+        engine = member.app._engine
+        session: Any = engine and engine.session
+        self.claims.expire(session.id)
+        assert session.renew() is False
+
     # ---- looking
     def ids(self) -> list[str]:
         """Sessions that live at the store."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -150,10 +150,10 @@ class TestDeadLetters:
             bench.work.fail("bad", Unretriable("no"))
             bench.broker.produce("orders", 0, "bad", "after", key="k")
             settings = Settings(workers=2, drain_timeout_s=0.02, commit_interval_s=0.01)
-            more = {"dead_letter": "orders.dlq", "dead_letters": letters}
-            first = bench.member("a", settings=settings, **more)  # type: ignore[arg-type]
+            more: dict[str, Any] = {"dead_letter": "orders.dlq", "dead_letters": letters}
+            first = bench.member("a", settings=settings, **more)
             bench.wait(lambda: letters.tries == 1)
-            second = bench.member("b", settings=settings, **more)  # type: ignore[arg-type]
+            second = bench.member("b", settings=settings, **more)
             bench.group.aim({second.source: [partition()]})
             bench.wait(lambda: second.owns and not first.owns)
             assert bench.work.starts()["after"] == 0

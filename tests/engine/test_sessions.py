@@ -1,0 +1,141 @@
+"""A session is lost: it fences itself, begins anew; at most what was in hand is repeated, and nothing is lost."""
+
+from __future__ import annotations
+
+from holdfast import MemoryClaims, Settings
+from holdfast.plugin.events import SessionLost
+from tests.engine.bench import Bench, numbered, partition
+
+SETTINGS = Settings(workers=4, commit_interval_s=0.01)
+P0 = partition()
+
+
+class TestLost:
+    def test_the_app_begins_anew_and_goes_on(self) -> None:
+        with Bench(orders=2) as bench:
+            for number in range(2):
+                bench.broker.produce("orders", number, *numbered(f"{number}x", range(20)))
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(20, 0)
+            bench.wait_committed(20, 1)
+            before = member.session
+            bench.expire(member)
+            for number in range(2):
+                bench.broker.produce("orders", number, *numbered(f"{number}y", range(20)))
+            bench.wait_committed(40, 0)
+            bench.wait_committed(40, 1)
+            assert member.session != before
+            assert [event.session for event in member.told(SessionLost)] == [before]
+        assert len(set(bench.work.values())) == 80
+
+    def test_only_what_was_in_hand_may_be_repeated(self) -> None:
+        with Bench() as bench:
+            bench.work.hold("x5")
+            bench.broker.produce("orders", 0, *numbered("x", range(20)))
+            member = bench.member(settings=SETTINGS)
+            bench.wait(lambda: bench.position() == (5, set(range(6, 20))))
+            bench.expire(member)
+            bench.broker.produce("orders", 0, "y")
+            bench.wait(lambda: member.told(SessionLost))
+            bench.work.let_go()
+            bench.wait_committed(21)
+        starts = bench.work.starts()
+        assert set(starts) == {*numbered("x", range(20)), "y"}
+        assert {value for value, times in starts.items() if times > 1} <= {"x5", "y"}
+
+    def test_a_handler_of_the_lost_session_and_its_repetition_never_run_at_the_same_time(self) -> None:
+        with Bench() as bench:
+            bench.work.hold("x0")
+            bench.broker.produce("orders", 0, "x0", "x1", key="k")
+            member = bench.member(settings=SETTINGS)
+            bench.wait_running("x0")
+            before = member.session
+            bench.expire(member)
+            bench.broker.produce("orders", 0, "y", key="other")
+            bench.wait(lambda: bench.ids() not in ([], [before]) and member.owns == {P0})
+            bench.wait_ended("y")
+            bench.work.let_go()
+            bench.wait_committed(3)
+        running: set[int] = set()
+        for what, seen in bench.work.story:
+            if what == "start":
+                assert seen.offset not in running
+                running.add(seen.offset)
+            else:
+                running.remove(seen.offset)
+        assert [seen.value for seen in bench.work.cancelled] == ["x0"]
+
+    def test_another_member_takes_over_and_the_zombie_marks_and_commits_nothing(self) -> None:
+        with Bench() as bench:
+            claims = bench.claims
+            assert isinstance(claims, MemoryClaims)
+            bench.work.hold("x0")
+            bench.broker.produce("orders", 0, *numbered("x", range(3)), key="k")
+            zombie = bench.member("zombie", settings=SETTINGS)
+            bench.wait_running("x0")
+            heir = bench.member("heir", settings=SETTINGS, start=False)
+            before = len(bench.group.attempts)
+            # As with SIGSTOP: the store and the broker give it up, and it knows of neither.
+            with bench.changed:
+                claims.expire(zombie.session)
+                heir.start()
+                bench.group.aim({heir.source: [P0]})
+                bench.group.lose(zombie.source)
+            bench.wait(lambda: heir.owns == {P0})
+            bench.wait(lambda: any(seen.member == "heir" for seen in bench.work.running) and not zombie.owns)
+            bench.work.let_go()
+            bench.wait_committed(3)
+            attempts = bench.group.attempts[before:]
+            assert {each.member is heir.source for each in attempts} == {True}
+        assert bench.work.starts() == {"x0": 2, "x1": 1, "x2": 1}
+        assert [seen.member for seen in bench.work.cancelled] == ["zombie"]
+
+    def test_a_business_key_in_hand_is_taken_over_and_the_zombies_result_does_not_count(self) -> None:
+        with Bench() as bench:
+            claims = bench.claims
+            assert isinstance(claims, MemoryClaims)
+            bench.work.hold("x0")
+            bench.broker.produce("orders", 0, *numbered("x", range(3)), key="k")
+            zombie = bench.member("zombie", settings=SETTINGS, key=lambda record: record.value or b"")
+            bench.wait_running("x0")
+            heir = bench.member("heir", settings=SETTINGS, key=lambda record: record.value or b"", start=False)
+            with bench.changed:
+                claims.expire(zombie.session)
+                heir.start()
+                bench.group.aim({heir.source: [P0]})
+                bench.group.lose(zombie.source)
+            bench.wait(lambda: any(seen.member == "heir" for seen in bench.work.running) and not zombie.owns)
+            bench.work.let_go()
+            bench.wait_committed(3)
+            zombie.stop()
+        assert bench.work.starts() == {"x0": 2, "x1": 1, "x2": 1}
+
+    def test_a_lost_session_starts_nothing_although_the_store_has_not_said_so(self) -> None:
+        """Its own clock tells, at each start: it could not renew in time, so others may have taken over."""
+        claims = MemoryClaims()
+        with Bench(claims=claims) as bench:
+            bench.work.hold("x0")
+            bench.broker.produce("orders", 0, "x0", "x1", key="k")
+            member = bench.member(settings=SETTINGS)
+            bench.wait_running("x0")
+            engine = member.app._engine
+            assert engine is not None
+            session = engine.session
+            assert session is not None
+            starts: list[bool] = []
+            work = bench.work.begin
+
+            def begin(seen: object) -> None:
+                starts.append(session.live())
+                work(seen)  # type: ignore[arg-type]
+
+            bench.work.begin = begin  # type: ignore[method-assign]
+            session._lease.lose()  # type: ignore[attr-defined]
+            bench.work.let_go()
+            bench.wait(lambda: member.told(SessionLost))
+            claims.expire(session.id)  # else its partition is only to be had when its lease has passed there, too
+            bench.wait_committed(2)
+            assert member.session != session.id
+            # x1 and perhaps x0 again, both under the new session; `live` of the old one stays False.
+            assert starts
+            assert not any(starts)

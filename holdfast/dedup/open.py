@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.claims import Verdict
 from holdfast.dedup.none import NoSession
 from holdfast.errors import StoreUnavailable
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, Claim, ClaimSession, ClaimStore, LetGo, Mark, Poll, Polled, Token, Wait
 
 T = TypeVar("T")
+
+#: How often a process that began without the store asks for it.
+_LOOK_EVERY_S = 1.0
 
 
 class OpenSession:
@@ -42,6 +47,7 @@ class OpenSession:
                 return answer
         else:
             self._store.unanswered(items, None)
+            self._store.look()
         return without(self._open)
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
@@ -100,6 +106,7 @@ class OpenClaims:
         self.ever_open = False
         #: Claims that were granted without the store, since it went down.
         self.unprotected = 0
+        self._look_at = 0.0
 
     def connect(self) -> None:
         """As the inner store, but no answer is no reason not to start."""
@@ -121,6 +128,14 @@ class OpenClaims:
     def close(self) -> None:
         """Close the inner store."""
         self._store.close()
+
+    def look(self) -> None:
+        """For a session that began without the store: now and then, whether it is there. Then that session is over."""
+        if SYSTEM_CLOCK.now() >= self._look_at:
+            self._look_at = SYSTEM_CLOCK.now() + _LOOK_EVERY_S
+            with suppress(StoreUnavailable):
+                self._store.connect()
+                self.answered()
 
     def unanswered(self, items: int, error: StoreUnavailable | None) -> None:
         """Count, and say so once an outage."""

@@ -52,10 +52,12 @@ class Takeover:
         if not waiting or self._clock.now() < self._again:
             return
         self._again = self._clock.now() + _AGAIN_S
-        self._advance(waiting)
-        for owner in waiting:
-            if owner.phase is Phase.OWNED:
-                self._resume(owner)
+        try:
+            self._advance(waiting)
+        finally:  # also where a call for another of them had no answer: who is owned now must not read from anywhere
+            for owner in waiting:
+                if owner.phase is Phase.OWNED:
+                    self._resume(owner)
 
     def adopted(self, owner: Ownership) -> None:
         """The broker has our commit of the offset that somebody else had set: nothing is known from there on."""

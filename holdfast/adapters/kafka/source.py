@@ -106,6 +106,12 @@ class KafkaSource:
         """Reach the broker, look for the topics, join. Raises SourceError within the deadline."""
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
         asked = ability.ask(self._checked.conf, deadline) if needs_answer(self._checked) else _NOT_ASKED
+        self._use(asked)
+        self._consumer = self._build()
+        self._look_for_topics(deadline)
+        self._join()
+
+    def _use(self, asked: ability.BrokerAbility) -> None:
         self._client = emit(self._checked, asked)
         for finding in self._client.findings:
             _log.warning("%s", finding)
@@ -113,9 +119,6 @@ class KafkaSource:
             _log.debug("%s", reason)
         self._callbacks.incremental = self._client.protocol is not GroupProtocol.EAGER
         self._callbacks.error_cb = self._client.error_cb
-        self._consumer = self._build()
-        self._look_for_topics(deadline)
-        self._join()
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Ask for other topics from now on; the rebalance follows in polls to come."""
@@ -189,8 +192,25 @@ class KafkaSource:
             self._callbacks.assigned.clear()
             if finished is not None:
                 finished.close()
+            if self._refused_at_the_door:
+                _log.warning("the brokers do not let the consumer protocol in, though they offer it: joining without")
+                self._use(ability.BrokerAbility(consumer_protocol=False, why=f"the brokers refused the join ({error})"))
         else:
             self._callbacks.trouble = self._callbacks.trouble or faults.as_source_error(error, what)
+
+    @property
+    def _refused_at_the_door(self) -> bool:
+        """Whether the consumer protocol, which the broker says it has, never let us in. A broker whose file has
+        group.coordinator.rebalance.protocols=classic advertises it all the same (seen on 4.3.1). A static member may
+        have been refused for its id instead, and tries again."""
+        client = self._client
+        return (
+            self._checked.assignment == "sticky"
+            and not self._callbacks.ever_assigned
+            and client is not None
+            and client.protocol is GroupProtocol.CONSUMER
+            and client.static_id is None
+        )
 
     def _rebuild(self, timeout_s: float) -> None:
         """Make the client anew, once its wait is over."""

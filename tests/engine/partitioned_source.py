@@ -192,10 +192,10 @@ class MemoryGroup:
             return found and found[0]
 
     # ---- for members
-    def balance(self) -> None:
+    def balance(self, *, without: MemoryPartitionedSource | None = None) -> None:
         """As even as may be, moving as little as may be."""
         if self._scripted:
-            self._retarget({partition: member for partition, member in self.target.items() if member in self.members})
+            self._retarget({partition: member for partition, member in self.target.items() if member is not without})
             return
         target: dict[Partition, MemoryPartitionedSource] = {}
         loads = dict.fromkeys(self.members, 0)
@@ -394,7 +394,7 @@ class MemoryPartitionedSource:
             self.readers.clear()
             self.of_group.left(self, own)
             self.of_group.members.remove(self)
-            self.of_group.balance()
+            self.of_group.balance(without=self)
         self._check("close")
 
     # ---- inside

@@ -1,0 +1,138 @@
+"""Committed offsets that are not what this group left behind; logs that change."""
+
+from __future__ import annotations
+
+from holdfast import Settings
+from holdfast.plugin.events import LogWentBack, ResetHonoured, RewindIgnored
+from tests.engine.bench import Bench, numbered, partition
+
+SETTINGS = Settings(workers=4, commit_interval_s=0.01)
+P0 = partition()
+
+
+def handled(bench: Bench, *values: str) -> None:
+    bench.broker.produce("orders", 0, *values)
+    member = bench.member("before", settings=SETTINGS)
+    bench.wait_committed(len(values))
+    member.stop()
+
+
+class TestResets:
+    def test_a_foreign_offset_wins_and_what_lies_behind_runs_again(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            bench.group.set_offset(P0, 3)
+            member = bench.member(settings=SETTINGS)
+            bench.wait(lambda: len(bench.work.ended) == 7)
+            bench.wait_committed(5)
+            assert member.told(ResetHonoured) == [ResetHonoured(partition=P0, offset=3, watermark=5)]
+        assert bench.work.times() == {"x0": 1, "x1": 1, "x2": 1, "x3": 2, "x4": 2}
+
+    def test_it_is_adopted_by_a_commit_of_ours_before_anything_runs(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            bench.group.set_offset(P0, 3)
+            marks: list[tuple[int, bool] | None] = []
+            begin = bench.work.begin
+
+            def looked(seen: object) -> None:
+                marks.append(bench.group.committed.get(P0))
+                begin(seen)  # type: ignore[arg-type]
+
+            bench.work.begin = looked  # type: ignore[method-assign]
+            bench.member(settings=SETTINGS)
+            bench.wait(lambda: len(bench.work.ended) == 7)
+        assert marks
+        assert all(mark is not None and mark[1] for mark in marks)
+
+    def test_a_skip_forward_is_honoured_too(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(2)))
+            bench.broker.produce("orders", 0, *numbered("y", range(4)))
+            bench.group.set_offset(P0, 4)
+            bench.member(settings=SETTINGS)
+            bench.wait_committed(6)
+        assert sorted(bench.work.values()) == ["x0", "x1", "y2", "y3"]
+
+    def test_a_group_that_holdfast_meets_for_the_first_time_goes_on_where_it_stands(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            bench.group.set_offset(P0, 3)
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(5)
+            assert member.told(ResetHonoured) == []
+        assert sorted(bench.work.values()) == ["x3", "x4"]
+
+    def test_handlers_of_former_owners_are_not_waited_for_from_a_reset_on(self) -> None:
+        with Bench() as bench:
+            bench.work.hold("x1")
+            bench.broker.produce("orders", 0, *numbered("x", range(3)), key="k")
+            bench.member("a", settings=Settings(commit_interval_s=0.01, drain_timeout_s=0.02))
+            bench.wait_running("x1")
+            second = bench.member("b", settings=SETTINGS)
+            bench.group.aim({})
+            bench.wait(lambda: bench.group.owners == {})
+            bench.group.set_offset(P0, 1)
+            bench.group.aim({second.source: [P0]})
+            bench.wait(lambda: any(seen.member == "b" for seen in bench.work.running))
+            bench.work.let_go()
+            bench.wait_committed(3)
+        assert bench.work.starts() == {"x0": 1, "x1": 2, "x2": 1}
+
+
+class TestRewinds:
+    def test_an_older_commit_of_ours_makes_nothing_run_again_and_is_corrected(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            bench.group.set_offset(P0, 2, ours=True)
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(5)
+            assert member.told(RewindIgnored) == [RewindIgnored(partition=P0, offset=2, watermark=5)]
+            bench.broker.produce("orders", 0, "next")
+            bench.wait_committed(6)
+        assert set(bench.work.times().values()) == {1}
+
+    def test_no_committed_offset_while_positions_live_on_is_read_as_ours(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            bench.group.set_offset(P0, None)
+            bench.member(settings=SETTINGS)
+            bench.wait_committed(5)
+        assert set(bench.work.times().values()) == {1}
+
+    def test_what_was_done_above_the_watermark_is_not_run_again(self) -> None:
+        with Bench() as bench:
+            bench.work.hold("x1")
+            bench.broker.produce("orders", 0, *numbered("x", range(6)))
+            first = bench.member("a", settings=Settings(commit_interval_s=0.01, drain_timeout_s=0.02))
+            bench.wait(lambda: bench.position() == (1, {2, 3, 4, 5}))
+            bench.member("b", settings=SETTINGS)
+            first.app.stop()
+            bench.work.let_go()
+            bench.wait_committed(6)
+        assert set(bench.work.starts().values()) == {1}
+
+
+class TestLogs:
+    def test_a_log_that_goes_back_is_told_and_read_again_from_there(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(5)
+            bench.broker.cut("orders", 0, 0)
+            bench.broker.produce("orders", 0, *numbered("y", range(3)))
+            bench.wait_ended("y0", "y1", "y2")
+            bench.wait_committed(3)
+            assert member.told(LogWentBack) == [LogWentBack(partition=P0, offset=0, expected=5)]
+        assert set(bench.work.times().values()) == {1}
+
+    def test_a_topic_that_was_made_again_begins_anew(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            bench.broker.delete("orders")
+            bench.group.set_offset(P0, None)  # the broker drops it with the topic
+            bench.broker.produce("orders", 0, *numbered("y", range(3)))
+            bench.member(settings=SETTINGS)
+            bench.wait_committed(3)
+        assert set(bench.work.times().values()) == {1}
+        assert len(bench.work.ended) == 8

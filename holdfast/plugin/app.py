@@ -60,7 +60,7 @@ class Holdfast:
         self._letters = dead_letters
         self._routes = Routes()
         self._engine: Engine | None = None
-        self._stop_asked = threading.Event()
+        self._stop_asked = False
         check = getattr(source, "check_settings", None)
         if check is not None:
             check(self._settings)
@@ -152,14 +152,14 @@ class Holdfast:
             engine.family = Leased(engine, self._source)
         else:
             engine.family = Partitioned(engine, self._source)
-        if self._stop_asked.is_set():
+        if self._stop_asked:
             engine.stop()
         with _signals(engine.stop, install=install_signal_handlers):
             engine.run()
 
     def stop(self) -> None:
         """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done."""
-        self._stop_asked.set()
+        self._stop_asked = True  # no Event: its lock is none for signal handlers
         if self._engine is not None:
             self._engine.stop()
 

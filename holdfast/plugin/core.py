@@ -88,8 +88,8 @@ class Core:
     # ---- stopping
     def stop(self) -> None:
         """Drain and leave; a second call is faster: what runs is handed over at once. Safe in a signal handler."""
+        # No more than that: a signal handler may interrupt this very thread while it holds a lock, that of `wake` too.
         self._stops += 1
-        self.workers.wake.set()
 
     def fail(self, error: Exception) -> None:
         """Stop in good order, and let `run()` raise this."""

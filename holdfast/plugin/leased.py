@@ -99,7 +99,10 @@ class Leased:
 
     def given_up(self, entry: Entry) -> None:
         """Give the record back, so that another need not wait for its lease to end."""
-        self.source.release([entry.record])
+        try:
+            self.source.release([entry.record])
+        except SourceError as error:  # best effort: the lease ends by itself
+            self._engine.tell(SourceTrouble(error=str(error)))
 
     def tend(self) -> None:
         """Renew the leases of all that is in the process, each third of a lease."""
@@ -145,7 +148,8 @@ class Leased:
 
     def _fence(self) -> None:
         for owner in self._owners.values():
-            owner.move(Phase.FENCED)
+            if owner.phase < Phase.FENCED:  # a session may be lost on the way out
+                owner.move(Phase.FENCED)
             for entry in list(owner.entries.values()):
                 if entry.gate not in (Gate.TAKEN, Gate.ENDED):
                     self._engine.outcomes.hand_back(entry)

@@ -44,6 +44,13 @@ class Claiming:
         if entry.gate is Gate.CLAIM:
             self._wanted.append(entry)
 
+    def resume(self, entry: Entry) -> None:
+        """A former owner has given the entry back: its turn, or its key; behind one that is parked it holds none."""
+        asks = Gate.BEHIND if entry.lane.parked(before=entry) else Gate.CLAIM
+        entry.gate = Gate.READY if entry.claim is None else asks
+        self.want(entry)
+        self._lanes.wake(entry.lane)
+
     def step(self, session: ClaimSession, at_most: int) -> bool:
         """One call for all keys that are wanted. False = the session is fenced.
 

@@ -118,13 +118,17 @@ class Lane:
             count += 1
         return count
 
-    def parked(self) -> bool:
-        """Whether its last entries wait for a key that is another's: who comes behind them may not hold claims."""
+    def parked(self, before: Entry | None = None) -> bool:
+        """Whether its last entries (those before that one) wait for a key that is another's: who comes behind them may
+        not hold claims."""
+        ahead = before is None
         for entry in reversed(self.entries):
-            if entry.gate in _PARKED:
+            if ahead and entry.gate in _PARKED:
                 return True
-            if not entry.over and entry.claim is not None:
+            # A HANDED one says nothing: it asks for its key only later.
+            if ahead and not entry.over and entry.claim is not None and entry.gate is not Gate.HANDED:
                 return False
+            ahead = ahead or entry is before
         return False
 
     def behind(self, entry: Entry) -> Iterator[Entry]:

@@ -240,9 +240,7 @@ class Partitioned:
                     owner.suppressed += 1
                     engine.outcomes.hand_back(entry)
             elif entry is not None:
-                entry.gate = Gate.READY if entry.claim is None else Gate.CLAIM
-                engine.claiming.want(entry)
-                engine.lanes.wake(entry.lane)
+                engine.claiming.resume(entry)
 
     def _seek(self, owner: Ownership) -> None:
         try:

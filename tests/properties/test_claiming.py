@@ -1,0 +1,166 @@
+"""Asking for keys, with others that hold some: who waits for a key holds nothing behind it, and all come to an end."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast import MemoryClaims
+from holdfast.dedup.claims import Claim, ClaimKey, Token
+from holdfast.plugin.claiming import Claiming
+from holdfast.plugin.debts import Debts
+from holdfast.plugin.handlers import Handler
+from holdfast.plugin.lanes import Entry, Gate, Lanes
+from holdfast.plugin.ownership import Ownership
+from holdfast.plugin.timers import Timers
+from holdfast.records import Partition, Record
+from tests.engine.leased_source import HandClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.dedup.memory_session import MemorySession
+
+HANDLER = Handler(name="h", call=print, topics=("t",))
+
+
+class Play:
+    """One member's claiming beside a stranger's session, at one store."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.store = MemoryClaims(lease_s=3600.0, renewals=False)
+        self.mine: MemorySession = self.store.begin(3600.0)
+        self.stranger: MemorySession = self.store.begin(3600.0)
+        self.strangers: dict[str, Claim] = {}
+        self.owner = Ownership(Partition("t", 0), self.mine)
+        self.lanes, self.timers, self.debts = Lanes(), Timers(self.clock), Debts()
+        self.claiming = Claiming(self.lanes, self.timers, self.debts, self.skip)
+        self.entries: list[Entry] = []
+        self.ran: list[str] = []
+        self.skipped = 0
+
+    def skip(self, entry: Entry) -> None:
+        entry.gate = Gate.ENDED
+        self.skipped += 1
+        self.lanes.wake(entry.lane)
+
+    def add(self, lane: int, key: int, *, handed: bool) -> None:
+        offset = len(self.entries)
+        record = Record(self.owner.partition, offset, None, None, (), -1, self.owner)
+        entry = Entry(record, self.owner, HANDLER, Claim(ClaimKey("s", str(key)), Token("p", offset, 1)), 0.0)
+        if handed:
+            entry.gate = Gate.HANDED
+        self.entries.append(entry)
+        self.lanes.add(entry, lane)
+        self.claiming.want(entry)
+
+    def resolve(self, number: int) -> None:
+        """A former owner has given one back."""
+        handed = [entry for entry in self.entries if entry.gate is Gate.HANDED]
+        if handed:
+            self.claiming.resume(handed[number % len(handed)])
+
+    def stranger_takes(self, key: int) -> None:
+        claim = Claim(ClaimKey("s", str(key)), Token("q", key, 1))
+        if str(key) not in self.strangers and self.stranger.claim([claim])[0].value == "N":
+            self.strangers[str(key)] = claim
+
+    def stranger_ends(self, number: int, *, well: bool) -> None:
+        if self.strangers:
+            key = sorted(self.strangers)[number % len(self.strangers)]
+            claim = self.strangers.pop(key)
+            if well:
+                self.stranger.finish([claim])
+                self.ran.append(key)
+            else:
+                self.stranger.unclaim([claim])
+
+    def ask(self, at_most: int) -> None:
+        self.debts.pay()
+        assert self.claiming.step(self.mine, at_most)
+
+    def run_one(self) -> None:
+        lane = self.lanes.next()
+        if lane is None:
+            return
+        [entry] = self.lanes.take(lane, 1)
+        assert entry.claim is not None
+        assert entry.held
+        self.ran.append(entry.claim.key.key)
+        self.mine.finish([entry.claim])
+        entry.held = False
+        self.claiming.free(entry)
+        self.lanes.back(entry, Gate.ENDED)
+
+    def fail_and_leave(self, number: int) -> None:
+        """One that was not started is handed back."""
+        idle = [entry for entry in self.entries if not entry.over]
+        if idle:
+            entry = idle[number % len(idle)]
+            # As a partition that goes takes its whole lane with it.
+            for each in [each for each in self.entries if each.lane is entry.lane and not each.over]:
+                self.claiming.give_back(each)
+                self.lanes.drop(each)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+        self.timers.run_due()
+
+    def check(self) -> None:
+        """Behind an entry that waits for another's key, none of its lane holds one."""
+        for entry in self.entries:
+            if entry.gate is Gate.BUSY:
+                for other in entry.lane.behind(entry):
+                    assert not other.held, f"{other} holds a key behind {entry}"
+                    assert other.gate is not Gate.READY
+        holders = [entry.claim.key for entry in self.entries if entry.held and not entry.over and entry.claim]
+        assert len(holders) == len(set(holders)), "two records of one key are claimed at once"
+
+
+OPS = st.tuples(
+    st.sampled_from(
+        ["add", "add", "add", "handed", "resolve", "takes", "done", "freed", "ask", "ask", "run", "time", "leave"]
+    ),
+    st.integers(0, 11),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(ops=st.lists(OPS, min_size=20, max_size=80), seed=st.integers(0, 5))
+def test_who_waits_holds_nothing_and_every_key_runs_once(ops: list[tuple[str, int]], seed: int) -> None:
+    random.seed(seed)
+    play = Play()
+    for op, number in ops:
+        steps: dict[str, Callable[[int], None]] = {
+            "add": lambda n: play.add(n % 3, n % 4, handed=False),
+            "handed": lambda n: play.add(n % 3, n % 4, handed=True),
+            "resolve": play.resolve,
+            "takes": lambda n: play.stranger_takes(n % 4),
+            "done": lambda n: play.stranger_ends(n, well=True),
+            "freed": lambda n: play.stranger_ends(n, well=False),
+            "ask": lambda n: play.ask(1 + n),
+            "run": lambda _: play.run_one(),
+            "leave": play.fail_and_leave,
+            "time": lambda n: play.pass_time(n / 10),
+        }
+        steps[op](number)
+        play.check()
+    # And all of it comes to an end, once nobody else holds anything.
+    while play.strangers:
+        play.stranger_ends(0, well=False)
+    for _ in range(150):
+        play.resolve(0)
+        play.ask(500)
+        play.run_one()
+        play.pass_time(1.0)
+        play.check()
+    assert all(entry.over for entry in play.entries)
+    assert len(play.lanes) == 0
+    assert len(play.ran) == len(set(play.ran)), "a key ran twice"
+    assert play.claiming.wanted == 0
+    assert play.claiming._holders == {}
+    assert play.claiming._waiters == {}

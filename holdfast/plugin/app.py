@@ -100,9 +100,12 @@ class Holdfast:
                 raise SettingError(
                     "dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler"
                 )
+            own = getattr(call, "__qualname__", None)
+            if not name and own is None:
+                raise SettingError("name", name, f"{call!r} has none of its own: give it name=...")
             self._routes.add(
                 Handler(
-                    name=name or f"{call.__module__}.{call.__qualname__}",
+                    name=name or f"{call.__module__}.{own}",
                     call=call,
                     topics=_as_tuple(topics),
                     scope=scope,

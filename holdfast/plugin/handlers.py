@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from dataclasses import dataclass, field
@@ -62,7 +63,10 @@ class Handler:
         return self.scope or f"{group}/{topic}"
 
     def __post_init__(self) -> None:
-        call = self.call if inspect.isroutine(self.call) else getattr(type(self.call), "__call__", self.call)  # noqa: B004
+        call: Any = self.call
+        while isinstance(call, functools.partial):
+            call = call.func
+        call = call if inspect.isroutine(call) else getattr(type(call), "__call__", call)  # noqa: B004
         object.__setattr__(self, "is_async", inspect.iscoroutinefunction(call))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.handlers import Handler
     from holdfast.plugin.lanes import Entry, Lane
     from holdfast.plugin.ports import DeadLetters
 
@@ -34,6 +36,14 @@ class Ended(NamedTuple):
     error: Exception | None = None
 
 
+def _call(handler: Handler, given: object) -> None:
+    """Call a plain function. One that hides a coroutine (a lambda around an `async def`) has done nothing yet."""
+    returned = handler.call(given)
+    if returned is not None and inspect.iscoroutine(returned):
+        returned.close()
+        raise Unretriable(f"{handler.name} returned a coroutine that nobody awaits: register the `async def` itself")
+
+
 def run_each(entries: Sequence[Entry], report: Callable[[Ended], None]) -> None:
     """Call the handler for one record after the other. What follows a failed one in its lane is not started."""
     stopped: set[Lane] = set()
@@ -44,7 +54,7 @@ def run_each(entries: Sequence[Entry], report: Callable[[Ended], None]) -> None:
             continue
         try:
             entry.check()
-            entry.handler.call(entry.record)
+            _call(entry.handler, entry.record)
         except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
             stopped.add(entry.lane)
             report(Ended(entry, Outcome.FAILED, _as_exception(error)))
@@ -76,7 +86,7 @@ def run_batch(entries: Sequence[Entry], report: Callable[[Ended], None]) -> None
     if not started:
         return
     try:
-        started[0].handler.call([entry.record for entry in started])
+        _call(started[0].handler, [entry.record for entry in started])
     except BaseException as error:  # noqa: BLE001 - as above
         _report_batch(started, report, error)
     else:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Retry, Settings, Unretriable
+from holdfast import BatchOf, Retry, Settings, Unretriable
 from holdfast.errors import DeadLetterError, DeadLetterRefused, HandlerFailed, KeyMissing
 from holdfast.plugin.events import DeadLettered, RecordFailed
 from tests.engine.bench import QUICK, Bench, Letters, numbered, partition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.records import Record
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
@@ -85,6 +88,41 @@ class TestRetries:
             bench.wait_committed(2)
         assert letters.values() == ["a"]
         assert bench.work.starts() == {"a": 1, "b": 2}
+
+
+class TestCoroutinesThatNobodyAwaits:
+    """A lambda around an `async def` is no `async def`: its record must not count as done."""
+
+    def test_of_one_record(self) -> None:
+        with Bench() as bench:
+
+            async def handle(record: Record) -> None:
+                await bench.work.do_async("a", record)
+
+            bench.broker.produce("orders", 0, "x")
+            member = bench.member(settings=SETTINGS, handler=lambda record: handle(record))  # noqa: PLW0108
+            with pytest.raises(HandlerFailed, match=r"(?s)returned a coroutine.*async def"):
+                member.join()
+            assert bench.group.offset(partition()) in (None, 0)
+
+    def test_of_a_batch(self) -> None:
+        with Bench() as bench:
+
+            async def handle(records: Sequence[Record]) -> None: ...
+
+            bench.broker.produce("orders", 0, "x")
+            batch = BatchOf(records=1)
+            member = bench.member(settings=SETTINGS, handler=lambda records: handle(records), batch=batch)  # noqa: PLW0108
+            with pytest.raises(HandlerFailed, match="returned a coroutine"):
+                member.join()
+            assert bench.group.offset(partition()) in (None, 0)
+
+    def test_a_partial_of_an_async_function_is_awaited(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, "x")
+            bench.member(settings=SETTINGS, handler=functools.partial(bench.work.do_async, "a"))
+            bench.wait_committed(1)
+            assert bench.work.values() == ["x"]
 
 
 class TestDeadLetters:

@@ -1,0 +1,136 @@
+"""Which handler gets which topic."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import SettingError
+from holdfast.plugin.handlers import Handler, Routes
+from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
+
+if TYPE_CHECKING:
+    from holdfast.records import Record
+
+
+def handler(name: str, *topics: str, scope: str | None = None) -> Handler:
+    return Handler(name=name, call=print, topics=topics, scope=scope)
+
+
+def routes(*handlers: Handler) -> Routes:
+    made = Routes()
+    for each in handlers:
+        made.add(each)
+    return made
+
+
+def found(made: Routes, topic: str) -> str | None:
+    one = made.find(topic)
+    return None if one is None else one.name
+
+
+class TestRoutes:
+    def test_an_exact_name_wins_over_a_pattern_that_came_first(self) -> None:
+        made = routes(handler("pattern", "^orders"), handler("exact", "orders.eu"))
+        assert found(made, "orders.eu") == "exact"
+        assert found(made, "orders.us") == "pattern"
+
+    def test_of_several_patterns_the_first_wins(self) -> None:
+        made = routes(handler("a", r"^orders\..*"), handler("b", r"^orders\.eu"))
+        assert found(made, "orders.eu") == "a"
+
+    def test_a_topic_of_nobody_has_none(self) -> None:
+        made = routes(handler("a", "orders"), handler("b", "^pay.*"))
+        assert found(made, "orders2") is None
+        assert found(made, "repay") is None
+
+    def test_what_was_looked_for_before_is_looked_for_anew_after_a_registration(self) -> None:
+        made = routes(handler("a", "orders"))
+        assert found(made, "payments") is None
+        made.add(handler("b", "payments"))
+        assert found(made, "payments") == "b"
+
+    def test_all_topics_are_subscribed_to(self) -> None:
+        assert routes(handler("a", "orders", "^x"), handler("b", "pay")).topics == ["orders", "^x", "pay"]
+
+    def test_two_handlers_of_one_name_or_topic_are_refused(self) -> None:
+        made = routes(handler("a", "orders"))
+        with pytest.raises(SettingError, match=r"^name='a'"):
+            made.add(handler("a", "payments"))
+        with pytest.raises(SettingError, match=r"^topics='orders'"):
+            made.add(handler("b", "orders"))
+        assert made.topics == ["orders"]
+
+    def test_no_topic_and_a_pattern_that_does_not_compile_are_refused_and_leave_nothing_behind(self) -> None:
+        made = routes()
+        with pytest.raises(SettingError, match="at least one topic"):
+            made.add(handler("a"))
+        with pytest.raises(SettingError, match="does not compile"):
+            made.add(handler("a", "orders", "^["))
+        assert made.handlers == []
+        assert found(made, "orders") is None
+
+
+class TestScopes:
+    def test_by_default_a_key_is_one_of_its_group_and_topic(self) -> None:
+        assert handler("a", "orders").scope_of("g", "orders") == "g/orders"
+
+    def test_a_name_makes_it_the_same_everywhere(self) -> None:
+        named = handler("a", "orders", scope="billing")
+        assert named.scope_of("g", "orders") == named.scope_of("h", "payments") == "billing"
+
+
+class TestKinds:
+    def test_async_functions_methods_and_callables_are_told_from_plain_ones(self) -> None:
+        async def function(_: Record) -> None: ...
+
+        class Callable:
+            async def __call__(self, _: Record) -> None: ...
+
+            async def method(self, _: Record) -> None: ...
+
+            def plain(self, _: Record) -> None: ...
+
+        kinds: list[tuple[Any, bool]] = [
+            (function, True),
+            (Callable(), True),
+            (Callable().method, True),
+            (functools.partial(function), True),
+            (Callable().plain, False),
+            (print, False),
+            (functools.partial(print), False),
+        ]
+        for call, is_async in kinds:
+            assert Handler(name="h", call=call, topics=("t",)).is_async is is_async, call
+
+
+class TestRegistering:
+    def app(self) -> Holdfast:
+        return Holdfast(MemoryPartitionedSource(MemoryBroker(orders=1)), claims=None)
+
+    def test_a_registered_function_stays_as_it_was(self) -> None:
+        def handle(_: object) -> int:
+            return 3
+
+        assert self.app().handler("orders")(handle) is handle
+
+    def test_the_name_is_the_functions_own_with_its_module(self) -> None:
+        app = self.app()
+
+        @app.handler("orders")
+        def handle(_: object) -> None: ...
+
+        [one] = app._routes.handlers
+        assert one.name == f"{__name__}.{handle.__qualname__}"
+
+    def test_a_callable_without_a_name_is_asked_for_one(self) -> None:
+        with pytest.raises(SettingError, match=r"^name="):
+            self.app().handler("orders")(functools.partial(print))
+
+    @pytest.mark.parametrize("key", ["", "order..id", 3])
+    def test_a_key_that_is_none_is_refused(self, key: Any) -> None:
+        with pytest.raises(SettingError, match=r"^key="):
+            self.app().handler("orders", key=key)(print)

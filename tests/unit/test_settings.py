@@ -1,0 +1,77 @@
+"""Settings that cannot work are refused where they are written, by name, value and remedy."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from holdfast import BatchOf, Settings
+from holdfast.errors import SettingError
+
+
+def test_the_defaults_work() -> None:
+    assert Settings() == Settings()
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Settings().workers = 3  # type: ignore[misc]
+
+
+NUMBERS = [field.name for field in fields(Settings) if isinstance(field.default, (int, float))]
+WHOLE = [field.name for field in fields(Settings) if isinstance(field.default, int)]
+WORDS = {"ordering": "keys", "missing_key": "skip", "store_down": "closed"}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [-1, "8", None, True])
+def test_a_number_must_be_one_and_not_below_zero(name: str, value: Any) -> None:
+    with pytest.raises(SettingError, match=f"^{name}=") as caught:
+        Settings(**{name: value})
+    assert (caught.value.field, caught.value.value) == (name, value)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(SettingError, match=f"^{name}=nan"):
+        Settings(**{name: float("nan")})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_count_must_be_whole(name: str) -> None:
+    with pytest.raises(SettingError, match=f"^{name}=.*whole number"):
+        Settings(**{name: 2.5})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_zero_works_only_where_it_means_at_once(name: str) -> None:
+    if name in ("drain_timeout_s", "linger_timeout_s"):
+        Settings(**{name: 0})  # type: ignore[arg-type]
+    else:
+        with pytest.raises(SettingError, match=f"^{name}=0: use a value above 0"):
+            Settings(**{name: 0})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [name for name in NUMBERS if name not in WHOLE])
+def test_seconds_may_be_whole_numbers(name: str) -> None:
+    assert getattr(Settings(**{name: 3}), name) == 3  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "value"), WORDS.items())
+def test_a_word_that_is_not_known_is_refused_with_those_that_are(name: str, value: str) -> None:
+    with pytest.raises(SettingError, match=f"^{name}='{value}': use one of '"):
+        Settings(**{name: value})  # type: ignore[arg-type]
+
+
+def test_there_is_room_for_a_record_in_each_worker() -> None:
+    with pytest.raises(SettingError, match="max_in_flight=4: use at least workers=8"):
+        Settings(workers=8, max_in_flight=4)
+
+
+@pytest.mark.parametrize(("name", "value"), [("records", 0), ("wait_s", -0.1)])
+def test_batches_too(name: str, value: float) -> None:
+    with pytest.raises(SettingError, match=f"^{name}={value}: "):
+        BatchOf(**{name: value})  # type: ignore[arg-type]

@@ -152,10 +152,11 @@ class Rebalance:
             engine, family, began = self._engine, self._family, self._engine.clock.now()
             family.assigned.update(partitions)
             if not engine.stopping:
-                owners = family.create_owners()
+                # Others may lack an owner too, after a lost session: the loop takes those over, and seeks for them. The
+                # client takes the starts of these alone, and stands anywhere in the others.
+                owners = [owner for owner in family.create_owners() if owner.partition in starts]
                 family.take_over(owners, inside=True)
                 starts.update({owner.partition: family.takeover.start(owner) for owner in owners})
-                gained = [owner for owner in owners if owner.partition in starts]
                 report = RebalanceReport(
                     trigger="assigned",
                     protocol=family.source.protocol,
@@ -164,7 +165,7 @@ class Rebalance:
                     phases_s={"take_over": engine.clock.now() - began},
                 )
                 if partitions:
-                    family.reports.add(report, gained, began)
+                    family.reports.add(report, owners, began)
         except Exception as error:  # noqa: BLE001 - it may not leave a client's callback
             self._engine.fail(error)
         self._engine.intake.assigned(

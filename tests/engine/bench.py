@@ -39,6 +39,11 @@ class Seen(NamedTuple):
     partition: Partition
     offset: int
     value: str
+    session: str
+
+
+def _seen(member: str, record: Record) -> Seen:
+    return Seen(member, record.partition, record.offset, (record.value or b"").decode(), record.fence.session)
 
 
 class Work:
@@ -53,6 +58,8 @@ class Work:
         self.running: set[Seen] = set()
         self.most_running = 0
         self.cancelled: list[Seen] = []
+        #: Called at each start.
+        self.look: Callable[[Seen], None] = lambda _: None
         self._held: set[str] = set()
         self._failures: dict[str, list[BaseException]] = {}
 
@@ -73,7 +80,7 @@ class Work:
 
     def do(self, member: str, record: Record) -> None:
         """The handler."""
-        seen = Seen(member, record.partition, record.offset, (record.value or b"").decode())
+        seen = _seen(member, record)
         with self.changed:
             self.begin(seen)
             if not self.changed.wait_for(lambda: seen.value not in self._held, PATIENCE_S):
@@ -85,7 +92,7 @@ class Work:
     async def do_async(self, member: str, record: Record) -> None:
         import asyncio  # noqa: PLC0415 - few tests need it
 
-        seen = Seen(member, record.partition, record.offset, (record.value or b"").decode())
+        seen = _seen(member, record)
         with self.changed:
             self.begin(seen)
         while seen.value in self._held:  # noqa: ASYNC110 - it is let go by another thread
@@ -94,6 +101,7 @@ class Work:
             self.end(seen)
 
     def begin(self, seen: Seen) -> None:
+        self.look(seen)
         self.started.append(seen)
         self.running.add(seen)
         self.most_running = max(self.most_running, len(self.running))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from holdfast import MemoryClaims, Settings
 from holdfast.plugin.events import SessionLost
 from tests.engine.bench import Bench, numbered, partition
+
+if TYPE_CHECKING:
+    import pytest
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 P0 = partition()
@@ -139,3 +144,33 @@ class TestLost:
             # x1 and perhaps x0 again, both under the new session; `live` of the old one stays False.
             assert starts
             assert not any(starts)
+
+    def test_what_it_had_begins_where_it_has_to_also_when_more_is_assigned_at_that_moment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The client is told where the new one begins; where it stands in the old one, nobody asks it."""
+        with Bench(orders=2) as bench:
+            bench.work.hold("x1")
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            member = bench.member(settings=SETTINGS, start=False)
+            bench.group.aim({member.source: [P0]})
+            member.start()
+            bench.wait(lambda: bench.position() == (1, {2, 3, 4}))
+            # The loop looks at no partition between the new session and the assignment.
+            monkeypatch.setattr("holdfast.plugin.partitioned._TEND_S", 3600.0)
+            engine = member.app._engine
+            assert engine is not None
+            before = engine.session
+            bench.wait(lambda: engine.family._tend_at > engine.clock.now() + 60)  # type: ignore[attr-defined]
+            bench.expire(member)
+            bench.wait(lambda: engine.session not in (None, before))
+            bench.group.aim({member.source: [P0, partition(1)]})
+            bench.wait(lambda: partition(1) in member.owns)
+            monkeypatch.undo()
+            engine.family._tend_at = 0.0  # type: ignore[attr-defined]
+            bench.broker.produce("orders", 0, "x5")
+            bench.wait_ended("x5")
+            bench.work.let_go()
+            bench.wait_committed(6)
+        # The first run was fenced: its mark does not count, so it has to run again.
+        assert bench.work.starts() == {**dict.fromkeys(numbered("x", range(6)), 1), "x1": 2}

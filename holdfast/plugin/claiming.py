@@ -107,10 +107,7 @@ class Claiming:
         del self._holders[key]
         waiters = self._waiters.pop(key, None)
         while waiters:
-            waiter = waiters.popleft()
-            if waiter.gate is Gate.BUSY:
-                waiter.gate = Gate.CLAIM
-                self._wanted.append(waiter)
+            self._ask_again(waiters.popleft())
         # The first of them to be chosen becomes the holder; the others park behind it again.
 
     # ---- inside
@@ -146,6 +143,9 @@ class Claiming:
                 self._wanted.append(other)
 
     def _ask_again(self, entry: Entry) -> None:
-        if entry.gate is Gate.BUSY:
+        if entry.gate is Gate.BUSY and entry.lane.parked(before=entry):
+            entry.gate = Gate.BEHIND  # one before it was parked meanwhile: its turn comes with that one's
+            self.free(entry)
+        elif entry.gate is Gate.BUSY:
             entry.gate = Gate.CLAIM
             self._wanted.append(entry)

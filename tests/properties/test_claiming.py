@@ -164,3 +164,17 @@ def test_who_waits_holds_nothing_and_every_key_runs_once(ops: list[tuple[str, in
     assert play.claiming.wanted == 0
     assert play.claiming._holders == {}
     assert play.claiming._waiters == {}
+
+
+def test_one_that_waited_for_a_key_of_its_own_process_stays_behind_one_that_was_parked_meanwhile() -> None:
+    play = Play()
+    play.add(0, 3, handed=False)
+    play.ask(1)
+    play.stranger_takes(2)
+    play.add(1, 2, handed=False)  # the stranger has its key
+    play.add(1, 3, handed=False)  # the first one of lane 0 has its key, and gives it back:
+    play.ask(2)
+    play.fail_and_leave(0)
+    play.ask(2)
+    play.check()
+    assert [entry.gate for entry in play.entries] == [Gate.GONE, Gate.BUSY, Gate.BEHIND]

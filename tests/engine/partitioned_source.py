@@ -351,6 +351,11 @@ class MemoryPartitionedSource:
             found = {partition: self.of_group.committed.get(partition) for partition in partitions}
             return {partition: None if one is None else Committed(*one) for partition, one in found.items()}
 
+    def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        self._check("first_offsets")
+        with self.broker.changed:
+            return {partition: self.broker.logs[partition].start for partition in partitions}
+
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         self._check("commit")
         with self.broker.changed:

@@ -48,7 +48,7 @@ class TestRevoke:
             bench.work.let_go()
             bench.wait_committed(3)
             assert [(seen.member, seen.value) for seen in bench.work.ended] == [("a", "x0"), ("a", "x1"), ("b", "x2")]
-            assert next((each.member is first.source, each.offset) for each in bench.group.attempts) == (True, 2)
+            assert next(each.member is first.source for each in bench.group.attempts if each.offset == 2)
             [report] = [each for each in first.told(RebalanceReport) if each.trigger == "revoked"]
             assert (report.given, report.drained, report.handed_back, report.abandoned) == ((P0,), 1, 1, 0)
 
@@ -193,13 +193,13 @@ class TestLost:
             bench.group.aim({second.source: [P0]})  # and before the first learns of that:
             bench.group.lose(first.source)
             bench.wait(lambda: second.owns == {P0})
-            assert [each for each in bench.group.attempts if each.member is first.source] == []
+            assert [each for each in bench.group.attempts if each.member is first.source and each.offset > 0] == []
             bench.work.let_go()
             bench.wait_committed(3)
             [report] = [each for each in first.told(RebalanceReport) if each.trigger == "lost"]
             assert report.abandoned == 1
         assert bench.work.starts() == dict.fromkeys(numbered("x", range(3)), 1)
-        assert {each.member is second.source for each in bench.group.attempts} == {True}
+        assert {each.member is second.source for each in bench.group.attempts if each.offset > 0} == {True}
 
 
 class TestCommitsThatAreRefused:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast import MemoryClaims, Settings
 from holdfast.plugin.events import SessionLost
@@ -10,6 +10,8 @@ from tests.engine.bench import Bench, numbered, partition
 
 if TYPE_CHECKING:
     import pytest
+
+    from tests.engine.bench import Seen
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 P0 = partition()
@@ -116,34 +118,32 @@ class TestLost:
         assert bench.work.starts() == {"x0": 2, "x1": 1, "x2": 1}
 
     def test_a_lost_session_starts_nothing_although_the_store_has_not_said_so(self) -> None:
-        """Its own clock tells, at each start: it could not renew in time, so others may have taken over."""
+        """Its own clock tells, at each start: it could not renew in time, so others may have taken over. Quick records
+        are given to a worker several at a time; the session ends in the middle of such a chunk."""
         claims = MemoryClaims()
         with Bench(claims=claims) as bench:
-            bench.work.hold("x0")
-            bench.broker.produce("orders", 0, "x0", "x1", key="k")
-            member = bench.member(settings=SETTINGS)
-            bench.wait_running("x0")
+            member = bench.member(settings=Settings(workers=1, ordering="partition", commit_interval_s=0.01))
+            bench.broker.produce("orders", 0, *numbered("warm", range(500)))
+            bench.wait_committed(500)
             engine = member.app._engine
             assert engine is not None
-            session = engine.session
-            assert session is not None
-            starts: list[bool] = []
-            work = bench.work.begin
+            assert engine.workers.chunk > 10
+            session: Any = engine.session
+            late: list[str] = []
 
-            def begin(seen: object) -> None:
-                starts.append(session.live())
-                work(seen)  # type: ignore[arg-type]
+            def look(seen: Seen) -> None:
+                if not session.live() and seen.session == session.id:
+                    late.append(seen.value)
+                if seen.value == "x5":
+                    session._lease.lose()
 
-            bench.work.begin = begin  # type: ignore[method-assign]
-            session._lease.lose()  # type: ignore[attr-defined]
-            bench.work.let_go()
+            bench.work.look = look
+            bench.broker.produce("orders", 0, *numbered("x", range(64)))
             bench.wait(lambda: member.told(SessionLost))
             claims.expire(session.id)  # else its partition is only to be had when its lease has passed there, too
-            bench.wait_committed(2)
+            bench.wait_committed(564)
+            assert late == []
             assert member.session != session.id
-            # x1 and perhaps x0 again, both under the new session; `live` of the old one stays False.
-            assert starts
-            assert not any(starts)
 
     def test_what_it_had_begins_where_it_has_to_also_when_more_is_assigned_at_that_moment(
         self, monkeypatch: pytest.MonkeyPatch
@@ -165,7 +165,7 @@ class TestLost:
             bench.expire(member)
             bench.wait(lambda: engine.session not in (None, before))
             bench.group.aim({member.source: [P0, partition(1)]})
-            bench.wait(lambda: partition(1) in member.owns)
+            bench.wait(lambda: partition(1) in member.source.readers)
             monkeypatch.undo()
             engine.family._tend_at = 0.0  # type: ignore[attr-defined]
             bench.broker.produce("orders", 0, "x5")

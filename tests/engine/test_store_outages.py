@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import MemoryClaims, Settings
+from holdfast import MemoryClaims, Retry, Settings
 from holdfast.errors import StoreUnavailable
 from holdfast.plugin.events import SessionLost, StoreDown, StoreUp
 from holdfast.plugin.ports import CommitFate
@@ -65,6 +65,29 @@ class TestDown:
             store.come_back()
             bench.wait_committed(2)
         assert bench.work.starts() == {"x0": 1, "x1": 1}
+
+
+def test_what_has_ended_without_its_mark_is_handed_over_as_in_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next owner waits for the mark; to take the record for not started would run it twice."""
+    monkeypatch.setattr("holdfast.plugin.outage.BACKOFF", Retry(attempts=1_000_000, wait_initial_s=0.0, jitter_s=0.0))
+    store = FlakyClaims()
+    with Bench(claims=store) as bench:
+        bench.work.hold("x0")
+        bench.broker.produce("orders", 0, "x0", "x1", key="k")
+        first = bench.member("a", settings=SETTINGS)
+        bench.wait_running("x0")
+        second = bench.member("b", settings=SETTINGS, claims=store.inner)
+        store.go_down(["mark"])
+        bench.group.aim({second.source: [P0]})
+        bench.wait(lambda: not first.owns)
+        bench.work.let_go()
+        bench.wait(lambda: second.owns == {P0})
+        polls = second.source.polls
+        bench.wait(lambda: second.source.polls > polls + 10)
+        assert bench.work.starts() == {"x0": 1}
+        store.come_back()
+        bench.wait_committed(2)
+    assert bench.work.starts() == {"x0": 1, "x1": 1}
 
 
 CALLS = ["begin", "acquire", "claim", "finish", "mark", "let_go", "poll", "release", "unclaim", "drop"]

@@ -180,6 +180,10 @@ class ClaimSession(Protocol):
         """Give keys back, as far as they are still held."""
         ...
 
+    def abandon(self) -> None:
+        """Renew no more, though something is still in hand: others take it over when the lease ends. Does not block."""
+        ...
+
     def end(self) -> None:
         """End the session: only when nothing is owed and no handler runs (earlier counts as a crash).
 

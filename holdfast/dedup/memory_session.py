@@ -188,6 +188,10 @@ class MemorySession:
 
         self._ask(lambda: _for_each(one, claims))
 
+    def abandon(self) -> None:
+        """Renew no more: others take over when the lease ends."""
+        self._lease.stop()
+
     def end(self) -> None:
         """End the session. Does not raise; without an answer the lease runs out by itself."""
         self._lease.stop()

@@ -58,6 +58,9 @@ class NoSession:
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Accepted."""
 
+    def abandon(self) -> None:
+        """Nothing to renew."""
+
     def end(self) -> None:
         """Nothing to end."""
 

@@ -88,6 +88,11 @@ class OpenSession:
         """See `ClaimSession`."""
         self._ask(0, lambda s: s.unclaim(claims), lambda s: s.unclaim(claims))
 
+    def abandon(self) -> None:
+        """See `ClaimSession`."""
+        if self._session is not None:
+            self._session.abandon()
+
     def end(self) -> None:
         """See `ClaimSession`."""
         if self._session is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from redis import exceptions
@@ -15,7 +16,18 @@ _NO_ACCESS = (exceptions.AuthenticationError, exceptions.AuthorizationError, exc
 _NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.InvalidResponse)
 #: Error codes (the first word of an error reply) of what passes by itself or by an operator's hand.
 _PASSING = frozenset(
-    {"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY", "TRYAGAIN", "UNKILLABLE"}
+    {
+        "BUSY",
+        "CLUSTERDOWN",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "NOREPLICAS",
+        "OOM",
+        "READONLY",
+        "TRYAGAIN",
+        "UNKILLABLE",
+    }
 )
 _PASSING_TYPES = (
     exceptions.BusyLoadingError,
@@ -24,6 +36,13 @@ _PASSING_TYPES = (
     exceptions.ClusterDownError,
     exceptions.TryAgainError,
 )
+
+
+def codes(text: str) -> set[str]:
+    """The code of an error reply: its first word. Redis 6.2 hides the code of an error inside a script in the middle of
+    a text of its own ("Error running script (call to f_...): @user_script:1: -READONLY You can't ...")."""
+    inner = re.findall(r": -([A-Z]+) ", text) if text.startswith(("Error running script", "ERR Error running")) else []
+    return {text.split(" ", 1)[0], *inner}
 
 
 def store_error(error: RedisError, where: str) -> StoreError:
@@ -44,7 +63,7 @@ def store_error(error: RedisError, where: str) -> StoreError:
             f"the Redis at {where} is out of memory and takes no new claims: raise maxmemory, or shorten window_s; "
             "what is claimed can still be finished"
         )
-    if isinstance(error, _PASSING_TYPES) or text.split(" ", 1)[0] in _PASSING:
+    if isinstance(error, _PASSING_TYPES) or codes(text) & _PASSING:
         return StoreUnavailable(f"the Redis at {where} takes no calls now ({text})")
     if isinstance(error, _NO_ANSWER):
         return StoreUnavailable(f"no answer from the Redis at {where} ({text})")

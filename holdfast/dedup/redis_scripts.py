@@ -6,9 +6,9 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
-from holdfast.dedup.redis_errors import store_error
+from holdfast.dedup.redis_errors import codes, store_error
 from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ class Scripts:
             raise store_error(error, self._where) from error
         for reply in replies:
             if isinstance(reply, RedisError):
+                if isinstance(reply, ReadOnlyError) or "READONLY" in codes(str(reply)):
+                    # A primary that has become a replica keeps its connections, and its name may stand for another
+                    # server by now: only a new connection finds that one.
+                    self._client.connection_pool.disconnect()
                 raise store_error(reply, self._where) from reply
         return replies
 

@@ -114,14 +114,15 @@ class RedisSession:
             check_offsets(poll.offsets)
             args.append([poll.epoch, len(poll.offsets), *poll.offsets])
         where = [self._layout.position(poll.partition) for poll in polls]
-        replies: Sequence[bytes] = self._ask_in_order("poll", where, _by_shard(where, args))
+        replies: Sequence[bytes] = self._ask_in_order("poll", where, _by_shard(where, args), durable=True)
         return [_polled(poll, reply) for poll, reply in zip(polls, replies, strict=True)]
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
         check_offsets([record.offset for record in records])
         args: list[_Args] = [[record.offset, record.epoch] for record in records]
-        self._ask("release", _by_shard([self._layout.position(record.partition) for record in records], args))
+        where = [self._layout.position(record.partition) for record in records]
+        self._ask("release", _by_shard(where, args), durable=True)
 
     def drop(self, partition: str, epoch: int, offset: int) -> bool:
         """Forget what is done from `offset` on. False = fenced."""
@@ -134,7 +135,7 @@ class RedisSession:
         """Ask for keys."""
         where = [self._layout.key(claim.key) for claim in claims]
         groups = _claims_by_shard(where, claims, self._times.garbage)
-        verdicts = [_VERDICTS[c] for c in self._ask_in_order("claim", where, groups)]
+        verdicts = [_VERDICTS[c] for c in self._ask_in_order("claim", where, groups, durable=True)]
         if Verdict.FENCED in verdicts:
             self._lease.lose()
         return verdicts
@@ -147,7 +148,12 @@ class RedisSession:
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
-        self._ask("unclaim", _claims_by_shard([self._layout.key(claim.key) for claim in claims], claims))
+        where = [self._layout.key(claim.key) for claim in claims]
+        self._ask("unclaim", _claims_by_shard(where, claims), durable=True)
+
+    def abandon(self) -> None:
+        """Renew no more: others take over when the lease ends."""
+        self._lease.stop()
 
     def end(self) -> None:
         """End the session. Does not raise; without an answer the lease runs out by itself."""

@@ -84,10 +84,10 @@ class Commits:
             if owner is None or owner.commit_sent != offset:
                 continue  # an answer to an earlier ownership
             owner.commit_sent = None
-            if fates[partition] is CommitFate.DONE:
-                owner.committed = offset
-                if owner.phase is Phase.ADOPTING:
-                    adopted(owner)
+            if fates[partition] is not CommitFate.AGAIN:
+                owner.committed = offset  # DISCARD too: sent again it would be refused again
+            if fates[partition] is CommitFate.DONE and owner.phase is Phase.ADOPTING:
+                adopted(owner)
 
     @staticmethod
     def _moved(owner: Ownership) -> bool:

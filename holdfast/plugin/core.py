@@ -15,6 +15,7 @@ from holdfast.plugin.lanes import Entry, Gate, Lanes
 from holdfast.plugin.outage import Outage
 from holdfast.plugin.outcomes import Outcomes
 from holdfast.plugin.ownership import Phase
+from holdfast.plugin.pipeline import Ended, Outcome
 from holdfast.plugin.settling import Settling
 from holdfast.plugin.timers import Timers
 from holdfast.plugin.workers import Workers
@@ -163,6 +164,8 @@ class Core:
         """Take what the workers have ended."""
         for ended in self.workers.ended():
             self.outcomes.came_back(ended)
+        for entry in self.workers.overdue():
+            self.outcomes.came_back(Ended(entry, Outcome.NOT_STARTED))
 
     def settle(self) -> None:
         """Finish and mark what has ended, as far as the store (and a leased source) answers."""
@@ -176,8 +179,8 @@ class Core:
 
     @property
     def unfinished(self) -> bool:
-        """Whether handlers run, results wait for an acknowledgement, or something is owed to the store."""
-        return bool(self.workers.outstanding or self.settling.waiting or self.debts)
+        """Whether handlers run, results wait to be looked at or acknowledged, or something is owed to the store."""
+        return bool(self.workers.busy or self.settling.waiting or self.debts)
 
     def _skip(self, entry: Entry) -> None:
         self.settling.skip(entry)
@@ -193,7 +196,7 @@ class Core:
             self.lanes.put_back(entry)
             self.claiming.want(entry)
         else:
-            self.outcomes.hand_back(entry)
+            self.outcomes.leave_to_others(entry)
 
     def _forget(self, entry: Entry) -> None:
         """An entry leaves without being settled."""

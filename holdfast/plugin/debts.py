@@ -45,7 +45,7 @@ class Debts:
         self._releases = [debt for debt in self._releases if debt[0] is not session]
 
     def pay(self) -> None:
-        """Ask until all is answered. Raises StoreUnavailable: the rest stays owed."""
+        """Ask until all is answered; nothing where nothing is owed. Raises StoreUnavailable: the rest stays owed."""
         while self._let_gos:
             session = self._let_gos[0][0]
             session.let_go([item for owner, item in self._let_gos if owner is session])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -149,6 +150,8 @@ class Lanes:
     def __init__(self) -> None:
         self._lanes: dict[Hashable, Lane] = {}
         self._ready: deque[Lane] = deque()
+        #: Entries that are with the workers.
+        self.taken = 0
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -172,6 +175,8 @@ class Lanes:
     def put_back(self, entry: Entry) -> None:
         """An entry that had ended must run again: it is the first of its lane."""
         lane = self._lanes.setdefault(entry.lane.key, entry.lane)
+        with suppress(ValueError):  # it may not have left yet, behind another that had not ended
+            entry.lane.entries.remove(entry)
         entry.lane = lane
         lane.entries.appendleft(entry)
         self.wake(lane)
@@ -219,12 +224,21 @@ class Lanes:
             entry.started = False
             taken.append(entry)
         lane.taken += len(taken)
+        self.taken += len(taken)
         return taken
+
+    def take_again(self, entry: Entry) -> None:
+        """Take one that came back and stayed the first of its lane, for something else than its handler."""
+        entry.gate = Gate.TAKEN
+        entry.started = False
+        entry.lane.taken += 1
+        self.taken += 1
 
     def back(self, entry: Entry, gate: Gate) -> None:
         """A taken entry is back from the workers."""
         entry.gate = gate
         entry.lane.taken -= 1
+        self.taken -= 1
         self.wake(entry.lane)
 
     def drop(self, entry: Entry) -> None:

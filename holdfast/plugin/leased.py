@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import SourceError
 from holdfast.plugin.events import Overrun, SourceTrouble
 from holdfast.plugin.lanes import Gate
+from holdfast.plugin.ledger import Ledger
 from holdfast.plugin.ownership import Ownership, Phase
 from holdfast.timing import Deadline
 
@@ -46,6 +47,8 @@ class Leased:
         self._engine, self.source = engine, source
         engine.intake.can_pause = False
         self._owners: dict[Partition, Ownership] = {}
+        #: Of sessions that were lost: their handlers may still run, and hold their records' leases until they end.
+        self._former: list[Ownership] = []
         self._extend_at = 0.0
         self._left = False
 
@@ -80,7 +83,7 @@ class Leased:
         if owner is None:
             owner = self._owners[record.partition] = Ownership(record.partition, session)
             owner.name = str(record.partition)
-            owner.own()
+            owner.own(Ledger(0))  # nothing is in order here: no watermark is asked for
         return None if record.offset in owner.entries else owner
 
     def default_key(self, record: Record) -> str | None:
@@ -110,7 +113,9 @@ class Leased:
         if now < self._extend_at:
             return
         self._extend_at = now + self.source.lease_s / 3
-        records = [entry.record for owner in self._owners.values() for entry in owner.entries.values()]
+        self._former = [owner for owner in self._former if owner.entries]
+        owners = [*self._owners.values(), *self._former]
+        records = [entry.record for owner in owners for entry in owner.entries.values()]
         if records:
             try:
                 self.source.extend(records)
@@ -122,6 +127,7 @@ class Leased:
         self._fence()
         for owner in self._owners.values():
             owner.move(Phase.GONE)
+        self._former.extend(self._owners.values())
         self._owners.clear()
 
     def leave(self, deadline: Deadline) -> None:

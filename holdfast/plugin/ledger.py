@@ -20,21 +20,21 @@ class Ledger:
 
     __slots__ = ("_done", "_next", "_open", "_settled")
 
-    def __init__(self, start: int | None, done: Iterable[int] = ()) -> None:
-        """Args: start: the first offset to come, None = unknown; done: offsets from `start` on that are done."""
+    def __init__(self, start: int, done: Iterable[int] = ()) -> None:
+        """Args: start: the first offset to come; done: offsets from `start` on that are done."""
         self._next = start
         self._done = set(done)  # known from the store, not polled yet
         self._open: deque[int] = deque()  # polled; the first one is not settled
         self._settled: set[int] = set()  # polled and settled, behind an open one
 
     @property
-    def next(self) -> int | None:
-        """The offset expected next from the source; None before the first."""
+    def next(self) -> int:
+        """The offset expected next from the source."""
         return self._next
 
     @property
-    def watermark(self) -> int | None:
-        """All offsets below are done; None = nothing is known."""
+    def watermark(self) -> int:
+        """All offsets below are done."""
         return self._open[0] if self._open else self._next
 
     def polled(self, offset: int) -> bool:
@@ -42,7 +42,7 @@ class Ledger:
 
         Raises StateError for an offset below `next`: the caller has to look at that first.
         """
-        if self._next is not None and offset < self._next:
+        if offset < self._next:
             raise StateError(f"offset {offset} came after {self._next - 1}")
         self._next = offset + 1
         if offset in self._done:
@@ -53,12 +53,11 @@ class Ledger:
 
     def reached(self, offset: int) -> None:
         """The source has read up to `offset`: what it did not deliver below is no record."""
-        if self._next is None or offset > self._next:
-            self._next = offset
+        self._next = max(self._next, offset)
 
     def knows(self, offset: int) -> None:
         """An offset that may not have come yet is done (another's handler has ended)."""
-        if self._next is None or offset >= self._next:
+        if offset >= self._next:
             self._done.add(offset)
         else:
             self.settle(offset)
@@ -72,8 +71,8 @@ class Ledger:
             self._settled.discard(self._open.popleft())
 
     def watermark_with(self, offsets: Collection[int]) -> int:
-        """The watermark as it would be with these settled as well; 0 where nothing is known."""
+        """The watermark as it would be with these settled as well."""
         for offset in self._open:
             if offset not in self._settled and offset not in offsets:
                 return offset
-        return self._next or 0
+        return self._next

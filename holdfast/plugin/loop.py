@@ -164,7 +164,7 @@ class Engine(Core):
                     self.session_lost()
 
     def _dispatch(self) -> None:
-        while not self.stalled and self.settling.waiting < self.settings.mark_batch:
+        while not self.stalled and self._budget > 0:
             lane = self.lanes.next()
             head = lane.head() if lane else None
             if lane is None or head is None:
@@ -172,6 +172,9 @@ class Engine(Core):
             handler = head.handler
             if (self.workers.async_room if handler.is_async else self.workers.room) <= 0:
                 self.lanes.wake(lane)
+                return
+            if handler.batch and self._budget < lane.ready(min(handler.batch.records, self._budget_at_most)):
+                self.lanes.wake(lane)  # rather a whole batch a little later than a small one now
                 return
             entries = self._take_batch(lane, head) if handler.batch else self._take(lane, handler)
             if entries:
@@ -184,8 +187,9 @@ class Engine(Core):
         """One record, or as many as make a chunk: of this lane, and of others if all workers get as much."""
         if handler.is_async:
             return self.lanes.take(lane, 1)
-        entries = self.lanes.take(lane, self.workers.chunk)
-        fair = min(self.workers.chunk, self.lanes.ready // self.settings.workers)
+        chunk = min(self.workers.chunk, self._budget)
+        entries = self.lanes.take(lane, chunk)
+        fair = min(chunk, self.lanes.ready // self.settings.workers)
         while len(entries) < fair and (more := self.lanes.next_of(handler)) is not None:
             entries += self.lanes.take(more, fair - len(entries))
         return entries
@@ -196,10 +200,20 @@ class Engine(Core):
         if batch is None:
             raise AssertionError(head)
         waited = self.clock.now() - head.since
-        if lane.ready(batch.records) < batch.records and waited < batch.wait_s:
+        records = min(batch.records, self._budget_at_most)
+        if lane.ready(records) < records and waited < batch.wait_s:
             self.timers.after(batch.wait_s - waited, lambda: self.lanes.wake(lane))
             return []
-        return self.lanes.take(lane, batch.records)
+        return self.lanes.take(lane, records)
+
+    @property
+    def _budget(self) -> int:
+        """Records that may be started now. What has started and is not acknowledged is what a crash repeats."""
+        return self._budget_at_most - self.lanes.taken - self.settling.waiting
+
+    @property
+    def _budget_at_most(self) -> int:
+        return self.settings.workers + self.settings.mark_batch
 
     def _resubscribe(self) -> None:
         if self._new_topics is not None:
@@ -227,10 +241,9 @@ class Engine(Core):
         self.family.leave(Deadline(self.settings.drain_timeout_s, self.clock))
         linger = Deadline(self.settings.linger_timeout_s, self.clock)
         while self.unfinished and not linger.passed and not self.hurry:
+            self.workers.wake.wait(min(_BUSY_S, linger.left_s()))
             self.work()
-            self.workers.wake.wait(min(_IDLE_S, linger.left_s()))
-        self.collect()
-        self.settle()
+            self.family.tend()
 
     def _close(self) -> None:
         self.workers.stop()
@@ -247,6 +260,7 @@ class Engine(Core):
                 self.workers.outstanding,
                 self.settling.waiting,
             )
+            self.session.abandon()
         else:
             self.session.end()
 

@@ -58,11 +58,14 @@ class Outcomes:
         if outcome is Outcome.OK or outcome is Outcome.LETTER_SENT:
             if outcome is Outcome.LETTER_SENT:
                 self._sent(entry)
+                # Settled is the record, not its key: it was not handled, and its replay or the producer's next copy is
+                # to be.
+                self._claiming.give_back(entry)
             self._lanes.back(entry, Gate.ENDED)
             self._settling.ended(entry)
         elif entry.owner.phase is not Phase.OWNED:
             self._lanes.back(entry, Gate.GONE)
-            self._leave_to_others(entry)
+            self.leave_to_others(entry)
         elif outcome is Outcome.NOT_STARTED:
             self._lanes.back(entry, Gate.READY)
         elif outcome is Outcome.LETTER_FAILED:
@@ -74,6 +77,14 @@ class Outcomes:
         """An entry that was not started, or whose attempt failed, will not run here."""
         self._claiming.give_back(entry)
         self._lanes.drop(entry)
+        self._forget(entry)
+
+    def leave_to_others(self, entry: Entry) -> None:
+        """It did not end well, and the partition goes or is gone: only the new owner tries again or gives up."""
+        self._claiming.give_back(entry)
+        if entry.record.offset in entry.owner.hands:
+            token = Token(entry.owner.name, entry.record.offset, entry.owner.epoch)
+            self._debts.release(entry.owner.session_, token)
         self._forget(entry)
 
     # ---- inside
@@ -126,8 +137,7 @@ class Outcomes:
 
     def _send(self, entry: Entry, letter: Letter) -> None:
         if entry.gate is Gate.RETRY and self._letters is not None:
-            entry.gate = Gate.TAKEN
-            entry.lane.taken += 1
+            self._lanes.take_again(entry)
             entry.letter = letter
             self._workers.submit_letter(entry, letter, self._letters, _LETTER_S)
 
@@ -163,11 +173,3 @@ class Outcomes:
                 attempts=entry.attempt,
             )
         )
-
-    def _leave_to_others(self, entry: Entry) -> None:
-        """It did not end well, and the partition goes or is gone: only the new owner tries again or gives up."""
-        self._claiming.give_back(entry)
-        if entry.record.offset in entry.owner.hands:
-            token = Token(entry.owner.name, entry.record.offset, entry.owner.epoch)
-            self._debts.release(entry.owner.session_, token)
-        self._forget(entry)

@@ -70,7 +70,7 @@ class Ownership:
         self.cut = cut
         #: The offset that somebody set, while it is adopted.
         self.adopting = 0
-        self.ledger = Ledger(None)
+        self.ledger = Ledger(0)  # of no meaning before `own`
         #: Offsets that former owners may still be working on.
         self.waiting: set[int] = set()
         #: What was polled and is not settled, by offset.
@@ -124,9 +124,14 @@ class Ownership:
         """Whether the source may deliver: it is owned, and the client stands where it has to."""
         return self._phase is Phase.OWNED and not self.seek_needed
 
-    def own(self) -> None:
-        """The ledger is right: records may start."""
-        self.owned = True
+    def own(self, ledger: Ledger) -> None:
+        """The ledger is right: records may start as soon as the client stands where the ledger begins.
+
+        Whoever tells the client where to begin in the very call that hands the partition to it (`Rebalance.assigned`)
+        clears `seek_needed`; for all others the loop seeks.
+        """
+        self.ledger = ledger
+        self.owned = self.seek_needed = True
         self.move(Phase.OWNED)
 
     def enter(self, entry: Entry) -> bool:

@@ -16,7 +16,7 @@ from holdfast.plugin.takeover import Takeover
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from holdfast.plugin.lanes import Entry
     from holdfast.plugin.loop import Engine
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _POLL_S = 0.05
 #: How often all partitions are looked at: turns of quick handlers are shorter, and groups have thousands of partitions.
 _TEND_S = 0.005
+#: How often topics are asked for their identity, and positions kept from expiring; one call each, for all partitions.
+_REFRESH_S = 30.0
+_REFRESH_LOOK_S = 0.5
 #: How long leaving waits for the broker to accept the last commit. The positions in the store hold without it.
 _LAST_COMMIT_S = 5.0
 _CLOSE_S = 10.0
@@ -46,6 +49,7 @@ class Partitioned:
         self.reports = Reports(engine.clock, engine.tell)
         self._poll_at = 0.0
         self._tend_at = 0.0
+        self._refresh_at = engine.clock.now() + _REFRESH_S
         self._left = False
 
     @property
@@ -70,19 +74,20 @@ class Partitioned:
         """The source has read partitions up to there, after the records of the same poll were admitted."""
         for end in ends:
             owner = self.owners.get(end.partition)
-            if owner is not None and owner.open and owner.ledger.next is not None:
+            if owner is not None and owner.open:
                 owner.ledger.reached(end.offset)
 
     def admit(self, record: Record) -> Ownership | None:
         """The record's owner; None = it is not to be handled here (now)."""
         owner = self.owners.get(record.partition)
-        if owner is None or not owner.open:
-            return None
+        if owner is None or owner is not record.fence or not owner.open:
+            return None  # the latter: fetched under an earlier ownership, it comes again
         expected = owner.ledger.next
-        if expected is not None and record.offset < expected:
+        if record.offset < expected:
             self._engine.tell(LogWentBack(partition=record.partition, offset=record.offset, expected=expected))
-            self._cuts[record.partition] = record.offset
-            self._retake(owner)
+            # Not above the watermark: below the offset that came now there may be records that wait or run.
+            self._cuts[record.partition] = min(record.offset, owner.ledger.watermark)
+            self.retake(owner)
             return None
         if not owner.ledger.polled(record.offset):
             owner.suppressed += 1
@@ -113,11 +118,11 @@ class Partitioned:
     def tend(self) -> None:
         """What time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every turn."""
         engine = self._engine
-        if engine.clock.now() < self._tend_at and not engine.intake.tight:
+        if self._left or (engine.clock.now() < self._tend_at and not engine.intake.tight):
             return
         self._tend_at = engine.clock.now() + _TEND_S
         try:
-            self.create_owners()
+            self.create_owners(self.assigned)
             self.take_over(list(self.owners.values()), inside=False)
             self._poll_handed()
             for owner in self.owners.values():
@@ -125,6 +130,9 @@ class Partitioned:
                     self._seek(owner)
             engine.intake.apply(self.source, self.assigned, self.owners, stopped=engine.stalled)
             self.commits.step(self.owners.values())
+            if engine.clock.now() >= self._refresh_at:
+                self._refresh_at = engine.clock.now() + _REFRESH_S
+                self._refresh()
         except SourceError as error:
             if not error.retriable:
                 engine.fail(error)
@@ -168,13 +176,13 @@ class Partitioned:
             self.source.close(Deadline(_CLOSE_S, self._engine.clock))
 
     # ---- for the rebalance
-    def create_owners(self) -> list[Ownership]:
-        """Ownerships for what is assigned and has none."""
+    def create_owners(self, partitions: Iterable[Partition]) -> list[Ownership]:
+        """Ownerships for those of the partitions that have none."""
         session = self._engine.session
         if session is None or self._engine.stopping:
             return []
         created = []
-        for partition in self.assigned - self.owners.keys():
+        for partition in sorted(set(partitions) - self.owners.keys()):
             owner = Ownership(partition, session, self._cuts.pop(partition, None))
             self.owners[partition] = owner
             created.append(owner)
@@ -191,6 +199,14 @@ class Partitioned:
                 else:
                     self.takeover.step(owners)
                 engine.outage.answered()
+
+    def retake(self, owner: Ownership) -> None:
+        """Let the partition go at the store and take it over anew, though the client keeps it."""
+        self._end(owner)
+        path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock))
+        path.let_go()
+        if self.owners.get(owner.partition) is owner:
+            del self.owners[owner.partition]
 
     def forget(self, partitions: Sequence[Partition]) -> None:
         """They are not assigned any more."""
@@ -210,7 +226,7 @@ class Partitioned:
             entry.gate = Gate.GONE
             self._engine.intake.left(entry)
         if fenced and owner.phase is Phase.OWNED:
-            self._retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
+            self.retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
 
     def _poll_handed(self) -> None:
         """Ask what became of records that former owners had in hand."""
@@ -227,7 +243,7 @@ class Partitioned:
                 if isinstance(reply, Polled):
                     self._resolve(owner, reply)
                 else:
-                    self._retake(owner)
+                    self.retake(owner)
 
     def _resolve(self, owner: Ownership, reply: Polled) -> None:
         engine = self._engine
@@ -242,20 +258,30 @@ class Partitioned:
             elif entry is not None:
                 engine.claiming.resume(entry)
 
+    def _refresh(self) -> None:
+        """Keep positions from expiring, and see whether a topic was deleted and made again under us."""
+        engine = self._engine
+        owners = [owner for owner in self.owners.values() if owner.phase is Phase.OWNED]
+        if not owners or engine.session is None or not engine.outage.may_ask:
+            return
+        names = self.source.position_names(
+            [owner.partition for owner in owners], Deadline(_REFRESH_LOOK_S, engine.clock)
+        )
+        for owner in owners:
+            if names[owner.partition] != owner.name:
+                engine.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
+                self.retake(owner)
+        with engine.outage.asking():
+            kept = [owner for owner in owners if owner.phase is Phase.OWNED]
+            engine.session.mark([Mark(owner.name, owner.epoch, owner.ledger.watermark, ()) for owner in kept])
+            engine.outage.answered()
+
     def _seek(self, owner: Ownership) -> None:
         try:
             self.source.seek(owner.partition, owner.ledger.next)
         except SourceUnavailable:
             return  # the client is not ready to: in the next turn
         owner.seek_needed = False
-
-    def _retake(self, owner: Ownership) -> None:
-        """Let the partition go at the store and take it over anew, though the client keeps it."""
-        self._end(owner)
-        path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock))
-        path.let_go()
-        if self.owners.get(owner.partition) is owner:
-            del self.owners[owner.partition]
 
     def _end(self, owner: Ownership) -> None:
         path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock))

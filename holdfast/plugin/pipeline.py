@@ -10,6 +10,7 @@ from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Sequence
 
     from holdfast.plugin.dead_letter import Letter
@@ -44,10 +45,17 @@ def _call(handler: Handler, given: object) -> None:
         raise Unretriable(f"{handler.name} returned a coroutine that nobody awaits: register the `async def` itself")
 
 
-def run_each(entries: Sequence[Entry], report: Callable[[Ended], None]) -> None:
-    """Call the handler for one record after the other. What follows a failed one in its lane is not started."""
+def run_each(entries: deque[Entry], report: Callable[[Ended], None]) -> None:
+    """Call the handler for one record after the other. What follows a failed one in its lane is not started.
+
+    Takes from the left of `entries`; the loop may take back from the right meanwhile.
+    """
     stopped: set[Lane] = set()
-    for entry in entries:
+    while True:
+        try:
+            entry = entries.popleft()
+        except IndexError:
+            return
         if entry.lane in stopped or not entry.owner.enter(entry):
             stopped.add(entry.lane)
             report(Ended(entry, Outcome.NOT_STARTED))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Start(NamedTuple):
     """Where an assigned partition begins."""
 
-    #: The next offset to read; None = nothing is known, the source's own policy decides (earliest, latest).
-    offset: int | None
+    #: The next offset to read; of no meaning while the partition is held.
+    offset: int
     #: The engine has not taken the partition over yet: deliver nothing, the engine seeks and resumes later.
     hold: bool
 
@@ -123,6 +123,10 @@ class PartitionedSource(Protocol):
         """The group's committed offsets; None = none. An error or a timeout raises, it is never None."""
         ...
 
+    def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        """Where a group begins that has committed nothing (earliest, latest): now, as a number. Raises SourceError."""
+        ...
+
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit exactly these; never blocks. The listener's `committed` tells the outcome in a later poll.
 
@@ -135,8 +139,8 @@ class PartitionedSource(Protocol):
         """The ends of the partitions' logs as far as known without asking the broker; for reports."""
         ...
 
-    def seek(self, partition: Partition, offset: int | None) -> None:
-        """Read on from there (None: from where the policy says). Raises SourceUnavailable: not yet possible."""
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read on from there. Raises SourceUnavailable: not yet possible."""
         ...
 
     def pause(self, partitions: Collection[Partition]) -> None:

@@ -147,16 +147,19 @@ class Rebalance:
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         """Take over what is to be had at once; the rest is held back and taken over by the loop."""
-        starts = dict.fromkeys(partitions, Start(None, hold=True))
+        starts = dict.fromkeys(partitions, Start(0, hold=True))
         try:
             engine, family, began = self._engine, self._family, self._engine.clock.now()
             family.assigned.update(partitions)
             if not engine.stopping:
-                # Others may lack an owner too, after a lost session: the loop takes those over, and seeks for them. The
-                # client takes the starts of these alone, and stands anywhere in the others.
-                owners = [owner for owner in family.create_owners() if owner.partition in starts]
+                for partition in family.owners.keys() & set(partitions):
+                    family.retake(family.owners[partition])  # assigned anew without a word of its end
+                owners = family.create_owners(partitions)
                 family.take_over(owners, inside=True)
-                starts.update({owner.partition: family.takeover.start(owner) for owner in owners})
+                for owner in owners:
+                    start = starts[owner.partition] = family.takeover.start(owner)
+                    # This call's reply is what the client begins with; for all others the loop seeks.
+                    owner.seek_needed = start.hold
                 report = RebalanceReport(
                     trigger="assigned",
                     protocol=family.source.protocol,
@@ -195,14 +198,16 @@ class Rebalance:
             owners = [family.owners[partition] for partition in partitions if partition in family.owners]
             if owners:
                 path = HandOver(engine, family, owners, Deadline(drain_s or 0.0, engine.clock))
-                path.fence()
-                path.hand_back()
-                if drain_s is not None:
-                    path.drain()
-                path.settle()
-                if drain_s is not None:
-                    path.commit()
-                path.let_go()
+                try:
+                    path.fence()
+                    path.hand_back()
+                    if drain_s is not None:
+                        path.drain()
+                    path.settle()
+                    if drain_s is not None:
+                        path.commit()
+                finally:  # whatever went wrong before: what is in hand has to be known to the next owner
+                    path.let_go()
                 family.reports.close()
                 family.reports.add(path.report(trigger), (), engine.clock.now())
         except Exception as error:  # noqa: BLE001 - as above

@@ -15,6 +15,7 @@ from holdfast.plugin.events import ResetHonoured, RewindIgnored, SourceTrouble
 from holdfast.plugin.ledger import Ledger
 from holdfast.plugin.ownership import Phase
 from holdfast.plugin.ports import Start
+from holdfast.plugin.retry import BACKOFF
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: One look at the broker inside a rebalance callback; what it does not answer in time is asked again in the loop.
 _LOOK_S = 3.0
+#: The same in the loop, where marks and everything else wait for it.
+_LOOK_AGAIN_S = 0.5
 #: How often a partition is asked for whose former owner still lives.
 _AGAIN_S = 0.05
 
@@ -38,9 +41,12 @@ class Takeover:
         self._source, self._debts, self._commits = source, core.debts, commits
         self._clock, self._tell, self._fenced = core.clock, core.tell, core.session_lost
         self._again = 0.0
+        self._look_s = _LOOK_S
+        self._troubles = 0
 
     def begin(self, owners: Sequence[Ownership]) -> None:
         """Take over what is to be had at once, inside the rebalance; then `start` tells. Raises StoreUnavailable."""
+        self._look_s = _LOOK_S
         self._advance(owners)
 
     def step(self, owners: Iterable[Ownership]) -> None:
@@ -52,25 +58,18 @@ class Takeover:
         if not waiting or self._clock.now() < self._again:
             return
         self._again = self._clock.now() + _AGAIN_S
-        try:
-            self._advance(waiting)
-        finally:  # also where a call for another of them had no answer: who is owned now must not read from anywhere
-            for owner in waiting:
-                if owner.phase is Phase.OWNED:
-                    self._resume(owner)
+        self._look_s = _LOOK_AGAIN_S
+        self._advance(waiting)
 
     def adopted(self, owner: Ownership) -> None:
-        """The broker has our commit of the offset that somebody else had set: nothing is known from there on."""
-        owner.ledger = Ledger(owner.adopting)
-        owner.own()
-        self._resume(owner)
+        """The broker has our commit of the offset that is adopted: nothing is known from there on."""
+        owner.own(Ledger(owner.adopting))
 
     @staticmethod
     def start(owner: Ownership) -> Start:
         """Where the source has to begin."""
-        if owner.phase is Phase.OWNED:
-            return Start(owner.ledger.next, hold=False)
-        return Start(owner.adopting if owner.phase is Phase.ADOPTING else None, hold=True)
+        owned = owner.phase is Phase.OWNED
+        return Start(owner.ledger.next if owned else owner.adopting, hold=not owned)
 
     # ---- the steps
     def _advance(self, owners: Sequence[Ownership]) -> None:
@@ -83,11 +82,15 @@ class Takeover:
         except SourceError as error:
             if not error.retriable:
                 raise
+            self._troubles += 1
+            self._again = self._clock.now() + (BACKOFF.wait_s(self._troubles, error) or 0.0)
             self._tell(SourceTrouble(error=str(error)))
+        else:
+            self._troubles = 0
 
     def _name(self, owners: Sequence[Ownership]) -> None:
         if owners:
-            names = self._source.position_names([owner.partition for owner in owners], Deadline(_LOOK_S, self._clock))
+            names = self._source.position_names([owner.partition for owner in owners], self._deadline())
             for owner in owners:
                 owner.name = names[owner.partition]
 
@@ -110,9 +113,20 @@ class Takeover:
     def _read(self, owners: Sequence[Ownership]) -> None:
         if not owners:
             return
-        committed = self._source.committed([owner.partition for owner in owners], Deadline(_LOOK_S, self._clock))
+        committed = self._source.committed([owner.partition for owner in owners], self._deadline())
+        unknown = [owner.partition for owner in owners if _is_new(owner) and committed[owner.partition] is None]
+        first = self._source.first_offsets(unknown, self._deadline()) if unknown else {}
         for owner in owners:
-            self._judge(owner, committed[owner.partition])
+            if owner.partition in first:
+                # The group begins here. That is adopted like a reset, and so remembered: asked again later, a policy
+                # such as "latest" would answer with another offset, and what lies between would be lost.
+                owner.adopting = first[owner.partition]
+                owner.move(Phase.RESETTING)
+            else:
+                self._judge(owner, committed[owner.partition])
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._look_s, self._clock)
 
     def _judge(self, owner: Ownership, committed: Committed | None) -> None:
         acquired = owner.acquired
@@ -133,11 +147,8 @@ class Takeover:
         while watermark in known:
             known.discard(watermark)
             watermark += 1
-        # Nothing committed and nothing done: the source's own policy says where a group begins.
-        virgin = committed is None and watermark == 0 and not known and not acquired.running
-        owner.ledger = Ledger(None if virgin else watermark, known)
         owner.waiting = {offset for offset in acquired.running if offset >= watermark and offset not in known}
-        owner.own()
+        owner.own(Ledger(watermark, known))
 
     def _drop(self, owners: Sequence[Ownership]) -> None:
         for owner in owners:
@@ -149,6 +160,9 @@ class Takeover:
                 self._tell(ResetHonoured(partition=owner.partition, offset=owner.adopting, watermark=watermark))
             owner.move(Phase.ADOPTING)
 
-    def _resume(self, owner: Ownership) -> None:
-        """The client stands anywhere: what it delivered before was dropped. Left for the intake to do and repeat."""
-        owner.seek_needed = True
+
+def _is_new(owner: Ownership) -> bool:
+    """Whether the store knows nothing of the position."""
+    acquired = owner.acquired
+    known = acquired is None or acquired.watermark or acquired.done or acquired.running
+    return not known and owner.cut is None

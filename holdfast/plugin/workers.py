@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 #: threads costs tens of microseconds. A chunk is never so long that others would wait for it to notice.
 _CHUNK_S = 0.002
 _CHUNK_AT_MOST = 64
+#: A chunk that takes longer has met a slow record: the others need not wait for it.
+_CHUNK_LATE_S = 0.005
+
+
+class _Chunk:
+    """Records that one worker takes one after the other, from the left; the loop takes back from the right."""
+
+    __slots__ = ("began", "entries")
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = deque(entries)
+        self.began: float | None = None
 
 
 class Workers:
@@ -40,12 +52,19 @@ class Workers:
         self._lock = threading.Lock()  # innermost; guards the count alone
         self._outstanding = 0
         self._record_s = _CHUNK_S
+        #: Chunks that may hold records which have not started.
+        self._chunks: list[_Chunk] = []
 
     # ---- the thread that runs the app
     @property
     def outstanding(self) -> int:
         """Jobs given and not finished, running ones included."""
         return self._outstanding
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs, or has ended and nobody has looked."""
+        return self._outstanding > 0 or bool(self._ended)
 
     @property
     def room(self) -> int:
@@ -78,17 +97,36 @@ class Workers:
             self._submit_async(entries)
             return
 
+        if handler.batch:
+            self._start(lambda: run_batch(entries, self._ended.append))
+            return
+        chunk = _Chunk(entries)
+        if len(entries) > 1:
+            self._chunks.append(chunk)
+
         def job() -> None:
-            began = SYSTEM_CLOCK.now()
-            if handler.batch:
-                run_batch(entries, self._ended.append)
-            else:
-                run_each(entries, self._ended.append)
-                each = (SYSTEM_CLOCK.now() - began) / len(entries)
-                # Up at once, down slowly: one slow record must not be followed by a long chunk of slow ones.
-                self._record_s = max(each, self._record_s * 0.9, 1e-6)
+            chunk.began = SYSTEM_CLOCK.now()
+            run_each(chunk.entries, self._ended.append)
+            each = (SYSTEM_CLOCK.now() - chunk.began) / len(entries)
+            # Up at once, down slowly: one slow record must not be followed by a long chunk of slow ones.
+            self._record_s = max(each, self._record_s * 0.9, 1e-6)
 
         self._start(job)
+
+    def overdue(self) -> list[Entry]:
+        """What waits behind a slow record in its chunk, for other workers to take: it has not started."""
+        if not self._chunks:
+            return []
+        late, back = SYSTEM_CLOCK.now() - _CHUNK_LATE_S, []
+        for chunk in self._chunks:
+            while chunk.began is not None and chunk.began < late:
+                try:
+                    back.append(chunk.entries.pop())
+                except IndexError:
+                    break
+        self._chunks = [chunk for chunk in self._chunks if chunk.entries]
+        back.reverse()
+        return back
 
     def submit_letter(self, entry: Entry, letter: Letter, letters: DeadLetters, timeout_s: float) -> None:
         """Send a dead letter from a worker, since it waits for the broker."""

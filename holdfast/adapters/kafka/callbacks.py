@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 _client_log = logging.getLogger("holdfast.kafka.client")
 
-#: librdkafka's offset for "the committed one, else as auto.offset.reset says" (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
-_POLICY = -1001
+#: The start of the log (rdkafka.h, RD_KAFKA_OFFSET_BEGINNING).
+_BEGINNING = -2
 
 _FATES = {
     faults.CommitFate.DONE: CommitFate.DONE,
@@ -69,8 +69,9 @@ class Callbacks:
         self.assigned.update(partitions)
         self.ever_assigned = True
         starts = self.listener.assigned(partitions)
-        # Offsets go into the assign call: a seek right after it races with the fetcher's own start.
-        offsets = {one: _POLICY if start.offset is None else start.offset for one, start in starts.items()}
+        # Offsets go into the assign call: a seek right after it races with the fetcher's own start. What is held begins
+        # anywhere that needs no question to the coordinator, whose answer could overtake the seek that follows.
+        offsets = {one: _BEGINNING if start.hold else start.offset for one, start in starts.items()}
         held = [one for one in partitions if starts[one].hold]
         try:
             if self.incremental:

@@ -117,6 +117,14 @@ FAULTS = (
         "create the topic, or correct its name",
     ),
     Fault(
+        # librdkafka goes on behind what it could not read, some of it a whole batch: that would look like a gap.
+        (_E._BAD_MSG, _E._BAD_COMPRESSION, _E._NOT_IMPLEMENTED, _E.INVALID_MSG, _E.MSG_SIZE_TOO_LARGE,
+         _E.INVALID_MSG_SIZE),
+        Cure.PERSON, SourceError,
+        "the log holds something that cannot be read: look at the offset, raise the client's limits, or set the group "
+        "behind it by hand",
+    ),
+    Fault(
         (_E.INCONSISTENT_GROUP_PROTOCOL,),
         Cure.PERSON, SourceError,
         "the group's members use another protocol or strategy: let all use the same, or another group.id",

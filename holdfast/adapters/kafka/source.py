@@ -31,9 +31,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 
-#: The logical offsets of librdkafka (rdkafka.h).
-_BEGINNING, _END = -2, -1
-_LATEST = ("latest", "largest", "end")
+#: What ListOffsets takes for a time to answer with the log's start or end (Kafka's protocol).
+_EARLIEST, _LATEST = -2, -1
+_POLICIES = {
+    "earliest": _EARLIEST, "smallest": _EARLIEST, "beginning": _EARLIEST,
+    "latest": _LATEST, "largest": _LATEST, "end": _LATEST,
+}  # fmt: skip
+#: A client that lived for so long was no part of a series of failures: the next wait is short again.
+_STABLE_S = 120.0
 
 
 class KafkaSource:
@@ -61,6 +66,7 @@ class KafkaSource:
         self._topics: list[str] = []
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._ids = TopicIds(self._checked.conf)
+        self._known_ids: dict[str, str] = {}
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._rebuilds = 0
         self._rebuild_at = 0.0
@@ -138,29 +144,34 @@ class KafkaSource:
     # ---- polling
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Records and rebalances. Raises SourceError: what no client can cure, and what callbacks met."""
+        # Raised before anything is taken from the client: what it has delivered is not delivered again.
+        if (trouble := self._callbacks.take_trouble()) is not None:
+            raise trouble
         consumer = self._consumer
         if consumer is None:
             self._rebuild(timeout_s)
             return _NOTHING
         # poll() returns at the first message, consume() only when it is full or the time is over.
         first = consumer.poll(timeout_s) if timeout_s > 0 or max_records == 1 else None
-        messages = [] if first is None else [first]
-        if max_records > len(messages) and (first is not None or timeout_s <= 0):
-            messages += consumer.consume(max_records - len(messages), 0)
+        # Sorted before consume(), in which its partition may go and come back: it belongs to the ownership of now.
+        batch = self._sort([first], Batch([], [])) if first is not None else Batch([], [])
+        if max_records > 1 and (first is not None or timeout_s <= 0) and self._consumer is consumer:
+            batch = self._sort(consumer.consume(max_records - 1, 0), batch)
         self._callbacks.tell_commits()
-        if self._callbacks.assigned:
-            self._rebuilds = 0  # the client works: the next one to fail begins with a short wait again
-        if (trouble := self._callbacks.take_trouble()) is not None:
-            raise trouble
-        return self._sort(messages) if messages else _NOTHING
+        return batch
 
-    def _sort(self, messages: Sequence[Message]) -> Batch:
-        records, ends = [], []
+    def _sort(self, messages: Sequence[Message], batch: Batch) -> Batch:
+        """Add messages to a batch: records with their fence, ends of partitions; errors go their own way."""
+        records, ends = list(batch.records), list(batch.ends)
         owners, known = self._owners, self._partitions
         for message in messages:
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
                 self._failed(error, f"consuming {message.topic() or self._topics}")
+                if self._callbacks.trouble is not None:
+                    # What cannot be read may be skipped by the client: behind a hole that nobody looked at, nothing
+                    # counts. The next poll raises it, and the app stops with the watermark before the hole.
+                    break
                 continue
             # Records and ends of partitions have a topic, a number and an offset; errors of a client may not.
             topic, number, offset = cast(
@@ -183,10 +194,13 @@ class KafkaSource:
         if cure is faults.Cure.CLIENT:
             _log.info("%s", error)
         elif cure is faults.Cure.REBUILD:
+            if SYSTEM_CLOCK.now() - self._rebuild_at > _STABLE_S:
+                self._rebuilds = 0
             self._rebuilds += 1
             wait_s = BACKOFF.wait_s(self._rebuilds, SourceFatal()) or 0.0
             self._rebuild_at = SYSTEM_CLOCK.now() + wait_s
-            _log.warning("this client is finished (%s); a new one is made in %.1f s", error, wait_s)
+            said = faults.as_source_error(error, f"member of {self.group}")
+            self._callbacks.trouble = SourceFatal(f"{said}; a new client is made in {wait_s:.1f} s")
             finished, self._consumer = self._consumer, None
             self._callbacks.listener.lost(sorted(self._callbacks.assigned))
             self._callbacks.assigned.clear()
@@ -238,9 +252,14 @@ class KafkaSource:
     def _join(self) -> None:
         if self._consumer is not None:
             told = self._callbacks
-            self._consumer.subscribe(
-                self._topics, on_assign=told.on_assign, on_revoke=told.on_revoke, on_lost=told.on_lost
-            )
+            try:
+                self._consumer.subscribe(
+                    self._topics, on_assign=told.on_assign, on_revoke=told.on_revoke, on_lost=told.on_lost
+                )
+            except KafkaException as error:
+                raise SourceError(
+                    f"librdkafka refuses to subscribe to {self._topics}: {error.args[0].str()}"
+                ) from error
 
     def _look_for_topics(self, deadline: Deadline) -> None:
         """Topics that are named must exist: the client by itself would wait for them in silence."""
@@ -262,9 +281,9 @@ class KafkaSource:
     # ---- positions
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
         """Group, topic, topic id, number: a topic that was deleted and made again has another id."""
-        ids = self._ids.of(sorted({partition.topic for partition in partitions}), deadline)
+        self._known_ids.update(self._ids.of(sorted({partition.topic for partition in partitions}), deadline))
         return {
-            partition: f"{self.group}/{partition.topic}/{ids[partition.topic]}/{partition.number}"
+            partition: f"{self.group}/{partition.topic}/{self._known_ids[partition.topic]}/{partition.number}"
             for partition in partitions
         }
 
@@ -280,15 +299,46 @@ class KafkaSource:
             if reply.error is not None:
                 raise faults.as_source_error(reply.error, f"reading the committed offset of {reply.topic}")
             partition = Partition(reply.topic, reply.partition)
-            ours = reply.metadata == _mark(reply.offset)
-            found[partition] = Committed(reply.offset, ours) if reply.offset >= 0 else None
+            if reply.offset < 0 or self._is_of_another_topic(reply):
+                found[partition] = None
+            else:
+                found[partition] = Committed(reply.offset, reply.metadata == self._mark(partition, reply.offset))
         return found
+
+    def _mark(self, partition: Partition, offset: int) -> str:
+        """The metadata of our commits: ours, for this very offset, of this very topic."""
+        return f"{_MARK}:{offset}:{self._known_ids.get(partition.topic, '')}"
+
+    def _is_of_another_topic(self, reply: TopicPartition) -> bool:
+        """Whether the commit is ours and of a topic of that name that was deleted since: then it says nothing."""
+        parts = (reply.metadata or "").split(":")
+        now = self._known_ids.get(reply.topic, "")
+        return len(parts) == 4 and ":".join(parts[:2]) == _MARK and bool(now and parts[3]) and parts[3] != now
+
+    def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        """As auto.offset.reset says, asked once; later offsets of a group are its own."""
+        policy = str(self._client.conf.get("auto.offset.reset", "earliest") if self._client is not None else "earliest")
+        when = _POLICIES.get(policy.lower())
+        if when is None:
+            raise SourceError(
+                f"the group {self.group} has committed no offset for {', '.join(map(str, partitions))} and "
+                f"auto.offset.reset={policy} forbids to choose one: commit one, or use earliest or latest"
+            )
+        asked = topic_partitions(partitions, dict.fromkeys(partitions, when))
+        try:
+            replies = self._client_or_raise().offsets_for_times(asked, timeout=max(deadline.left_s(), 0.1))
+        except KafkaException as error:
+            raise faults.as_source_error(error.args[0], "asking for the ends of the logs") from error
+        for reply in replies:
+            if reply.error is not None:
+                raise faults.as_source_error(reply.error, f"asking for the ends of {reply.topic}")
+        return {Partition(reply.topic, reply.partition): reply.offset for reply in replies}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit. Never blocks: inside on_revoke librdkafka itself holds the partitions until the broker has
         answered, or its request has timed out, and a synchronous commit has no bound at all (95 s were seen)."""
         wanted = [
-            TopicPartition(partition.topic, partition.number, offset, _mark(offset))
+            TopicPartition(partition.topic, partition.number, offset, self._mark(partition, offset))
             for partition, offset in offsets.items()
         ]
         try:
@@ -311,11 +361,8 @@ class KafkaSource:
                     ends[partition] = seen[1]
         return ends
 
-    def seek(self, partition: Partition, offset: int | None) -> None:
+    def seek(self, partition: Partition, offset: int) -> None:
         """Raises SourceUnavailable: the fetcher does not stand yet, ask again."""
-        if offset is None:
-            said = self._client.conf.get("auto.offset.reset") if self._client is not None else None
-            offset = _END if said in _LATEST else _BEGINNING
         try:
             self._client_or_raise().seek(TopicPartition(partition.topic, partition.number, offset))
         except KafkaException as error:
@@ -342,9 +389,5 @@ class KafkaSource:
 
 
 _NOTHING = Batch(())
+_MARK = "holdfast:1"
 _NOT_ASKED = ability.BrokerAbility(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
-
-
-def _mark(offset: int) -> str:
-    """The metadata of our commits: ours, and made for this very offset."""
-    return f"holdfast:1:{offset}"

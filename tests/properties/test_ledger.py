@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 class Model:
     """Which offsets came and are not done; what is known ahead; what comes next."""
 
-    def __init__(self, start: int | None, done: Collection[int]) -> None:
+    def __init__(self, start: int, done: Collection[int]) -> None:
         self.next = start
         self.known = set(done)
         self.open: set[int] = set()
 
     @property
-    def watermark(self) -> int | None:
+    def watermark(self) -> int:
         return min(self.open, default=self.next)
 
     def polled(self, offset: int) -> bool:
@@ -35,10 +35,10 @@ class Model:
         return True
 
     def reached(self, offset: int) -> None:
-        self.next = max(self.next or 0, offset)
+        self.next = max(self.next, offset)
 
     def knows(self, offset: int) -> None:
-        if self.next is not None and offset < self.next:
+        if offset < self.next:
             self.open.discard(offset)
         else:
             self.known.add(offset)
@@ -47,7 +47,7 @@ class Model:
         self.open.discard(offset)
 
     def watermark_with(self, offsets: Collection[int]) -> int:
-        return min(self.open - set(offsets), default=self.next or 0)
+        return min(self.open - set(offsets), default=self.next)
 
 
 SPAN = 25
@@ -59,19 +59,16 @@ steps = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(
-    start=st.none() | st.integers(0, 10),
+    start=st.integers(0, 10),
     done=st.sets(st.integers(0, SPAN)),
     steps=steps,
     also=st.sets(st.integers(0, 3 * SPAN)),
 )
-def test_it_says_what_the_model_says(
-    start: int | None, done: set[int], steps: list[tuple[str, int]], also: set[int]
-) -> None:
-    # Nothing can be known of a partition of which not even the beginning is.
-    done = set() if start is None else {offset for offset in done if offset >= start}
+def test_it_says_what_the_model_says(start: int, done: set[int], steps: list[tuple[str, int]], also: set[int]) -> None:
+    done = {offset for offset in done if offset >= start}
     ledger, model = Ledger(start, done), Model(start, done)
     for step, number in steps:
-        ahead = (model.next or 0) + number % 4  # mostly the next one, now and then a gap
+        ahead = model.next + number % 4  # mostly the next one, now and then a gap
         if step == "poll":
             assert ledger.polled(ahead) == model.polled(ahead)
         elif step == "settle" and model.open:
@@ -79,10 +76,10 @@ def test_it_says_what_the_model_says(
             for _ in range(1 + number % 2):  # twice is once
                 ledger.settle(offset)
                 model.settle(offset)
-        elif step == "reach" and model.next is not None:
+        elif step == "reach":
             ledger.reached(number + 5)
             model.reached(number + 5)
-        elif step == "know" and model.next is not None:
+        elif step == "know":
             ledger.knows(number)
             model.knows(number)
         assert ledger.next == model.next
@@ -94,12 +91,3 @@ def test_an_offset_that_came_before_is_an_error_for_the_caller_to_look_at() -> N
     ledger = Ledger(5)
     with pytest.raises(StateError, match="offset 4 came after 4"):
         ledger.polled(4)
-
-
-def test_nothing_is_known_before_the_first_record() -> None:
-    ledger = Ledger(None)
-    assert (ledger.next, ledger.watermark, ledger.watermark_with(())) == (None, None, 0)
-    assert ledger.polled(7)
-    assert ledger.watermark == 7
-    ledger.settle(7)
-    assert ledger.watermark == 8

@@ -144,6 +144,10 @@ class ClaimSession(Protocol):
         """
         ...
 
+    def renew(self) -> bool:
+        """Renew now, besides the thread that does it: the one call that needs no reason. False = the session is lost."""
+        ...
+
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over. `Verdict.FENCED` is the only verdict in the reply."""
         ...

@@ -25,6 +25,10 @@ class NoSession:
         """Always: there is nothing to lose."""
         return True
 
+    def renew(self) -> bool:
+        """Always."""
+        return True
+
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Granted, with nothing known."""
         return [Acquired(next(self._epochs), 0, frozenset(), frozenset()) for _ in partitions]

@@ -50,6 +50,10 @@ class OpenSession:
             self._store.look()
         return without(self._open)
 
+    def renew(self) -> bool:
+        """See `ClaimSession`."""
+        return self._ask(0, lambda s: s.renew(), lambda s: s.renew())
+
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """See `ClaimSession`."""
         return self._ask(0, lambda s: s.acquire(partitions), lambda s: s.acquire(partitions))

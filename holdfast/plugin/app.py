@@ -155,7 +155,7 @@ class Holdfast:
             engine.family = Leased(engine, self._source)
         else:
             engine.family = Partitioned(engine, self._source)
-        if self._stop_asked:
+        if self._stop_asked and not engine.stopping:
             engine.stop()
         with _signals(engine.stop, install=install_signal_handlers):
             engine.run()

@@ -33,6 +33,8 @@ class Claiming:
         #: process need not ask the store about each other.
         self._holders: dict[ClaimKey, Entry] = {}
         self._waiters: dict[ClaimKey, deque[Entry]] = {}
+        #: Whether the last step had anything to ask.
+        self.asked = False
 
     @property
     def wanted(self) -> int:
@@ -57,6 +59,7 @@ class Claiming:
         Raises StoreUnavailable: nothing is known then; all of them are asked for again in a later step.
         """
         asked = self._choose(at_most)
+        self.asked = bool(asked)
         if not asked:
             return True
         for entry in asked:

@@ -152,18 +152,27 @@ class Core:
         """Look whether the session lives, begin a new one, pay what is owed."""
         if self.session is not None and not self.session.live():
             self.session_lost()
-        if self.outage.may_ask and (self.debts or self.session is None):
+        # What had no answer may be no longer of interest: then this is the only question left.
+        probe = self.outage.down and not (self.claiming.wanted or self.settling.waiting)
+        if self.outage.may_ask and (self.debts or self.session is None or probe):
             with self.outage.asking():
                 if self.session is None and not self.stopping:
                     self.begin_session()
+                elif self.session is not None and probe:
+                    self.session.renew()
                 self.debts.pay()
                 self.outage.answered()
 
     # ---- entries
     def collect(self) -> None:
         """Take what the workers have ended."""
-        for ended in self.workers.ended():
-            self.outcomes.came_back(ended)
+        ended = self.workers.ended()
+        while ended:
+            try:
+                self.outcomes.came_back(ended.popleft())
+            except BaseException:
+                self.workers.put_back(ended)  # the others have ended all the same
+                raise
         for entry in self.workers.overdue():
             self.outcomes.came_back(Ended(entry, Outcome.NOT_STARTED))
 

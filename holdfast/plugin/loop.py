@@ -159,7 +159,8 @@ class Engine(Core):
             with self.outage.asking():
                 self.debts.pay()  # a claim that is being given back may not be asked for
                 live = self.claiming.step(self.session, self.settings.poll_batch)
-                self.outage.answered()
+                if self.claiming.asked:
+                    self.outage.answered()
                 if not live:
                     self.session_lost()
 

@@ -198,7 +198,6 @@ class Partitioned:
                     self.takeover.begin(owners)
                 else:
                     self.takeover.step(owners)
-                engine.outage.answered()
 
     def retake(self, owner: Ownership) -> None:
         """Let the partition go at the store and take it over anew, though the client keeps it."""

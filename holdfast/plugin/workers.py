@@ -81,13 +81,17 @@ class Workers:
         """How many records to put into one job, by how long handlers took so far."""
         return max(1, min(_CHUNK_AT_MOST, int(_CHUNK_S / self._record_s)))
 
-    def ended(self) -> list[Ended]:
+    def ended(self) -> deque[Ended]:
         """What has ended since the last call, in the order of ending."""
         self.wake.clear()
-        ended = []
+        ended: deque[Ended] = deque()
         while self._ended:
             ended.append(self._ended.popleft())
         return ended
+
+    def put_back(self, ended: deque[Ended]) -> None:
+        """These were not looked at."""
+        self._ended.extendleft(reversed(ended))
 
     def submit(self, entries: Sequence[Entry]) -> None:
         """Run the entries' handler: one after the other, or as one batch."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import grimp
 import pytest
-from importlinter.cli import lint_imports
 
 import holdfast
 
@@ -25,12 +26,15 @@ def importers(graph: grimp.ImportGraph, package: str) -> set[str]:
     return graph.find_modules_that_directly_import(package) if package in graph.modules else set()
 
 
-def test_every_contract_of_the_arrows_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True)
-    said = capsys.readouterr().out
-    assert status == 0, said
-    assert "0 broken" in said
-    assert " 0 kept" not in said
+def test_every_contract_of_the_arrows_is_kept() -> None:
+    # In a process of its own: it configures logging, which silences the loggers that are there.
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "0 broken" in ran.stdout
+    assert " 0 kept" not in ran.stdout
 
 
 def test_no_module_imports_the_face(graph: grimp.ImportGraph) -> None:

@@ -257,7 +257,7 @@ class TestEnd:
         field.wait(lambda: all(not owner.open for owner in engine.family._owners.values()))  # type: ignore[attr-defined]
         assert engine.session is not None
         field.claims.expire(engine.session.id)
-        engine.session.renew()  # type: ignore[attr-defined]
+        engine.session.renew()
         field.wait(lambda: any(isinstance(event, SessionLost) for event in consumer.events))
         field.work.let_go()
         consumer.join()
@@ -287,7 +287,7 @@ class TestSessions:
         assert engine is not None
         assert engine.session is not None
         field.claims.expire(engine.session.id)
-        engine.session.renew()  # type: ignore[attr-defined]
+        engine.session.renew()
         field.wait(lambda: any(isinstance(event, SessionLost) for event in consumer.events))
         field.queue.put(*numbered("y", range(20)))
         field.wait(lambda: len(field.queue.open) == 1)

@@ -63,7 +63,6 @@ class TestOrderingByKey:
             bench.member()
             bench.wait_ended(*numbered("x", range(1, 10)))
 
-    @pytest.mark.xfail(strict=True, reason="the rest of a chunk waits for the record that is stuck in it")
     def test_a_slow_record_among_quick_ones_holds_up_nobody_else(self) -> None:
         """Quick records are given to workers several at a time: the others of such a chunk must not wait for it."""
         with Bench() as bench:

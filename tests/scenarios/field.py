@@ -299,6 +299,7 @@ class Field:
         return Outcome(
             produced=list(self.traffic.produced),
             entries=list(self._reader.read()),
+            protocol=self.protocol,
             deaths=self.deaths,
             samples=self.sampler.samples,
             ends={topic: self.kafka.end_offsets(topic) for topic in self.topics},

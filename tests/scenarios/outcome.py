@@ -22,6 +22,7 @@ class Outcome:
 
     produced: list[referee.Produced]
     entries: list[Entry]
+    protocol: str
     deaths: list[referee.Death]
     samples: list[referee.Sample]
     ends: Mapping[str, Mapping[int, int]]

@@ -170,11 +170,11 @@ def handler_outlives_the_drain_and_fails(field: Field) -> None:
 
 
 def _all_dead_letters_there(outcome: Outcome) -> list[str]:
-    # By process: a record that moves between two attempts is the new owner's to try as often as the policy says.
-    tries = Counter((each.where, each.pid) for each in outcome.ran if each.outcome == "fail")
-    failed = {where for where, _ in tries}
+    # By ownership: a record that moves between two attempts is the new owner's to try as often as the policy says.
+    tries = Counter((each.where, each.pid, each.epoch) for each in outcome.ran if each.outcome == "fail")
+    failed = {where for where, _, _ in tries}
     found = [] if failed else ["nothing failed: nothing was shown"]
-    found += [f"{where} was tried {count} times by pid {pid}" for (where, pid), count in tries.items() if count > 3]
+    found += [f"{where} was tried {count} times by pid {pid}" for (where, pid, _), count in tries.items() if count > 3]
     if sum(outcome.dead_letters.values()) != len(failed):
         found.append(f"{len(failed)} records failed for good, dead letters by partition: {outcome.dead_letters}")
     return found

@@ -29,8 +29,8 @@ class Story:
     config: dict[str, Any] = field(default_factory=dict)
     #: Who can play it: some need what only holdfast has.
     kinds: tuple[Kind, ...] = KINDS
-    #: Only loss counts (there is no store).
-    may_repeat: bool = False
+    #: Protocols under which only loss counts (there is no store).
+    may_repeat: frozenset[Protocol] = frozenset()
     check: Callable[[Outcome], list[str]] = _nothing
 
     def tell(
@@ -53,7 +53,7 @@ class Story:
 
     def faults(self, outcome: Outcome) -> list[str]:
         """What broke a promise; empty = all held."""
-        return [*outcome.faults(may_repeat=self.may_repeat), *self.check(outcome)]
+        return [*outcome.faults(may_repeat=outcome.protocol in self.may_repeat), *self.check(outcome)]
 
 
 STORIES: dict[str, Story] = {}

@@ -44,6 +44,7 @@ def outcome(entries: list[Entry], *offsets: int, deaths: list[Death] | None = No
     """All committed to the end, no samples."""
     end = {TOPIC: {0: max(offsets) + 1}}
     return Outcome(
+        protocol="consumer",
         produced=produced(*offsets),
         entries=sorted(entries),
         deaths=deaths or [],

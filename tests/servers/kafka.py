@@ -35,7 +35,9 @@ class KafkaServer:
     Raises ServerFailed with the end of the broker's log where it cannot start.
     """
 
-    def __init__(self, lib: Path | None = None) -> None:
+    def __init__(self, lib: Path | None = None, *, properties: Mapping[str, str] | None = None) -> None:
+        """Args: properties: more lines of server.properties."""
+        self._properties = dict(properties or {})
         self._lib = lib or Path(os.environ.get("HOLDFAST_KAFKA_LIB", _LIB))
         self._home = Path(tempfile.mkdtemp(prefix="holdfast-kafka-"))
         self.log_file = self._home / "broker.log"
@@ -59,6 +61,7 @@ class KafkaServer:
         settings = (_HERE / "server.properties").read_text()
         for name, value in (("port", port), ("controller_port", controller_port), ("data", self._home / "data")):
             settings = settings.replace(f"{{{name}}}", str(value))
+        settings += "".join(f"\n{name}={value}" for name, value in self._properties.items())
         (self._home / "server.properties").write_text(settings)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatting = spawn(

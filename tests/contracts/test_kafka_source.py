@@ -1,0 +1,219 @@
+"""KafkaSource under an app, on a real broker: where librdkafka has traps, one test a trap."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from holdfast import Holdfast, RedisClaims, Settings
+from holdfast.adapters.kafka import KafkaSource
+from holdfast.plugin.events import LogWentBack, RebalanceReport, SourceTrouble
+from tests.servers.kafka import KafkaServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.plugin.events import Event
+    from holdfast.records import Record
+    from tests.servers.redis import RedisServer
+
+_PATIENCE_S = 45.0
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+    "cooperative": {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 500,
+    },
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
+class Running:
+    """An app in a thread."""
+
+    def __init__(self, kafka: KafkaServer, redis_url: str | None, topic: str, group: str, conf: dict[str, Any]) -> None:
+        self.handled: list[tuple[int, int]] = []
+        self.events: list[Event] = []
+        self.error: Exception | None = None
+        claims = None if redis_url is None else RedisClaims.from_url(redis_url, lease_s=2.0, timeout_s=0.5)
+        assignment = conf.pop("assignment", "keep")
+        conf = {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": group,
+            "topic.metadata.refresh.interval.ms": 500,
+        } | conf
+        self.app = Holdfast(
+            KafkaSource(conf, assignment=assignment),
+            claims=claims,
+            settings=Settings(commit_interval_s=0.2, linger_timeout_s=5),
+            observers=[self],
+        )
+        self.app.handler(topic)(self._handle)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def told(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def stop(self) -> None:
+        self.app.stop()
+        self._thread.join(_PATIENCE_S)
+        assert not self._thread.is_alive()
+
+    def _handle(self, record: Record) -> None:
+        self.handled.append((record.partition.number, record.offset))
+
+    def _run(self) -> None:
+        try:
+            self.app.run()
+        except Exception as error:  # noqa: BLE001 - looked at by the test
+            self.error = error
+
+
+def until(condition: Callable[[], object], patience_s: float = _PATIENCE_S) -> None:
+    ends = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def topic(kafka: KafkaServer) -> str:
+    name = f"source-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 2)
+    return name
+
+
+@pytest.fixture(params=list(PROTOCOLS))
+def protocol(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return dict(PROTOCOLS[request.param])
+
+
+def produce(kafka: KafkaServer, topic: str, count: int, partition: int = 0, **conf: Any) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, **conf})
+    for number in range(count):
+        producer.produce(topic, f"{number}", partition=partition)
+    assert producer.flush(20) == 0
+
+
+def test_with_latest_the_first_start_is_remembered_though_nothing_came(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 7)
+    latest = {**protocol, "auto.offset.reset": "latest"}
+    first = Running(kafka, redis_url, topic, topic, dict(latest))
+    until(lambda: kafka.committed(topic, topic) == {0: 7, 1: 0})
+    first.stop()
+    produce(kafka, topic, 5)  # while nobody is there
+    second = Running(kafka, redis_url, topic, topic, dict(latest))
+    until(lambda: len(second.handled) >= 5)
+    second.stop()
+    assert first.handled == []
+    assert second.handled == [(0, offset) for offset in range(7, 12)]
+
+
+def test_what_is_assigned_while_the_store_is_away_begins_where_it_has_to_when_it_is_back(
+    kafka: KafkaServer, redis_server: RedisServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 50)
+    first = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: kafka.committed(topic, topic).get(0) == 50)
+    first.stop()
+    produce(kafka, topic, 50)
+    second = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: second.told(RebalanceReport) or second.handled)
+    redis_server.pause()
+    try:
+        third = Running(kafka, None, topic, f"{topic}-b", dict(protocol))  # proves that the broker goes on
+        until(lambda: len(third.handled) == 100)
+    finally:
+        redis_server.resume()
+    produce(kafka, topic, 50, partition=1)
+    until(lambda: {(0, 99), (1, 49)} <= set(second.handled))
+    for one in (second, third):
+        one.stop()
+    assert sorted(first.handled + second.handled) == [(0, n) for n in range(100)] + [(1, n) for n in range(50)]
+
+
+def test_a_topic_made_again_under_a_living_member_is_read_from_its_start(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.plugin.partitioned._REFRESH_S", 0.3)
+    produce(kafka, topic, 30)
+    member = Running(kafka, redis_url, topic, topic, {**protocol, "topic.metadata.refresh.interval.ms": 60_000})
+    until(lambda: kafka.committed(topic, topic).get(0) == 30)
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 2)
+    produce(kafka, topic, 60)
+    until(lambda: {(0, offset) for offset in range(30, 60)} <= set(member.handled))
+    until(lambda: member.handled.count((0, 0)) == 2)
+    until(
+        lambda: {offset for offset in range(60) if member.handled.count((0, offset)) > (offset < 30)} == set(range(60))
+    )
+    member.stop()
+    assert member.error is None or member.told(LogWentBack) == []
+
+
+def test_transaction_markers_and_aborted_records_hold_nothing_up(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(20)
+    for number in range(6):
+        producer.begin_transaction()
+        for _ in range(5):
+            producer.produce(topic, f"{number}", partition=0)
+        producer.flush(20)
+        if number % 2:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+    member = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: kafka.committed(topic, topic).get(0) == kafka.end_offsets(topic)[0])
+    member.stop()
+    assert len(member.handled) == 15
+    assert len(set(member.handled)) == 15
+
+
+def test_a_static_id_that_two_use_is_told_and_repeats_nothing(kafka: KafkaServer, redis_url: str, topic: str) -> None:
+    conf = {**PROTOCOLS["cooperative"], "group.instance.id": "one"}
+    first = Running(kafka, redis_url, topic, topic, dict(conf))
+    until(lambda: first.told(RebalanceReport))
+    second = Running(kafka, redis_url, topic, topic, dict(conf))
+    until(lambda: first.told(SourceTrouble))
+    assert (
+        "FENCED_INSTANCE_ID" in first.told(SourceTrouble)[0].error or "instance" in first.told(SourceTrouble)[0].error
+    )
+    produce(kafka, topic, 40)
+    until(lambda: len({*first.handled, *second.handled}) == 40)
+    for one in (first, second):
+        one.stop()
+    assert len(first.handled) + len(second.handled) == 40
+
+
+@pytest.fixture(scope="module")
+def classic_only() -> Iterator[KafkaServer]:
+    with KafkaServer(properties={"group.coordinator.rebalance.protocols": "classic"}) as server:
+        yield server
+
+
+def test_a_broker_that_offers_the_consumer_protocol_and_refuses_it_is_joined_without(
+    classic_only: KafkaServer, redis_url: str
+) -> None:
+    classic_only.create_topic("orders", 2)
+    produce(classic_only, "orders", 10)
+    member = Running(classic_only, redis_url, "orders", "g", {"assignment": "sticky"})
+    until(lambda: len(member.handled) == 10)
+    member.stop()
+    assert {report.protocol for report in member.told(RebalanceReport)} == {"cooperative"}
+    assert member.error is None

@@ -115,6 +115,7 @@ def inspect(client: redis.Redis, where: str, *, wait_for_replica: bool) -> Serve
             "is work done twice: CONFIG SET maxmemory-policy noeviction, or use another Redis"
         )
     if info.get("role") == "slave":
+        client.connection_pool.disconnect()  # the address may stand for another server by now
         raise StoreUnavailable(f"the Redis at {where} is a replica now and takes no writes: use its primary")
     replicas = int(info.get("connected_slaves", 0))
     if wait_for_replica and not replicas:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
 from holdfast.dedup.redis_errors import codes, store_error
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,15 +99,18 @@ class Scripts:
                 for i, reply in zip(unknown, self._send(again, durable=durable), strict=True):
                     replies[i] = reply
         except RedisError as error:
-            raise store_error(error, self._where) from error
+            raise self._error(error) from error
         for reply in replies:
             if isinstance(reply, RedisError):
-                if isinstance(reply, ReadOnlyError) or "READONLY" in codes(str(reply)):
-                    # A primary that has become a replica keeps its connections, and its name may stand for another
-                    # server by now: only a new connection finds that one.
-                    self._client.connection_pool.disconnect()
-                raise store_error(reply, self._where) from reply
+                raise self._error(reply) from reply
         return replies
+
+    def _error(self, error: RedisError) -> StoreError:
+        if isinstance(error, ReadOnlyError) or "READONLY" in codes(str(error)):
+            # A primary that has become a replica keeps its connections, and its name may stand for another server by
+            # now: only a new connection finds that one.
+            self._client.connection_pool.disconnect()
+        return store_error(error, self._where)
 
     def _send(self, commands: Sequence[tuple[Any, ...]], *, durable: bool) -> list[Any]:
         """One round trip. A refusal of one command is its reply; no answer raises."""

@@ -83,6 +83,7 @@ class RedisClaims:
         self._clock = clock
         self._where = where_is(client)
         self._scripts: Scripts | None = None
+        self._promises = ""
         self._connecting = threading.Lock()
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
 
@@ -152,9 +153,9 @@ class RedisClaims:
             StoreRefused: as `connect`.
         """
         lease_s = _seconds("lease_s", lease_s)
-        scripts = self._connected()
-        # Another member may have laid the namespace out since: after a FLUSHALL, for one.
-        agree_on_layout(self._client, self._where, self._layout)
+        # Anew each time: sessions begin at starts and after outages, and behind the same address there may be another
+        # server by then, that evicts, or whose namespace somebody has laid out since.
+        scripts = self._inspected()
         lease = Lease(
             secrets.token_hex(8),
             lease_s if self._lease_s is None else min(lease_s, self._lease_s),
@@ -178,20 +179,24 @@ class RedisClaims:
                 log.warning("the connections to the Redis at %s were not closed: %s", self._where, error)
 
     def _connected(self) -> Scripts:
+        return self._scripts or self._inspected()
+
+    def _inspected(self) -> Scripts:
         with self._connecting:
-            if self._scripts is None:
-                server = inspect(self._client, self._where, wait_for_replica=self._wait)
-                agree_on_layout(self._client, self._where, self._layout)
+            server = inspect(self._client, self._where, wait_for_replica=self._wait)
+            agree_on_layout(self._client, self._where, self._layout)
+            if self._scripts is None or server.text != self._promises:
+                self._promises = server.text
                 log.info("claims in namespace %s at %s: %s", self._namespace, self._where, server.text)
-                timeout_s = float(self._client.get_connection_kwargs()["socket_timeout"])
-                self._scripts = Scripts(
-                    self._client,
-                    self._where,
-                    flags=server.version >= (7, 0),
-                    wait_key=self._layout.wait_key if self._wait else None,
-                    # Shorter than the socket's, so that the answer "not yet" arrives.
-                    wait_ms=max(1, int(timeout_s * 1000 / 2)),
-                )
+            timeout_s = float(self._client.get_connection_kwargs()["socket_timeout"])
+            self._scripts = Scripts(
+                self._client,
+                self._where,
+                flags=server.version >= (7, 0),
+                wait_key=self._layout.wait_key if self._wait else None,
+                # Shorter than the socket's, so that the answer "not yet" arrives.
+                wait_ms=max(1, int(timeout_s * 1000 / 2)),
+            )
             return self._scripts
 
     def __repr__(self) -> str:

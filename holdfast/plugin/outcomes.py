@@ -92,16 +92,7 @@ class Outcomes:
         entry.attempt += 1
         entry.started = False
         wait_s = entry.handler.retry.wait_s(entry.attempt, error)
-        self._tell(
-            RecordFailed(
-                partition=entry.record.partition,
-                offset=entry.record.offset,
-                handler=entry.handler.name,
-                attempt=entry.attempt,
-                error=f"{type(error).__name__}: {error}",
-                retry_in_s=wait_s,
-            )
-        )
+        self._tell_failed(entry, f"{type(error).__name__}: {error}", wait_s)
         self._lanes.back(entry, Gate.RETRY)
         if wait_s is not None:
             self._timers.after(wait_s, lambda: self._retry(entry))
@@ -147,21 +138,24 @@ class Outcomes:
         entry.letters += 1
         entry.started = False
         wait_s = BACKOFF.wait_s(entry.letters, reason) or 0.0
+        self._tell_failed(entry, f"dead letter not acknowledged: {reason}", wait_s)
+        self._lanes.back(entry, Gate.RETRY)
+        if letter is None or not getattr(reason, "retriable", True):
+            self._stop(reason)
+        else:
+            self._timers.after(wait_s, lambda: self._send(entry, letter))
+
+    def _tell_failed(self, entry: Entry, error: str, wait_s: float | None) -> None:
         self._tell(
             RecordFailed(
                 partition=entry.record.partition,
                 offset=entry.record.offset,
                 handler=entry.handler.name,
                 attempt=entry.attempt,
-                error=f"dead letter not acknowledged: {reason}",
+                error=error,
                 retry_in_s=wait_s,
             )
         )
-        self._lanes.back(entry, Gate.RETRY)
-        if letter is None or not getattr(reason, "retriable", True):
-            self._stop(reason)
-        else:
-            self._timers.after(wait_s, lambda: self._send(entry, letter))
 
     def _sent(self, entry: Entry) -> None:
         self._tell(

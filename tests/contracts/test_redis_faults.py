@@ -397,3 +397,24 @@ class TestReplica:
                 continue
         assert verdicts == [Verdict.DONE]
         claims.close()
+
+
+def test_a_primary_that_became_a_replica_is_left_for_what_its_address_stands_for_now(
+    redis_url: str, redis_server: RedisServer
+) -> None:
+    """Behind a name or a proxy another server may have taken over; only a new connection finds it."""
+    client = redis.Redis.from_url(redis_url, socket_timeout=2, retry=None)
+    claims = RedisClaims(client)
+    session = claims.begin()
+    before = client.client_id()
+    with redis_server.client() as raw:
+        raw.replicaof("127.0.0.1", "1")
+        try:
+            with pytest.raises(StoreUnavailable):
+                session.claim([Claim(ClaimKey("h", "k"), Token("p", 0, 1))])
+        finally:
+            raw.replicaof("no", "one")
+    assert client.client_id() != before
+    assert session.claim([Claim(ClaimKey("h", "k"), Token("p", 0, 1))]) == [Verdict.NEW]
+    session.end()
+    client.close()

@@ -184,6 +184,14 @@ class ClaimSession(Protocol):
         """Give keys back, as far as they are still held."""
         ...
 
+    def vouch(self, seconds: float) -> None:
+        """The work goes on: renew for so long from now on. Before the first call it is renewed without a limit.
+
+        The renewing thread cannot see that the thread which does the work hangs; with its silence the lease ends, and
+        others need not wait for ever. Does not block.
+        """
+        ...
+
     def abandon(self) -> None:
         """Renew no more, though something is still in hand: others take it over when the lease ends. Does not block."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ class Lease:
         self._clock = clock
         self._sent_at = sent_at
         self._lost = False
+        self._vouched_until = math.inf
         self._stop = threading.Event()
         self._pid = os.getpid()
 
@@ -52,6 +54,10 @@ class Lease:
     def renewed(self, sent_at: float) -> None:
         """Note a renewal that the store has confirmed, and when it was sent."""
         self._sent_at = max(self._sent_at, sent_at)
+
+    def vouch(self, seconds: float) -> None:
+        """Somebody says that the work which this lease stands for goes on: renew for so long from now on."""
+        self._vouched_until = self._clock.now() + seconds
 
     def lose(self) -> None:
         """The session is over, whatever a renewal on its way may say."""
@@ -75,6 +81,10 @@ class Lease:
         pause_s = self.lease_s * _RENEW_EVERY
         while not self._stop.wait(pause_s):
             pause_s = self.lease_s * _TRY_AGAIN_AFTER
+            if self._clock.now() > self._vouched_until:
+                log.error("session %s is not renewed: nobody has vouched for its work in time", self.session_id)
+                self.stop()
+                return
             try:
                 kept = renew()
             except StoreError as error:

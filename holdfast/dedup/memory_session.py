@@ -188,6 +188,10 @@ class MemorySession:
 
         self._ask(lambda: _for_each(one, claims))
 
+    def vouch(self, seconds: float) -> None:
+        """Renew for so long from now on, unless somebody vouches again."""
+        self._lease.vouch(seconds)
+
     def abandon(self) -> None:
         """Renew no more: others take over when the lease ends."""
         self._lease.stop()

@@ -62,6 +62,9 @@ class NoSession:
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Accepted."""
 
+    def vouch(self, seconds: float) -> None:
+        """Nothing to renew."""
+
     def abandon(self) -> None:
         """Nothing to renew."""
 

@@ -92,6 +92,11 @@ class OpenSession:
         """See `ClaimSession`."""
         self._ask(0, lambda s: s.unclaim(claims), lambda s: s.unclaim(claims))
 
+    def vouch(self, seconds: float) -> None:
+        """See `ClaimSession`."""
+        if self._session is not None:
+            self._session.vouch(seconds)
+
     def abandon(self) -> None:
         """See `ClaimSession`."""
         if self._session is not None:

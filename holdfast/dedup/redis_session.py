@@ -151,6 +151,10 @@ class RedisSession:
         where = [self._layout.key(claim.key) for claim in claims]
         self._ask("unclaim", _claims_by_shard(where, claims), durable=True)
 
+    def vouch(self, seconds: float) -> None:
+        """Renew for so long from now on, unless somebody vouches again."""
+        self._lease.vouch(seconds)
+
     def abandon(self) -> None:
         """Renew no more: others take over when the lease ends."""
         self._lease.stop()

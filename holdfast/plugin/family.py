@@ -22,6 +22,11 @@ class Family(Protocol):
         """The broker's own lease on what a member has; the session's is not longer. None: unknown."""
         ...
 
+    @property
+    def patience_s(self) -> float:
+        """How long the loop may stand still until others may take over what its session has."""
+        ...
+
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Join."""
         ...

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition, Record
 
 _CLOSE_S = 10.0
+_PATIENCE_S = 300.0
 
 
 class _SessionFence:
@@ -56,6 +57,11 @@ class Leased:
     def lease_s(self) -> float | None:
         """Who takes a record over at the broker asks the store next: that lease should not be the longer one."""
         return self.source.lease_s
+
+    @property
+    def patience_s(self) -> float:
+        """A leased source knows no polls that must come; five minutes, as Kafka's default."""
+        return _PATIENCE_S
 
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Begin to receive. Raises SourceError."""

@@ -75,6 +75,8 @@ class Engine(Core):
 
     def work(self) -> None:
         """A turn without the client: also what goes on inside a rebalance, for the partitions that stay."""
+        if self.session is not None:
+            self.session.vouch(self.family.patience_s)
         self.collect()
         self.settle()
         self._claim()

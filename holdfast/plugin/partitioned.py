@@ -57,6 +57,11 @@ class Partitioned:
         """A takeover takes the longer of the store's lease and the broker's session timeout."""
         return self.source.session_timeout_s
 
+    @property
+    def patience_s(self) -> float:
+        """As long as the broker waits for a member that does not poll."""
+        return self.source.max_poll_interval_s
+
     # ---- the loop's steps
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Join the group. Raises SourceError."""

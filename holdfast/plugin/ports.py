@@ -96,6 +96,11 @@ class PartitionedSource(Protocol):
         """After how long of silence the broker hands a member's partitions on; None = only the broker knows."""
         ...
 
+    @property
+    def max_poll_interval_s(self) -> float:
+        """How long a member may stay away from `poll` before the group goes on without it."""
+        ...
+
     def open(
         self,
         topics: Collection[str],

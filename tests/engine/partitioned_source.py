@@ -266,6 +266,7 @@ class MemoryPartitionedSource:
     """One member. All methods belong to one thread, but for `fail`."""
 
     session_timeout_s: float | None = None
+    max_poll_interval_s = 300.0
 
     def __init__(self, broker: MemoryBroker, group: str = "g", *, eager: bool = False) -> None:
         self.broker, self.group = broker, group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from holdfast import MemoryClaims, Settings
@@ -11,6 +12,7 @@ from tests.engine.bench import Bench, numbered, partition
 if TYPE_CHECKING:
     import pytest
 
+    from holdfast.records import Record
     from tests.engine.bench import Seen
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
@@ -174,3 +176,31 @@ class TestLost:
             bench.wait_committed(6)
         # The first run was fenced: its mark does not count, so it has to run again.
         assert bench.work.starts() == {**dict.fromkeys(numbered("x", range(6)), 1), "x1": 2}
+
+
+class TestStuck:
+    def test_a_loop_that_stands_still_does_not_keep_what_it_has(self) -> None:
+        """The broker gives its partitions to another; the store must not make that one wait for ever."""
+        hangs, goes_on = threading.Event(), threading.Event()
+
+        def key(record: Record) -> str:
+            if record.value == b"stuck" and not goes_on.is_set():
+                hangs.set()
+                assert goes_on.wait(20)
+            return str(record.offset)
+
+        with Bench(claims=MemoryClaims(lease_s=0.3)) as bench:
+            bench.broker.produce("orders", 0, "x")
+            first = bench.member("a", settings=SETTINGS, key=key, start=False)
+            first.source.max_poll_interval_s = 0.2
+            first.start()
+            bench.wait_committed(1)
+            bench.broker.produce("orders", 0, "stuck")
+            bench.wait(hangs.is_set)
+            bench.group.lose(first.source)
+            second = bench.member("b", settings=SETTINGS, key=lambda record: str(record.offset), start=False)
+            bench.group.aim({second.source: [P0]})
+            second.start()
+            bench.wait_committed(2)
+            goes_on.set()
+        assert bench.work.starts() == {"x": 1, "stuck": 1}

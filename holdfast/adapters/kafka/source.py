@@ -93,6 +93,11 @@ class KafkaSource:
         said = self._checked.conf.get("session.timeout.ms")
         return None if said is None else as_int("session.timeout.ms", said) / 1000
 
+    @property
+    def max_poll_interval_s(self) -> float:
+        """As configured, or librdkafka's default."""
+        return self._checked.max_poll_ms / 1000
+
     def check_settings(self, settings: Settings) -> None:
         """Hold the app's settings against the client's. Raises SettingError."""
         check_drain(self._checked, settings.drain_timeout_s)

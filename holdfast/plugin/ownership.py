@@ -51,8 +51,10 @@ class Ownership:
         "owned",
         "partition",
         "seek_needed",
+        "seeks",
         "session_",
         "suppressed",
+        "suspect",
         "waiting",
     )
 
@@ -87,6 +89,10 @@ class Ownership:
         self.owned = False
         #: The client stands somewhere else: seek before anything is delivered.
         self.seek_needed = False
+        #: An offset that came though a higher one had come: is the log another, or has only the client gone back?
+        self.suspect: int | None = None
+        #: How often in a row the client was not ready to seek.
+        self.seeks = 0
         #: Records that were read and not run, since the assignment.
         self.suppressed = 0
 

@@ -30,6 +30,10 @@ _TEND_S = 0.005
 #: How often topics are asked for their identity, and positions kept from expiring; one call each, for all partitions.
 _REFRESH_S = 30.0
 _REFRESH_LOOK_S = 0.5
+#: How often the broker is asked for the ends of logs that seem to have gone back.
+_SUSPECTS_S = 0.2
+#: How many seeks in a row may be refused (one each 5 ms) before somebody is told.
+_SEEKS_TOLD = 1_000
 #: How long leaving waits for the broker to accept the last commit. The positions in the store hold without it.
 _LAST_COMMIT_S = 5.0
 _CLOSE_S = 10.0
@@ -49,6 +53,7 @@ class Partitioned:
         self.reports = Reports(engine.clock, engine.tell)
         self._poll_at = 0.0
         self._tend_at = 0.0
+        self._suspects_at = 0.0
         self._refresh_at = engine.clock.now() + _REFRESH_S
         self._left = False
 
@@ -87,12 +92,10 @@ class Partitioned:
         owner = self.owners.get(record.partition)
         if owner is None or owner is not record.fence or not owner.open:
             return None  # the latter: fetched under an earlier ownership, it comes again
-        expected = owner.ledger.next
-        if record.offset < expected:
-            self._engine.tell(LogWentBack(partition=record.partition, offset=record.offset, expected=expected))
-            # Not above the watermark: below the offset that came now there may be records that wait or run.
-            self._cuts[record.partition] = min(record.offset, owner.ledger.watermark)
-            self.retake(owner)
+        if record.offset < owner.ledger.next:
+            # Clients go back by themselves: an answer that comes after a seek, a reset after an error. Nothing more of
+            # this partition until the broker has said whether its log did.
+            owner.suspect, owner.seek_needed = record.offset, True
             return None
         if not owner.ledger.polled(record.offset):
             owner.suppressed += 1
@@ -130,8 +133,9 @@ class Partitioned:
             self.create_owners(self.assigned)
             self.take_over(list(self.owners.values()), inside=False)
             self._poll_handed()
+            self._look_at_suspects()
             for owner in self.owners.values():
-                if owner.seek_needed and owner.phase is Phase.OWNED:
+                if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
             engine.intake.apply(self.source, self.assigned, self.owners, stopped=engine.stalled)
             self.commits.step(self.owners.values())
@@ -280,11 +284,34 @@ class Partitioned:
             engine.session.mark([Mark(owner.name, owner.epoch, owner.ledger.watermark, ()) for owner in kept])
             engine.outage.answered()
 
+    def _look_at_suspects(self) -> None:
+        """A log that ends before what was read of it was cut, or made again: as if somebody had reset the group."""
+        suspects = [owner for owner in self.owners.values() if owner.suspect is not None and owner.phase is Phase.OWNED]
+        if not suspects or self._engine.clock.now() < self._suspects_at:
+            return
+        self._suspects_at = self._engine.clock.now() + _SUSPECTS_S
+        ends = self.source.last_offsets(
+            [owner.partition for owner in suspects], Deadline(_REFRESH_LOOK_S, self._engine.clock)
+        )
+        for owner in suspects:
+            came, expected = owner.suspect or 0, owner.ledger.next
+            owner.suspect = None
+            if ends[owner.partition] < expected:
+                self._engine.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
+                # Not above the watermark: below what came there may be records that wait or run.
+                self._cuts[owner.partition] = min(came, owner.ledger.watermark)
+                self.retake(owner)
+
     def _seek(self, owner: Ownership) -> None:
         try:
             self.source.seek(owner.partition, owner.ledger.next)
-        except SourceUnavailable:
-            return  # the client is not ready to: in the next turn
+        except SourceUnavailable as error:
+            # The client is not ready to: in the next turn. But not for ever, and not in silence.
+            owner.seeks += 1
+            if owner.seeks % _SEEKS_TOLD == 0:
+                self._engine.tell(SourceTrouble(error=f"{owner.partition} stands still: {error}"))
+            return
+        owner.seeks = 0
         owner.seek_needed = False
 
     def _end(self, owner: Ownership) -> None:

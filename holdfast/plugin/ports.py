@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Start(NamedTuple):
     """Where an assigned partition begins."""
 
-    #: The next offset to read; of no meaning while the partition is held.
-    offset: int
+    #: The next offset to read; None = not known yet, and the partition is held.
+    offset: int | None
     #: The engine has not taken the partition over yet: deliver nothing, the engine seeks and resumes later.
     hold: bool
 
@@ -130,6 +130,10 @@ class PartitionedSource(Protocol):
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """Where a group begins that has committed nothing (earliest, latest): now, as a number. Raises SourceError."""
+        ...
+
+    def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        """The ends of the logs, asked of the broker now: the next offset that a producer gets. Raises SourceError."""
         ...
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:

@@ -147,7 +147,7 @@ class Rebalance:
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         """Take over what is to be had at once; the rest is held back and taken over by the loop."""
-        starts = dict.fromkeys(partitions, Start(0, hold=True))
+        starts = dict.fromkeys(partitions, Start(None, hold=True))
         try:
             engine, family, began = self._engine, self._family, self._engine.clock.now()
             family.assigned.update(partitions)

@@ -68,8 +68,9 @@ class Takeover:
     @staticmethod
     def start(owner: Ownership) -> Start:
         """Where the source has to begin."""
-        owned = owner.phase is Phase.OWNED
-        return Start(owner.ledger.next if owned else owner.adopting, hold=not owned)
+        if owner.phase is Phase.OWNED:
+            return Start(owner.ledger.next, hold=False)
+        return Start(owner.adopting if owner.phase in (Phase.RESETTING, Phase.ADOPTING) else None, hold=True)
 
     # ---- the steps
     def _advance(self, owners: Sequence[Ownership]) -> None:

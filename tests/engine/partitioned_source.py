@@ -357,6 +357,10 @@ class MemoryPartitionedSource:
         with self.broker.changed:
             return {partition: self.broker.logs[partition].start for partition in partitions}
 
+    def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        self._check("last_offsets")
+        return self.end_offsets(partitions)
+
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         self._check("commit")
         with self.broker.changed:

@@ -136,3 +136,16 @@ class TestLogs:
             bench.wait_committed(3)
         assert set(bench.work.times().values()) == {1}
         assert len(bench.work.ended) == 8
+
+    def test_a_client_that_goes_back_by_itself_makes_nothing_run_again(self) -> None:
+        """An answer that comes after a seek, a reset after a passing error: the log is what it was."""
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(50)))
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(50)
+            with bench.broker.changed:
+                member.source.readers[P0].position = 0
+            bench.broker.produce("orders", 0, *numbered("y", range(5)))
+            bench.wait_committed(55)
+            assert member.told(LogWentBack) == []
+        assert set(bench.work.times().values()) == {1}

@@ -69,9 +69,10 @@ class Callbacks:
         self.assigned.update(partitions)
         self.ever_assigned = True
         starts = self.listener.assigned(partitions)
-        # Offsets go into the assign call: a seek right after it races with the fetcher's own start. What is held begins
-        # anywhere that needs no question to the coordinator, whose answer could overtake the seek that follows.
-        offsets = {one: _BEGINNING if start.hold else start.offset for one, start in starts.items()}
+        # Offsets go into the assign call: a seek right after it races with the fetcher's own start. Where none is known
+        # yet, the log's start does: the committed one would be asked of the coordinator, and if its answer comes after
+        # our seek, the fetcher is stranded (librdkafka #5591).
+        offsets = {one: _BEGINNING if start.offset is None else start.offset for one, start in starts.items()}
         held = [one for one in partitions if starts[one].hold]
         try:
             if self.incremental:

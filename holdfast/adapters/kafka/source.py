@@ -329,6 +329,13 @@ class KafkaSource:
                 f"the group {self.group} has committed no offset for {', '.join(map(str, partitions))} and "
                 f"auto.offset.reset={policy} forbids to choose one: commit one, or use earliest or latest"
             )
+        return self._list_offsets(partitions, when, deadline)
+
+    def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        """With isolation.level=read_committed (the default): up to where no transaction is open."""
+        return self._list_offsets(partitions, _LATEST, deadline)
+
+    def _list_offsets(self, partitions: Sequence[Partition], when: int, deadline: Deadline) -> Mapping[Partition, int]:
         asked = topic_partitions(partitions, dict.fromkeys(partitions, when))
         try:
             replies = self._client_or_raise().offsets_for_times(asked, timeout=max(deadline.left_s(), 0.1))

@@ -63,7 +63,8 @@ class KafkaServer:
             settings = settings.replace(f"{{{name}}}", str(value))
         settings += "".join(f"\n{name}={value}" for name, value in self._properties.items())
         (self._home / "server.properties").write_text(settings)
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Not beginning with "-", which one in 64 does: the tool would take it for an option.
+        cluster = "h" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         formatting = spawn(
             self._command("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c"), self.log_file
         )

@@ -16,7 +16,7 @@ from holdfast.plugin.takeover import Takeover
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from holdfast.plugin.lanes import Entry
     from holdfast.plugin.loop import Engine
@@ -272,11 +272,15 @@ class Partitioned:
         owners = [owner for owner in self.owners.values() if owner.phase is Phase.OWNED]
         if not owners or engine.session is None or not engine.outage.may_ask:
             return
-        names = self.source.position_names(
-            [owner.partition for owner in owners], Deadline(_REFRESH_LOOK_S, engine.clock)
-        )
+        names: Mapping[Partition, str] = {}
+        try:
+            names = self.source.position_names(
+                [owner.partition for owner in owners], Deadline(_REFRESH_LOOK_S, engine.clock)
+            )
+        except SourceError as error:  # also of a topic that is gone: the client tells of that in its own way
+            engine.tell(SourceTrouble(error=str(error)))
         for owner in owners:
-            if names[owner.partition] != owner.name:
+            if names.get(owner.partition, owner.name) != owner.name:
                 engine.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
                 self.retake(owner)
         with engine.outage.asking():

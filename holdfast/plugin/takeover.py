@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Acquired, Verdict
-from holdfast.errors import SourceError
+from holdfast.errors import SourceError, UnknownTopic
 from holdfast.plugin.events import ResetHonoured, RewindIgnored, SourceTrouble
 from holdfast.plugin.ledger import Ledger
 from holdfast.plugin.ownership import Phase
@@ -81,7 +81,8 @@ class Takeover:
             self._drop([owner for owner in owners if owner.phase is Phase.RESETTING])
             self._commits.commit(owner for owner in owners if owner.phase is Phase.ADOPTING)
         except SourceError as error:
-            if not error.retriable:
+            # A topic may be deleted in the moment in which it is assigned; the client takes it back soon.
+            if not (error.retriable or isinstance(error, UnknownTopic)):
                 raise
             self._troubles += 1
             self._again = self._clock.now() + (BACKOFF.wait_s(self._troubles, error) or 0.0)

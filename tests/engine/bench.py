@@ -379,7 +379,7 @@ class FlakySession:
 
     def __getattr__(self, call: str) -> Any:
         found = getattr(self._inner, call)
-        if call in {"id", "live", "end", "renew"}:
+        if call in {"id", "live", "end", "vouch", "abandon"}:
             return found
         return lambda *args: self._store.ask(call, lambda: found(*args), self._inner)
 

@@ -23,7 +23,6 @@ _PASSING = frozenset(
         "MASTERDOWN",
         "MISCONF",
         "NOREPLICAS",
-        "OOM",
         "READONLY",
         "TRYAGAIN",
         "UNKILLABLE",
@@ -58,10 +57,10 @@ def store_error(error: RedisError, where: str) -> StoreError:
             f"the Redis at {where} refuses these credentials ({text}): "
             "check user and password, and that the user may run scripts, INFO and the keys {hf:*"
         )
-    if isinstance(error, exceptions.OutOfMemoryError):
+    if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in codes(text):
         return StoreUnavailable(
             f"the Redis at {where} is out of memory and takes no new claims: raise maxmemory, or shorten window_s; "
-            "what is claimed can still be finished"
+            "what is claimed can still be finished (Redis 7 and later)"
         )
     if isinstance(error, _PASSING_TYPES) or codes(text) & _PASSING:
         return StoreUnavailable(f"the Redis at {where} takes no calls now ({text})")

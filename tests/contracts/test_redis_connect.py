@@ -184,7 +184,7 @@ def test_a_server_that_runs_somebodys_endless_script_is_unavailable() -> None:
     with RedisServer() as server, server.client() as raw, server.client() as other:
         claims = RedisClaims.from_url(server.url, timeout_s=1.0)
         session = claims.begin()
-        raw.config_set("busy-reply-threshold", 1)
+        raw.config_set("lua-time-limit", 1)
         endless = threading.Thread(target=lambda: _killed(other))
         endless.start()
         with pytest.raises(StoreUnavailable):

@@ -73,12 +73,10 @@ def kill_without_store(field: Field) -> None:
     field.until_spread(b)
 
 
-@story(config={"redis_url": None}, may_repeat=frozenset({"cooperative"}), kinds=_HOLDFAST)
+@story(config={"redis_url": None}, may_repeat=frozenset(PROTOCOLS), kinds=_HOLDFAST)
 def rolling_restart_without_store(field: Field) -> None:
-    """claims=None: a graceful rebalance in which every handler ends within the drain repeats nothing either.
-
-    But for the cooperative protocol, whose brokers may refuse the commit of what goes in a rebalance's second phase.
-    """
+    """claims=None: nothing is lost. What was done above the watermark, out of order, nobody remembers, and a broker may
+    refuse the commit of what goes in the second phase of a cooperative rebalance: those records run again."""
     for name in "abc":
         field.start(name)
     field.flow()

@@ -30,7 +30,7 @@ def test_without_a_store_a_crash_loses_nothing(tell: Tell) -> None:
     tell(stories.kill_without_store)
 
 
-def test_without_a_store_a_rolling_restart_repeats_nothing(tell: Tell) -> None:
+def test_without_a_store_a_rolling_restart_loses_nothing(tell: Tell) -> None:
     tell(stories.rolling_restart_without_store)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.errors import SourceError, SourceFatal
 from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.adapters.kafka._client import Consumer
-    from holdfast.errors import SourceError
     from holdfast.plugin.ports import RebalanceListener
 
 _log = logging.getLogger("holdfast.kafka")
@@ -83,7 +83,7 @@ class Callbacks:
             # A partition that was paused when it went comes back paused.
             consumer.resume(topic_partitions(one for one in partitions if not starts[one].hold))
         except KafkaException as error:
-            self._troubled(error.args[0], "taking partitions over")
+            self._out_of_step(error, "taking partitions over")
 
     def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """The engine drains, commits and lets go; then the client does."""
@@ -103,7 +103,14 @@ class Callbacks:
             else:
                 consumer.unassign()
         except KafkaException as error:
-            self._troubled(error.args[0], "letting partitions go")
+            self._out_of_step(error, "letting partitions go")
+
+    def _out_of_step(self, error: KafkaException, what: str) -> None:
+        """The client and we would disagree about who has what: the app stops, unless the client is finished anyway."""
+        found = faults.as_source_error(error.args[0], what)
+        if found.retriable and not isinstance(found, SourceFatal):
+            found = SourceError(f"{found}; the client does not say what it has now: start anew")
+        self.trouble = self.trouble or found
 
     # ---- commits
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:

@@ -160,7 +160,8 @@ class KafkaSource:
         first = consumer.poll(timeout_s) if timeout_s > 0 or max_records == 1 else None
         # Sorted before consume(), in which its partition may go and come back: it belongs to the ownership of now.
         batch = self._sort([first], Batch([], [])) if first is not None else Batch([], [])
-        if max_records > 1 and (first is not None or timeout_s <= 0) and self._consumer is consumer:
+        more = max_records > 1 and (first is not None or timeout_s <= 0)
+        if more and self._consumer is consumer and self._callbacks.trouble is None:
             batch = self._sort(consumer.consume(max_records - 1, 0), batch)
         self._callbacks.tell_commits()
         return batch
@@ -172,12 +173,11 @@ class KafkaSource:
         for message in messages:
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
-                self._failed(error, f"consuming {message.topic() or self._topics}")
-                if self._callbacks.trouble is not None:
-                    # What cannot be read may be skipped by the client: behind a hole that nobody looked at, nothing
-                    # counts. The next poll raises it, and the app stops with the watermark before the hole.
-                    break
-                continue
+                if self._failed(error, f"consuming {message.topic() or self._topics}"):
+                    continue
+                # What cannot be read may be skipped by the client: behind a hole that nobody looked at, nothing counts.
+                # The next poll raises it, and the app stops with the watermark before the hole.
+                break
             # Records and ends of partitions have a topic, a number and an offset; errors of a client may not.
             topic, number, offset = cast(
                 "tuple[str, int, int]", (message.topic(), message.partition(), message.offset())
@@ -193,12 +193,13 @@ class KafkaSource:
                 records.append(Record(partition, offset, key, value, headers, message.timestamp()[1], fence))
         return Batch(records, ends)
 
-    def _failed(self, error: KafkaError, what: str) -> None:
-        """An error event: ridden out, cured by a new client, or raised by the next poll."""
+    def _failed(self, error: KafkaError, what: str) -> bool:
+        """An error event: ridden out (True: the client goes on), cured by a new client, or raised by the next poll."""
         cure = faults.cure_of(error)
         if cure is faults.Cure.CLIENT:
             _log.info("%s", error)
-        elif cure is faults.Cure.REBUILD:
+            return True
+        if cure is faults.Cure.REBUILD:
             if SYSTEM_CLOCK.now() - self._rebuild_at > _STABLE_S:
                 self._rebuilds = 0
             self._rebuilds += 1
@@ -216,6 +217,7 @@ class KafkaSource:
                 self._use(ability.BrokerAbility(consumer_protocol=False, why=f"the brokers refused the join ({error})"))
         else:
             self._callbacks.trouble = self._callbacks.trouble or faults.as_source_error(error, what)
+        return False
 
     @property
     def _refused_at_the_door(self) -> bool:

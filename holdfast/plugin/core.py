@@ -82,7 +82,6 @@ class Core:
             stop=self.fail,
         )
         self._stops = 0
-        self._failed = False
         #: Why the app stops by itself; raised by `run()`.
         self.error: Exception | None = None
 

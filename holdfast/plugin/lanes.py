@@ -72,7 +72,7 @@ class Entry:
         self.letter: Letter | None = None
         self.letters = 0
         self.since = since
-        self.size = len(record.value or b"") + len(record.key or b"")
+        self.size = record.size_bytes
         self.lane: Lane
 
     @property

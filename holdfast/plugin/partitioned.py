@@ -210,9 +210,7 @@ class Partitioned:
 
     def retake(self, owner: Ownership) -> None:
         """Let the partition go at the store and take it over anew, though the client keeps it."""
-        self._end(owner)
-        path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock))
-        path.let_go()
+        self._end(owner).let_go()
         if self.owners.get(owner.partition) is owner:
             del self.owners[owner.partition]
 
@@ -318,10 +316,12 @@ class Partitioned:
         owner.seeks = 0
         owner.seek_needed = False
 
-    def _end(self, owner: Ownership) -> None:
+    def _end(self, owner: Ownership) -> HandOver:
+        """Nothing new starts, and what has not started is handed back."""
         path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock))
         path.fence()
         path.hand_back()
+        return path
 
     def _keep_alive(self) -> None:
         """Polls keep the membership while handlers drain; what they bring is not ours to handle any more."""

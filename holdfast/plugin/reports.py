@@ -50,7 +50,7 @@ class Reports:
             ends = end_offsets([owner.partition for owner in self._owners])
             if len(ends) == len(self._owners):
                 self._ends = dict(ends)
-        elif all((owner.ledger.watermark or 0) >= self._ends[owner.partition] for owner in self._owners):
+        elif all(owner.ledger.watermark >= self._ends[owner.partition] for owner in self._owners):
             self.close(recovered_s=since)
             return
         if since > _WINDOW_S:

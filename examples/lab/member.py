@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import sys
 import threading
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.lab.ledger import LedgerWriter
+from holdfast import Audit, FileEvents, LoopAudit
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    from confluent_kafka import Consumer, Message, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,12 @@ class Assignment:
     handler_ms: float
     workers: int
     redis_url: str
+    #: A folder for what members tell of themselves; empty = they do not.
+    events: str
+
+    def audit(self) -> Audit | None:
+        """How a member tells what it does, if it is to."""
+        return Audit(FileEvents(self.events), member=self.name, keys="plain") if self.events else None
 
     def client_configuration(self) -> dict[str, str | int | float | bool]:
         """What all three give to confluent-kafka. Everything else is the consumers' own."""
@@ -54,6 +62,7 @@ def assignment_from_command_line() -> Assignment:
     parser.add_argument("--handler-ms", type=float, required=True)
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--redis-url", default="")
+    parser.add_argument("--events", default="")
     assignment = Assignment(**vars(parser.parse_args()))
     threading.Thread(target=_die_with_the_demo, name="leash", daemon=True).start()
     return assignment
@@ -75,10 +84,18 @@ def order_in(message: Message) -> tuple[int, int, str]:
 
 
 class Till:
-    """The work on one order: takes a few milliseconds, and leaves two lines in the ledger."""
+    """The work on one order: takes a few milliseconds, and leaves two lines in the ledger.
 
-    def __init__(self, assignment: Assignment) -> None:
+    `loop`: nobody but the handler can tell what a plain loop does.
+    """
+
+    def __init__(self, assignment: Assignment, *, loop: bool = False) -> None:
         self._ledger = LedgerWriter(assignment.ledger, assignment.name)
+        self._topic = assignment.topic
+        self._told: LoopAudit | None = None
+        if loop and (audit := assignment.audit()) is not None:
+            self._told = LoopAudit(audit, assignment.group, source="confluent-kafka")
+            atexit.register(self._told.stopped)
         self._handler_s = assignment.handler_ms / 1000
 
     def charge(self, partition: int, offset: int, key: str) -> None:
@@ -86,3 +103,17 @@ class Till:
         self._ledger.start(partition, offset, key)
         time.sleep(self._handler_s)  # stands for a payment service's answer
         self._ledger.end(partition, offset, key)
+        if self._told is not None:
+            self._told.handled(self._topic, partition, offset, key=key)
+            self._told.committed({(self._topic, partition): offset + 1})
+
+    def came(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """For a plain loop's `on_assign`."""
+        if self._told is not None and partitions:
+            found = consumer.committed(partitions, timeout=10)
+            self._told.assigned({(each.topic, each.partition): max(each.offset, 0) for each in found})
+
+    def went(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """For a plain loop's `on_revoke`."""
+        if self._told is not None:
+            self._told.revoked([(each.topic, each.partition) for each in partitions])

@@ -57,7 +57,7 @@ class Progress:
 def main() -> None:
     """Consume until SIGTERM."""
     assignment = assignment_from_command_line()
-    till = Till(assignment)
+    till = Till(assignment, loop=True)
     progress = Progress()
     running = True
 
@@ -70,12 +70,14 @@ def main() -> None:
     def on_revoke(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         progress.commit(consumer, partitions)
         progress.forget(partitions)
+        till.went(consumer, partitions)
 
-    def on_lost(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def on_lost(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         progress.forget(partitions)
+        till.went(consumer, partitions)
 
     consumer = Consumer({**assignment.client_configuration(), "enable.auto.commit": False})
-    consumer.subscribe([assignment.topic], on_revoke=on_revoke, on_lost=on_lost)
+    consumer.subscribe([assignment.topic], on_assign=till.came, on_revoke=on_revoke, on_lost=on_lost)
     next_commit = time.monotonic() + _COMMIT_EVERY_S
     try:
         while running:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """Consume until SIGTERM."""
     assignment = assignment_from_command_line()
-    till = Till(assignment)
+    till = Till(assignment, loop=True)
     running = True
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, stop)
 
     consumer = Consumer(assignment.client_configuration())
-    consumer.subscribe([assignment.topic])
+    consumer.subscribe([assignment.topic], on_assign=till.came, on_revoke=till.went)
     try:
         while running:
             message = consumer.poll(0.1)

@@ -109,7 +109,11 @@ def _about_holdfast(ours: Verdict) -> str:
         "handler came, so these run again (a sink that checks record.fence can refuse even those)."
     )
     if other:
-        text += f" {_orders(other).capitalize()} more than that: unexpected, please report it with this run's folder."
+        text += (
+            f" {_orders(other).capitalize()} more than that: unexpected, unless a member's log in this run's folder "
+            "says 'session lost', because this machine held it up for longer than its lease of 2 s. Else please report "
+            "it, with that folder."
+        )
     if ours.at_the_same_time:
         text += (
             " At the same time: the frozen process ended its order when it went on, after another had taken it over."

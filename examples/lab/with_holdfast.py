@@ -22,6 +22,7 @@ def main() -> None:
         KafkaSource(assignment.client_configuration(), assignment="keep"),
         claims=RedisClaims.from_url(assignment.redis_url, lease_s=2.0),
         settings=Settings(workers=assignment.workers, ordering="key"),
+        audit=assignment.audit(),
     )
 
     @app.handler(assignment.topic, key="order_id")

@@ -8,7 +8,8 @@ own time, has passed. A dead session is never revived.
 *Position*, one a partition: `epoch`, `owner`, `done` (a watermark and what is done above it) and `running`: offsets
 that an owner handed over while they were still in its hands.
 
-*Key*, one a business key: absent, claimed by (session, token), or done. A token is one record under one ownership, so
+*Key*, one a business key: absent, claimed by (session, token), or done, perhaps with a result: text that is kept as
+long as the key is done. A token is one record under one ownership, so
 two records of one key are never both NEW, and a record does not inherit what it held under an earlier ownership.
 
 | call | if | then | reply |
@@ -24,13 +25,19 @@ two records of one key are never both NEW, and a record does not inherit what it
 | poll(p, epoch, offsets) | (epoch, owner) do not match | - | FENCED |
 | | per offset: done / not running / holder dead / holder lives | holder dead: removed from running | done / yours / yours / - |
 | release(p, offset, epoch) | running[offset] = (session, epoch) | out of running | - |
-| drop(p, epoch, offset) | (epoch, owner) match | done = all below; nothing is running | ok, else FENCED |
+| drop(p, epoch, offset) | (epoch, owner) match | again = the end of all that was ever done or running; done = all below; nothing is running | ok, else FENCED |
 | claim(key, token) | the session is dead / done | - | FENCED / DONE |
 | | held by this very (session, token) | - | NEW |
 | | held by another, whose session lives | - | BUSY |
 | | absent, or its holder's session is dead | claimed | NEW |
+| claim_fenced(key, token) | as claim | as claim | also, where NEW, a fence: higher than that of each earlier claim of the key |
 | finish(key, token) | done, or held by this (session, token) (the session may be dead) | done | ok |
 | | else | - | FENCED |
+| finish(key, token, result) | done, by whomever | - | DONE |
+| | held by this (session, token) (the session may be dead) | done, with the result | NEW |
+| | else | - | FENCED |
+| results(key) | done | - | its result, "" = without |
+| | else | - | None |
 | unclaim(key, token) | held by this (session, token) | absent | - |
 
 A call without an answer raises StoreUnavailable and says nothing; it is asked again until it is answered or the session
@@ -91,6 +98,11 @@ class Acquired(NamedTuple):
     watermark: int  #: every offset below is done
     done: frozenset[int]  #: offsets from the watermark on that are done
     running: frozenset[int]  #: offsets that former owners may still be working on: `poll` for them
+    #: When the store first heard of the position, in its milliseconds since 1970; 0 = it cannot say. With the epoch it is
+    #: a fence that goes on rising where epochs begin anew: another namespace, a topic made again, a store that lost data.
+    born_ms: int = 0
+    #: After a `drop`: offsets below were done or running before it, so what comes of them is replayed on purpose.
+    again: int = 0
 
 
 class Mark(NamedTuple):
@@ -176,8 +188,22 @@ class ClaimSession(Protocol):
         """Ask for keys. NEW, DONE, BUSY or FENCED each."""
         ...
 
-    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
-        """Note keys as done for the store's window. DONE or FENCED each."""
+    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
+        """As `claim`, each with its fence, 0 where it is not NEW: a sink that remembers the highest fence of a key, and
+        refuses lower ones, cannot be written by who has been taken over."""
+        ...
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
+        """Note keys as done for the store's window. DONE or FENCED each; with results NEW for those that were not done.
+
+        Args:
+            claims: what was claimed.
+            results: kept with each key, one a claim; "" = none.
+        """
+        ...
+
+    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
+        """What `finish` kept with keys: "" = done without a result, None = not done, or not any more."""
         ...
 
     def unclaim(self, claims: Sequence[Claim]) -> None:

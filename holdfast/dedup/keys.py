@@ -123,6 +123,14 @@ def resolve_key(spec: KeySpec) -> Callable[[Record], str]:
 
 
 def _text(record: Record, found: object) -> str:
+    text = key_text(found)
+    if text is None:
+        raise _missing(record, no_key(found), NO_KEY_REMEDY)
+    return text
+
+
+def key_text(found: object) -> str | None:
+    """The table above; None = this is no key."""
     if isinstance(found, bytes) and found:
         try:
             return "s:" + found.decode()
@@ -132,8 +140,15 @@ def _text(record: Record, found: object) -> str:
         return "s:" + found
     if isinstance(found, int) and not isinstance(found, bool):
         return f"n:{found:d}"
-    what = "its key is empty" if found in ("", b"") else f"its key is of type {type(found).__name__}"
-    raise _missing(record, what, "a key is text that is not empty, bytes, or a whole number")
+    return None
+
+
+def no_key(found: object) -> str:
+    """Why it is none, without what it holds."""
+    return "its key is empty" if found in ("", b"") else f"its key is of type {type(found).__name__}"
+
+
+NO_KEY_REMEDY = "a key is text that is not empty, bytes, or a whole number"
 
 
 def _missing(record: Record, what: str, remedy: str) -> KeyMissing:

@@ -47,9 +47,12 @@ class Lease:
 
     def live(self) -> bool:
         """Whether the last renewal that succeeded was sent less than a lease ago. Once False, False for ever."""
-        if not self._lost and (self._clock.now() - self._sent_at >= self.lease_s or not self.own_process):
+        if self._lost:
+            return False
+        if self._clock.now() - self._sent_at >= self.lease_s or os.getpid() != self._pid:
             self.lose()
-        return not self._lost
+            return False
+        return True
 
     def renewed(self, sent_at: float) -> None:
         """Note a renewal that the store has confirmed, and when it was sent."""
@@ -58,6 +61,11 @@ class Lease:
     def vouch(self, seconds: float) -> None:
         """Somebody says that the work which this lease stands for goes on: renew for so long from now on."""
         self._vouched_until = self._clock.now() + seconds
+
+    @property
+    def vouched(self) -> bool:
+        """Whether the time that somebody has vouched for is not over."""
+        return self._clock.now() <= self._vouched_until
 
     def lose(self) -> None:
         """The session is over, whatever a renewal on its way may say."""
@@ -81,7 +89,7 @@ class Lease:
         pause_s = self.lease_s * _RENEW_EVERY
         while not self._stop.wait(pause_s):
             pause_s = self.lease_s * _TRY_AGAIN_AFTER
-            if self._clock.now() > self._vouched_until:
+            if not self.vouched:
                 log.error("session %s is not renewed: nobody has vouched for its work in time", self.session_id)
                 self.stop()
                 return

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.calls.here import Calls
+from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.memory_state import MemoryState, StoredSession
@@ -46,6 +49,9 @@ class MemoryClaims:
         self._lease_s = lease_s
         self._renewals = renewals
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        #: For `idempotent`.
+        self.calls = Calls(self, lease_s)
+        after_fork(self, MemoryClaims._forked)
 
     def connect(self) -> None:
         """There is nothing to reach.
@@ -76,8 +82,14 @@ class MemoryClaims:
 
     def close(self) -> None:
         """Sessions that have not ended run out with their lease."""
+        self.calls.close()
         for lease in self._leases:
             lease.stop()
+
+    def _forked(self) -> None:
+        # A child has a copy of all this, and another thread may have held the lock.
+        self.state.lock = threading.Lock()
+        self._leases = weakref.WeakSet()
 
     # For tests.
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
 from holdfast.dedup.memory_state import Claimed, Finished
 from holdfast.errors import StateError, StoreUnavailable
+from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Claim, LetGo, Mark, Poll, Token
+    from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import MemoryState
 
@@ -61,9 +62,10 @@ class MemorySession:
             if p.owner not in (None, self.id) and self._state.alive(p.owner):
                 return Wait.WAIT
             p.epoch += 1
+            p.born_ms = p.born_ms or wall_ms()
             p.owner = self.id
             self._state.positions[partition] = p
-            return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running))
+            return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running), p.born_ms, p.again)
 
         replies = self._ask(lambda: [one(partition) for partition in partitions])
         if Verdict.FENCED in replies:
@@ -139,6 +141,7 @@ class MemorySession:
             p = self._state.position(partition)
             if (p.epoch, p.owner) != (epoch, self.id):
                 return False
+            p.again = max(p.again, p.watermark, max([*p.above, *p.running], default=-1) + 1)
             p.watermark = offset
             p.above.clear()  # done = all below
             p.running.clear()  # from there on it is removed; below, it is done
@@ -148,6 +151,10 @@ class MemorySession:
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""
+        return [verdict for verdict, _ in self.claim_fenced(claims)]
+
+    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
+        """Ask for keys, with fences."""
 
         def one(claim: Claim) -> Verdict:
             held = self._state.key(claim.key)
@@ -160,24 +167,39 @@ class MemorySession:
             self._state.keys[claim.key] = Claimed(self.id, claim.token)
             return Verdict.NEW
 
-        verdicts = self._ask(lambda: [one(claim) for claim in claims])
-        if Verdict.FENCED in verdicts:
+        def all_of_them() -> list[tuple[Verdict, int]]:
+            self._state.fence = max(self._state.fence + 1, int(self._state.clock.now() * 1000))
+            verdicts = [one(claim) for claim in claims]
+            return [(verdict, self._state.fence if verdict is Verdict.NEW else 0) for verdict in verdicts]
+
+        fenced = self._ask(all_of_them)
+        if any(verdict is Verdict.FENCED for verdict, _ in fenced):
             self._lease.lose()
-        return verdicts
+        return fenced
 
-    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
-        """Note keys as done for the store's window."""
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
+        """Note keys as done for the store's window, with their results."""
 
-        def one(claim: Claim) -> Verdict:
+        def one(claim: Claim, result: str) -> Verdict:
             held = self._state.key(claim.key)
             if isinstance(held, Finished):
                 return Verdict.DONE
             if held != (self.id, claim.token):
                 return Verdict.FENCED
-            self._state.keys[claim.key] = Finished(self._state.clock.now() + self._state.window_s)
-            return Verdict.DONE
+            self._state.keys[claim.key] = Finished(self._state.clock.now() + self._state.window_s, result)
+            return Verdict.DONE if results is None else Verdict.NEW
 
-        return self._ask(lambda: [one(claim) for claim in claims])
+        pairs = list(zip(claims, results if results is not None else [""] * len(claims), strict=True))
+        return self._ask(lambda: [one(claim, result) for claim, result in pairs])
+
+    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
+        """What was kept with keys."""
+
+        def one(key: ClaimKey) -> str | None:
+            held = self._state.key(key)
+            return held.result if isinstance(held, Finished) else None
+
+        return self._ask(lambda: [one(key) for key in keys])
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""

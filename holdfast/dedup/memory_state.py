@@ -27,10 +27,12 @@ class StoredPosition:
     """One partition. An offset is never both done and running."""
 
     epoch: int = 0
+    born_ms: int = 0
     owner: str | None = None
     watermark: int = 0
     above: set[int] = field(default_factory=set)
     running: dict[int, tuple[str, int]] = field(default_factory=dict)
+    again: int = 0
 
     def is_done(self, offset: int) -> bool:
         """Below the watermark, or marked above it."""
@@ -53,6 +55,7 @@ class Finished(NamedTuple):
     """A key that is done until `until`, by the store's clock."""
 
     until: float
+    result: str = ""
 
 
 class MemoryState:
@@ -65,6 +68,7 @@ class MemoryState:
         self.sessions: dict[str, StoredSession] = {}
         self.positions: dict[str, StoredPosition] = {}
         self.keys: dict[ClaimKey, Claimed | Finished] = {}
+        self.fence = 0  #: the last one given
         self.hears = True  #: requests arrive
         self.speaks = True  #: replies arrive
 

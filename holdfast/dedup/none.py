@@ -10,7 +10,7 @@ from holdfast.dedup.claims import Acquired, Polled, Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.dedup.claims import Claim, LetGo, Mark, Poll, Token, Wait
+    from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token, Wait
 
 
 class NoSession:
@@ -55,9 +55,17 @@ class NoSession:
         """Granted."""
         return [Verdict.NEW] * len(claims)
 
-    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
+    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
+        """Granted, with nothing to compare."""
+        return [(Verdict.NEW, 0)] * len(claims)
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Accepted."""
-        return [Verdict.DONE] * len(claims)
+        return [Verdict.DONE if results is None else Verdict.NEW] * len(claims)
+
+    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
+        """Nothing is done, as far as is known here."""
+        return [None] * len(keys)
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Accepted."""

@@ -13,7 +13,19 @@ from holdfast.timing import SYSTEM_CLOCK
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Acquired, Claim, ClaimSession, ClaimStore, LetGo, Mark, Poll, Polled, Token, Wait
+    from holdfast.dedup.claims import (
+        Acquired,
+        Claim,
+        ClaimKey,
+        ClaimSession,
+        ClaimStore,
+        LetGo,
+        Mark,
+        Poll,
+        Polled,
+        Token,
+        Wait,
+    )
 
 T = TypeVar("T")
 
@@ -82,11 +94,19 @@ class OpenSession:
         """See `ClaimSession`; without an answer all are NEW."""
         return self._ask(len(claims), lambda s: s.claim(claims), lambda s: s.claim(claims))
 
-    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
+    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
+        """See `ClaimSession`; without an answer all are NEW."""
+        return self._ask(len(claims), lambda s: s.claim_fenced(claims), lambda s: s.claim_fenced(claims))
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """See `ClaimSession`; a key that was granted without the store is not held there, and that is no reason to run
         its record again."""
-        verdicts = self._ask(0, lambda s: s.finish(claims), lambda s: s.finish(claims))
+        verdicts = self._ask(0, lambda s: s.finish(claims, results), lambda s: s.finish(claims, results))
         return [Verdict.DONE] * len(verdicts) if self._store.ever_open else verdicts
+
+    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
+        """See `ClaimSession`."""
+        return self._ask(0, lambda s: s.results(keys), lambda s: s.results(keys))
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """See `ClaimSession`."""

@@ -178,5 +178,6 @@ def agree_on_layout(client: redis.Redis, where: str, layout: Layout) -> None:
     if found != layout.description:
         raise StoreRefused(
             f"the namespace in the Redis at {where} is laid out as '{found}' and this process wants "
-            f"'{layout.description}': set shards and hash_keys as the other members do, or use another namespace"
+            f"'{layout.description}': set shards, hash_keys and keys_expected as the other members do, run their "
+            "version of holdfast, or use another namespace"
         )

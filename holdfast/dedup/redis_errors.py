@@ -65,5 +65,7 @@ def store_error(error: RedisError, where: str) -> StoreError:
     if isinstance(error, _PASSING_TYPES) or codes(text) & _PASSING:
         return StoreUnavailable(f"the Redis at {where} takes no calls now ({text})")
     if isinstance(error, _NO_ANSWER):
-        return StoreUnavailable(f"no answer from the Redis at {where} ({text})")
+        return StoreUnavailable(
+            f"no answer from the Redis at {where} ({text}): check the address, that it runs, and what is between"
+        )
     return StoreRefused(f"the Redis at {where} refuses a call ({text})")

@@ -2,7 +2,23 @@
 
     {hf:<namespace>:<shard>}:sessions        hash: session id -> "deadline_ms:generation"
     {hf:<namespace>:<shard>}:p:<partition>   hash: a position, see scripts/positions.lua
-    {hf:<namespace>:<shard>}:k:<scope>       string: "1" = done, or "C<session>|<epoch>|<offset>|<partition>" = claimed
+    {hf:<namespace>:<shard>}:k:<scope>       string: "1" = done, or "C<session>|<epoch>|<offset>|<partition>" = claimed,
+                                             or a number from 2 on = claimed by that batch attempt
+    {hf:<namespace>:<shard>}:r:<scope>       string: the result of a key that is done, for as long
+    {hf:<namespace>:<shard>}:fence           string: the last fence given, see scripts/claim.lua
+  with hash_keys, where <scope> is a digest of 16 bytes, instead of k:<scope>, see scripts/keys_hashed.lua:
+    {hf:<namespace>:<shard>}:claims          hash: digest -> since when, and "C<session>|<epoch>|<offset>|<partition>"
+    {hf:<namespace>:<shard>}:d:<bits>        hash: digest -> until when it is done, or which batch attempt has claimed
+                                             it; of the digests that begin so
+  of groups, see scripts/group.lua:
+    {hf:<namespace>:<shard>}:gl:<group>      hash: leases
+    {hf:<namespace>:<shard>}:g:<group>       hash: head
+    {hf:<namespace>:<shard>}:gm:<group>      hash: members
+    {hf:<namespace>:<shard>}:go:<group>      hash: offers
+  of sinks that are written in batches, see scripts/batch.lua:
+    {hf:<namespace>:0}:b:<sink>              hash: its last attempts
+    {hf:<namespace>:<shard>}:attempts        hash: what became of attempts, see scripts/keys.lua; in use in shard 0 only
+  and once:
     {hf:<namespace>:0}:layout                string: version of this layout and what all members have to agree on
     {hf:<namespace>:0}:wait                  string: see scripts/replicate.lua
 
@@ -13,15 +29,19 @@ script may only look at keys that it declares.
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 import zlib
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from holdfast.dedup.claims import ClaimKey, Token
+    from holdfast.dedup.claims import ClaimKey
 
-LAYOUT_VERSION = 1
+#: Keys in a bucket on average. Few, since a bucket is searched from its beginning.
+_FILL = 24
 
 
 def encode(text: str) -> bytes:
@@ -29,17 +49,31 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def token_lines(tokens: Iterable[Token]) -> bytes:
-    """Records under an ownership, one a line. The partition comes last: it alone may hold a "|".
+def decode(data: bytes) -> str:
+    """What `encode` was given."""
+    return data.decode("utf-8", "surrogatepass")
 
-    Raises:
-        ValueError: a partition's name has a line break.
-    """
-    lines = [f"{epoch}|{offset}|{partition}" for partition, offset, epoch in tokens]
-    text = "\n".join(lines)
-    if text.count("\n") >= len(lines) > 0:
-        raise ValueError("a partition's name has a line break")
-    return encode(text)
+
+def scoped(scope: str) -> str:
+    """What comes before a key in its name. The length makes it unambiguous: ("a:b", "c") and ("a", "b:c") are two."""
+    return f"{len(scope)}:{scope}:"
+
+
+class Agreed(NamedTuple):
+    """What all members of a namespace have to agree on."""
+
+    shards: int
+    hash_keys: bool
+    keys_expected: int  #: or another number that leads to as many buckets
+
+
+def agreed(description: str) -> Agreed | None:
+    """Read `Layout.description`; None = of a version that is not known here."""
+    if found := re.fullmatch(r"version=1 shards=(\d+) keys=plain", description):
+        return Agreed(int(found[1]), hash_keys=False, keys_expected=1)
+    if found := re.fullmatch(r"version=3 shards=(\d+) keys=hashed buckets=2\^(\d+)", description):
+        return Agreed(int(found[1]), hash_keys=True, keys_expected=2 ** int(found[2]) * int(found[1]) * _FILL // 2 + 1)
+    return None
 
 
 class Layout:
@@ -50,20 +84,42 @@ class Layout:
         shards: over how many hash tags keys and positions are spread.
         hash_keys: store a 16-byte digest instead of the key's text. Among a billion keys two share one with odds of
             1 in 10^21; they would count as one key.
+        keys_expected: how many keys are done at a time; with `hash_keys` it decides how many buckets there are.
     """
 
-    def __init__(self, namespace: str, shards: int, *, hash_keys: bool) -> None:
+    def __init__(self, namespace: str, shards: int, *, hash_keys: bool, keys_expected: int = 1_000_000) -> None:
         self.shards = shards
-        self._hash_keys = hash_keys
-        self._tags = [encode(f"{{hf:{namespace}:{shard}}}:") for shard in range(shards)]
+        self.hash_keys = hash_keys
+        self._tag_begin = encode(f"{{hf:{namespace}:")
+        self._tags = [self._tag_begin + b"%d}:" % shard for shard in range(shards)]
+        self._shard_of = {tag: shard for shard, tag in enumerate(self._tags)}
         self._sessions = [tag + b"sessions" for tag in self._tags]
+        self._claims = [tag + b"claims" for tag in self._tags]
+        self._attempts = [tag + b"attempts" for tag in self._tags]
         self.layout_key = self._tags[0] + b"layout"
         self.wait_key = self._tags[0] + b"wait"
-        self.description = f"version={LAYOUT_VERSION} shards={shards} keys={'hashed' if hash_keys else 'plain'}"
+        bits = max(0, math.ceil(math.log2(keys_expected / shards / _FILL)))
+        # A bucket's name ends with so many bits of its keys' digests: whole bytes, and the upper bits of one more.
+        self._whole, more = divmod(bits, 8)
+        self._more = bool(more)
+        self._masked = bytes(byte & (0xFF00 >> more) & 0xFF for byte in range(256))
+        self._last = [self._masked[byte : byte + 1] if more else b"" for byte in range(256)]
+        self.description = f"version=1 shards={shards} keys=plain"
+        if hash_keys:
+            self.description = f"version=3 shards={shards} keys=hashed buckets=2^{bits}"
+
+    @property
+    def attempts(self) -> bytes:
+        """The hash of batch attempts, which are in the first shard."""
+        return self._attempts[0]
 
     def sessions(self, shard: int) -> bytes:
         """The hash of sessions."""
         return self._sessions[shard]
+
+    def fence(self, shard: int) -> bytes:
+        """The key of the last fence."""
+        return self._tags[shard] + b"fence"
 
     def position(self, partition: str) -> tuple[int, bytes]:
         """Shard and key of a position."""
@@ -71,11 +127,73 @@ class Layout:
         shard = zlib.crc32(name) % self.shards
         return shard, self._tags[shard] + b"p:" + name
 
-    def key(self, key: ClaimKey) -> tuple[int, bytes]:
-        """Shard and key of a business key."""
-        # The length makes the scope unambiguous: ("a:b", "c") and ("a", "b:c") are two.
-        scope = encode(f"{len(key.scope)}:{key.scope}:{key.key}")
-        if self._hash_keys:
-            scope = hashlib.blake2b(scope, digest_size=16).digest()
-        shard = zlib.crc32(scope) % self.shards
-        return shard, self._tags[shard] + b"k:" + scope
+    def group(self, group: str) -> list[bytes]:
+        """The keys of a group, leases first."""
+        name = encode(group)
+        tag = self._tags[zlib.crc32(name) % self.shards]
+        return [tag + kind + name for kind in (b"gl:", b"g:", b"gm:", b"go:")]
+
+    def sink(self, sink: str) -> bytes:
+        """The key of a sink's attempts."""
+        return self._tags[0] + b"b:" + encode(sink)
+
+    def places(self, keys: Collection[ClaimKey]) -> list[tuple[int, bytes]]:
+        """Of business keys: the shard of each, and what it is called there: scope and text, or their digest."""
+        begins = {scope: scoped(scope) for scope in {key.scope for key in keys}}
+        names = [(begins[scope] + key).encode("utf-8", "surrogatepass") for scope, key in keys]
+        if self.hash_keys:
+            sha256 = hashlib.sha256  # which Spark can do too, where its rows are
+            names = [sha256(name, usedforsecurity=False).digest()[:16] for name in names]
+        if self.shards == 1:
+            return [(0, name) for name in names]
+        return [(zlib.crc32(name) % self.shards, name) for name in names]
+
+    def names(self, shard: int, places: Iterable[bytes]) -> list[bytes]:
+        """What a script about these keys has to declare."""
+        if not self.hash_keys:
+            begin = self._tags[shard] + b"k:"
+            return [self._attempts[shard], *[begin + name for name in places]]
+        begin, whole, last = self._tags[shard] + b"d:", self._whole, self._last
+        buckets = [begin + digest[:whole] + last[digest[whole]] for digest in places]
+        return [self._attempts[shard], self._claims[shard], *buckets]
+
+    def buckets(self, digests: bytes) -> tuple[list[bytes], list[int]]:
+        """Of digests in order, one after the other, in a namespace of one shard: what a script has to declare that
+        takes them bucket by bucket, and how many are in each."""
+        upper = [digests[i::16] for i in range(self._whole)]
+        if self._more:
+            upper.append(digests[self._whole :: 16].translate(self._masked))
+        sizes = Counter(zip(*upper, strict=True)) if upper else {(): len(digests) // 16}
+        begin = self._tags[0] + b"d:"
+        return [self._attempts[0], self._claims[0], *[begin + bytes(each) for each in sizes]], list(sizes.values())
+
+    def result_names(self, shard: int, places: Iterable[bytes]) -> list[bytes]:
+        """The keys of their results."""
+        begin = self._tags[shard] + b"r:"
+        return [begin + name for name in places]
+
+    def digests(self, places: Iterable[bytes]) -> bytes:
+        """The digests one after the other; empty where keys are plain."""
+        return b"".join(places) if self.hash_keys else b""
+
+    def pattern(self, begin: str = "") -> bytes:
+        """What SCAN matches: names in any shard whose part after the hash tag begins so. Of other namespaces too, where
+        one's name begins with the other's: `split` tells."""
+        return _literal(self._tag_begin) + b"*}:" + _literal(encode(begin)) + b"*"
+
+    def split(self, name: bytes) -> tuple[int, bytes] | None:
+        """Shard of a name in Redis, and what follows the hash tag; None = not of this namespace."""
+        tag, end, rest = name.partition(b"}:")
+        shard = self._shard_of.get(tag + end)
+        return None if shard is None else (shard, rest)
+
+    @staticmethod
+    def scope_of(rest: bytes) -> str:
+        """The scope of a plain business key, from what follows the hash tag."""
+        length, _, scope = decode(rest.removeprefix(b"k:")).partition(":")
+        return scope[: int(length)]
+
+
+def _literal(text: bytes) -> bytes:
+    """A pattern that matches this text only."""
+    return re.sub(rb"([*?^\\\[\]-])", rb"\\\1", text)

@@ -61,4 +61,5 @@ def acquired(reply: Sequence[bytes]) -> Acquired:
             # Bits below the watermark may stay set; they say nothing.
             done.extend(base + i for i in range(bits.bit_length()) if bits >> i & 1 and base + i >= watermark)
     running = (int(entry.partition(b"=")[0]) for entry in fields.get(b"running", b"").split())
-    return Acquired(int(fields[b"epoch"]), watermark, frozenset(done), frozenset(running))
+    born_ms, again = int(fields.get(b"born", b"0")), int(fields.get(b"again", b"0"))
+    return Acquired(int(fields[b"epoch"]), watermark, frozenset(done), frozenset(running), born_ms, again)

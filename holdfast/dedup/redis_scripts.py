@@ -16,24 +16,51 @@ if TYPE_CHECKING:
 
     import redis
 
-#: Script -> the parts that go before it.
+_LAYOUT = ""
+_PLAIN, _HASHED = ("keys_plain",), ("buckets", "keys_hashed")
+#: Script -> the parts that go before it; `_LAYOUT` stands for what knows how the namespace's keys are stored.
 _PARTS = {
     "begin": ("common",),
     "renew": ("common",),
     "end": ("common",),
-    "claim": ("common", "keys"),
-    "finish": ("common", "keys"),
-    "unclaim": ("common", "keys"),
+    "claim": ("common", "keys", _LAYOUT),
+    "finish": ("common", "keys", _LAYOUT),
+    "finish_with": ("common", "keys", _LAYOUT),
+    "results": ("common", "keys", _LAYOUT),
+    "unclaim": ("common", "keys", _LAYOUT),
+    "show": ("common", "keys", _LAYOUT),
+    "forget": ("common", "keys", _LAYOUT),
     "acquire": ("common",),
     "mark": ("common", "positions"),
     "let_go": ("common", "positions"),
     "poll": ("common", "positions"),
     "release": ("common", "positions"),
     "drop": ("common", "positions"),
+    "set_position": ("common", "positions"),
     "replicate": (),
+    "group_join": ("common", "group"),
+    "group_beat": ("common", "group"),
+    "group_offer": ("common", "group"),
+    "group_look": ("common", "group"),
+    "group_publish": ("common", "group"),
+    "group_leave": ("common", "group"),
+    "group_restore": ("common", "group"),
+    "group_remove": ("common", "group"),
+    "batch_begin": ("common", "batch"),
+    "batch_claim_plain": ("common", "keys", "batch_claim"),
+    "batch_claim_hashed": ("common", "keys", "buckets", "batch_claim"),
+    "batch_finish": ("common", "batch"),
+    "batch_done": ("common", "keys", _LAYOUT),
+    "batch_give_up": ("common",),
 }
 #: These end work or free memory: they have to go on when memory is full, or nothing would ever be settled.
-_ALLOW_OOM = frozenset({"renew", "end", "finish", "unclaim", "mark", "let_go", "poll", "release", "drop", "replicate"})
+_ALLOW_OOM = frozenset(
+    {"renew", "end", "finish", "finish_with", "unclaim", "mark", "let_go", "poll", "release", "drop", "replicate"}
+    | {"show", "forget", "set_position"}  # a tool's, which may be what makes room
+    # A group that cannot give queues to those who are left would stop their work.
+    | {"batch_finish", "batch_done", "batch_give_up"}
+    | {"group_beat", "group_offer", "group_look", "group_publish", "group_leave", "group_restore", "group_remove"}
+)
 
 
 class _Script(NamedTuple):
@@ -48,10 +75,12 @@ class ScriptCall(NamedTuple):
     args: Sequence[bytes | str | int]
 
 
-def _load(*, flags: bool) -> dict[str, _Script]:
+def _load(*, flags: bool, hash_keys: bool) -> dict[str, _Script]:
     folder = files("holdfast.dedup").joinpath("scripts")
     scripts = {}
-    for name, parts in _PARTS.items():
+    for name, needed in _PARTS.items():
+        layout = _HASHED if hash_keys else _PLAIN
+        parts = [part for each in needed for part in (layout if each == _LAYOUT else (each,))]
         body = "\n".join(folder.joinpath(f"{part}.lua").read_text("utf-8") for part in (*parts, name))
         # Redis 6.2 refuses the line. From 7 on, a script without the flag is refused before its first line runs when
         # memory is full; so it is applied as a whole or not at all.
@@ -69,15 +98,23 @@ class Scripts:
         client: must not resend by itself: a copy that is late would carry a generation that is still good.
         where: the server's name for error texts.
         flags: whether the server is Redis 7 or later and knows script flags.
+        hash_keys: whether keys are stored as digests.
         wait_key, wait_ms: where given, durable calls are confirmed by a replica within that time.
     """
 
     def __init__(
-        self, client: redis.Redis, where: str, *, flags: bool, wait_key: bytes | None = None, wait_ms: int = 0
+        self,
+        client: redis.Redis,
+        where: str,
+        *,
+        flags: bool,
+        hash_keys: bool,
+        wait_key: bytes | None = None,
+        wait_ms: int = 0,
     ) -> None:
         self._client = client
         self._where = where
-        self._scripts = _load(flags=flags)
+        self._scripts = _load(flags=flags, hash_keys=hash_keys)
         self._wait_key = wait_key
         self._wait_ms = wait_ms
 

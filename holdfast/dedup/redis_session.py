@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
-from holdfast.dedup.redis_layout import encode, token_lines
+from holdfast.dedup.redis_keys import batch, claimed_by
+from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_positions import acquired, check_offsets, runs
 from holdfast.dedup.redis_scripts import ScriptCall
 from holdfast.errors import StateError, StoreError, StoreUnavailable
@@ -15,27 +16,16 @@ from holdfast.errors import StateError, StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.dedup.claims import Claim, LetGo, Mark, Poll, Token
+    from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
+    from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_scripts import Scripts
     from holdfast.timing import Clock
 
 log = logging.getLogger("holdfast.dedup")
 
-_Args = list[bytes | str | int]
-_Place = tuple[int, bytes]  # shard, key
-_Group = tuple[list[bytes], _Args]  # of one shard: keys, arguments
-
 _VERDICTS = {ord(verdict.value): verdict for verdict in Verdict}
-
-
-class Times(NamedTuple):
-    """How long Redis keeps things, in ms."""
-
-    window: int  #: a key that is done
-    garbage: int  #: a claim that nobody finished; longer than any handler runs
-    position: int  #: a position that nobody uses
 
 
 class RedisSession:
@@ -88,7 +78,7 @@ class RedisSession:
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
-        args: list[_Args] = []
+        args: list[Args] = []
         for mark in marks:
             check_offsets(mark.offsets)
             check_offsets((mark.watermark,))
@@ -100,7 +90,7 @@ class RedisSession:
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand."""
-        args: list[_Args] = []
+        args: list[Args] = []
         for let in partitions:
             check_offsets(let.hands)
             args.append([let.epoch, len(let.hands), *let.hands])
@@ -109,7 +99,7 @@ class RedisSession:
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
         """Ask for what was handed over."""
-        args: list[_Args] = []
+        args: list[Args] = []
         for poll in polls:
             check_offsets(poll.offsets)
             args.append([poll.epoch, len(poll.offsets), *poll.offsets])
@@ -120,7 +110,7 @@ class RedisSession:
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
         check_offsets([record.offset for record in records])
-        args: list[_Args] = [[record.offset, record.epoch] for record in records]
+        args: list[Args] = [[record.offset, record.epoch] for record in records]
         where = [self._layout.position(record.partition) for record in records]
         self._ask("release", _by_shard(where, args), durable=True)
 
@@ -133,23 +123,40 @@ class RedisSession:
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""
-        where = [self._layout.key(claim.key) for claim in claims]
-        groups = _claims_by_shard(where, claims, self._times.garbage)
-        verdicts = [_VERDICTS[c] for c in self._ask_in_order("claim", where, groups, durable=True)]
+        verdicts = [_VERDICTS[c] for c in self._ask_of_keys("claim", self._batch(claims))]
         if Verdict.FENCED in verdicts:
             self._lease.lose()
         return verdicts
 
-    def finish(self, claims: Sequence[Claim]) -> list[Verdict]:
-        """Note keys as done for the store's window."""
-        where = [self._layout.key(claim.key) for claim in claims]
-        groups = _claims_by_shard(where, claims, self._times.window)
-        return [_VERDICTS[c] for c in self._ask_in_order("finish", where, groups, durable=True)]
+    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
+        """Ask for keys, with fences."""
+        asked = self._batch(claims)
+        for shard, (keys, _) in asked.groups.items():
+            keys.append(self._layout.fence(shard))
+        replies = self._ask("claim", asked.groups, durable=True)
+        verdicts = {shard: iter(found) for shard, (found, _) in replies.items()}
+        fenced: list[tuple[Verdict, int]] = []
+        for shard, _ in asked.places:
+            verdict = _VERDICTS[next(verdicts[shard])]
+            fenced.append((verdict, int(replies[shard][1]) if verdict is Verdict.NEW else 0))
+        if any(verdict is Verdict.FENCED for verdict, _ in fenced):
+            self._lease.lose()
+        return fenced
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
+        """Note keys as done for the store's window, with their results."""
+        name = "finish" if results is None else "finish_with"
+        return [_VERDICTS[c] for c in self._ask_of_keys(name, self._batch(claims, results))]
+
+    def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
+        """What was kept with keys."""
+        asked = batch(self._layout, self._times, keys, results=True)
+        replies: Sequence[bytes | None] = self._ask_of_keys("results", asked, durable=False)
+        return [None if reply is None else decode(reply) for reply in replies]
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
-        where = [self._layout.key(claim.key) for claim in claims]
-        self._ask("unclaim", _claims_by_shard(where, claims), durable=True)
+        self._ask("unclaim", self._batch(claims).groups, durable=True)
 
     def vouch(self, seconds: float) -> None:
         """Renew for so long from now on, unless somebody vouches again."""
@@ -181,11 +188,24 @@ class RedisSession:
 
     def _everywhere(self, name: str) -> list[Any]:
         """A script about the session itself, in every shard."""
-        args: _Args = [int(self._lease.lease_s * 1000)]
+        args: Args = [int(self._lease.lease_s * 1000)]
         return list(self._ask(name, {shard: ([], args) for shard in range(self._layout.shards)}).values())
 
+    def _batch(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> Batch:
+        return batch(
+            self._layout,
+            self._times,
+            [claim.key for claim in claims],
+            held=claimed_by(self.id, [claim.token for claim in claims]),
+            results=results is not None,
+            each=[] if results is None else [encode(result) for _, result in zip(claims, results, strict=True)],
+        )
+
+    def _ask_of_keys(self, name: str, asked: Batch, *, durable: bool = True) -> Sequence[Any]:
+        return self._ask_in_order(name, asked.places, asked.groups, durable=durable)
+
     def _ask_in_order(
-        self, name: str, where: Sequence[_Place], groups: dict[int, _Group], *, durable: bool = False
+        self, name: str, where: Sequence[Place], groups: dict[int, Group], *, durable: bool = False
     ) -> Sequence[Any]:
         """`_ask`, of a script that replies for each item: the replies in the order of the items."""
         replies = self._ask(name, groups, durable=durable)
@@ -194,7 +214,7 @@ class RedisSession:
         following = {shard: iter(reply) for shard, reply in replies.items()}
         return [next(following[shard]) for shard, _ in where]
 
-    def _ask(self, name: str, groups: dict[int, _Group], *, durable: bool = False) -> dict[int, Any]:
+    def _ask(self, name: str, groups: dict[int, Group], *, durable: bool = False) -> dict[int, Any]:
         """One round trip, and a second for the shards where another thread had raised the generation meanwhile.
 
         Raises:
@@ -228,24 +248,14 @@ class RedisSession:
         raise StoreUnavailable(f"{name} of session {self.id} was overtaken twice by its own later calls: ask again")
 
 
-def _by_shard(where: Sequence[_Place], args: Sequence[_Args], *first: int) -> dict[int, _Group]:
+def _by_shard(where: Sequence[Place], args: Sequence[Args], *first: int) -> dict[int, Group]:
     """The keys of each shard, and the arguments for it: `first`, then those of its items."""
-    groups: dict[int, _Group] = {}
+    groups: dict[int, Group] = {}
     for (shard, key), own in zip(where, args, strict=True):
         keys, all_args = groups.setdefault(shard, ([], [*first]))
         keys.append(key)
         all_args.extend(own)
     return groups
-
-
-def _claims_by_shard(where: Sequence[_Place], claims: Sequence[Claim], *first: int) -> dict[int, _Group]:
-    """As `_by_shard`, with the tokens of a shard as one argument."""
-    groups: dict[int, tuple[list[bytes], list[Token]]] = {}
-    for (shard, key), claim in zip(where, claims, strict=True):
-        keys, tokens = groups.setdefault(shard, ([], []))
-        keys.append(key)
-        tokens.append(claim.token)
-    return {shard: (keys, [*first, token_lines(tokens)]) for shard, (keys, tokens) in groups.items()}
 
 
 def _polled(poll: Poll, reply: bytes) -> Polled | Verdict:

@@ -7,19 +7,25 @@ import math
 import secrets
 import threading
 import weakref
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from redis.exceptions import RedisError
 
+from holdfast.dedup.calls.here import Calls
+from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, inspect, where_is
+from holdfast.dedup.redis_keys import Times
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_scripts import Scripts
-from holdfast.dedup.redis_session import RedisSession, Times
+from holdfast.dedup.redis_session import RedisSession
 from holdfast.errors import SettingError
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import redis
 
     from holdfast.timing import Clock
@@ -30,11 +36,23 @@ _DAY_S = 86_400.0
 _WEEK_S = 7 * _DAY_S
 
 
+class Parts(NamedTuple):
+    """What a store is made of, for tools."""
+
+    client: redis.Redis
+    scripts: Scripts
+    layout: Layout
+    times: Times
+    where: str  #: for error texts
+
+
 class RedisClaims:
     """Claims, positions and sessions in one Redis. One object a process; any thread may call.
 
     Args:
-        client: of yours, used as it is and not closed: it must not retry, and has to have a `socket_timeout`.
+        client: of yours, used as it is and not closed: it must not retry, and has to have a `socket_timeout`. Forked
+            children use it too; redis-py makes its connections anew there, but not the locks that a thread may hold at
+            the fork, whereas a store `from_url` makes all anew.
         namespace: what separates applications in one Redis. All members of a group name the same.
         lease_s: a session that is not renewed for so long is dead. None: as `begin` says. A shorter lease lets others
             take over sooner after a crash, and a shorter pause of this process or of Redis costs the session.
@@ -42,6 +60,9 @@ class RedisClaims:
         positions_ttl_s: how long the position of a partition is kept that nobody reads any more.
         shards: over how many hash tags the keys are spread. All members of a group name the same number.
         hash_keys: store a 16-byte digest instead of the key's text. All members of a group name the same.
+        keys_expected: with `hash_keys`: roughly how many keys are done at a time. Up to five times as many cost no more
+            each; beyond, calls take longer, and from twenty times on a key costs as much as a plain one; so it does
+            where there are far fewer. All members of a group name the same.
         durability: "wait1" = acquire, mark, let_go, drop and finish are answered when a replica has them as well.
         clock: judges this process' leases.
 
@@ -59,17 +80,18 @@ class RedisClaims:
         positions_ttl_s: float = 90 * _DAY_S,
         shards: int = 1,
         hash_keys: bool = False,
+        keys_expected: int = 1_000_000,
         durability: Literal["none", "wait1"] = "none",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         check_client(client)
         if not namespace or any(character in "{}" or character.isspace() for character in namespace):
             raise SettingError("namespace", namespace, "give a name without braces and spaces")
-        _check_shards(shards)
+        _check_whole("shards", shards, 1024)
+        _check_whole("keys_expected", keys_expected, 10**12)
         if durability not in ("none", "wait1"):
             raise SettingError("durability", durability, "give 'none' or 'wait1'")
         self._client = client
-        self._owns_client = False
         self._namespace = namespace
         self._lease_s = None if lease_s is None else _seconds("lease_s", lease_s)
         self._times = Times(
@@ -79,13 +101,18 @@ class RedisClaims:
             position=_ms(_seconds("positions_ttl_s", positions_ttl_s)),
         )
         self._wait = durability == "wait1"
-        self._layout = Layout(namespace, shards, hash_keys=hash_keys)
+        self._layout = Layout(namespace, shards, hash_keys=hash_keys, keys_expected=keys_expected)
         self._clock = clock
         self._where = where_is(client)
         self._scripts: Scripts | None = None
         self._promises = ""
         self._connecting = threading.Lock()
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        #: Makes a client like the first one, for a forked child; None: the client is the caller's.
+        self._make_client: Callable[[], redis.Redis] | None = None
+        #: For `idempotent`.
+        self.calls = Calls(self, self._lease_s)
+        after_fork(self, RedisClaims._forked)
 
     @classmethod
     def from_url(
@@ -99,6 +126,7 @@ class RedisClaims:
         positions_ttl_s: float = 90 * _DAY_S,
         shards: int = 1,
         hash_keys: bool = False,
+        keys_expected: int = 1_000_000,
         durability: Literal["none", "wait1"] = "none",
         clock: Clock = SYSTEM_CLOCK,
     ) -> RedisClaims:
@@ -113,24 +141,27 @@ class RedisClaims:
             positions_ttl_s: as in the class.
             shards: as in the class.
             hash_keys: as in the class.
+            keys_expected: as in the class.
             durability: as in the class.
             clock: as in the class.
 
         Raises:
             SettingError: a setting cannot work. The URL's password is not in its text.
         """
+        make_client = partial(client_of, url, _seconds("timeout_s", timeout_s))
         store = cls(
-            client_of(url, _seconds("timeout_s", timeout_s)),
+            make_client(),
             namespace=namespace,
             lease_s=lease_s,
             window_s=window_s,
             positions_ttl_s=positions_ttl_s,
             shards=shards,
             hash_keys=hash_keys,
+            keys_expected=keys_expected,
             durability=durability,
             clock=clock,
         )
-        store._owns_client = True
+        store._make_client = make_client
         return store
 
     def connect(self) -> None:
@@ -168,15 +199,37 @@ class RedisClaims:
         self._leases.add(lease)
         return session
 
+    @property
+    def lease_s(self) -> float | None:
+        """The longest lease of a session; None = as `begin` says."""
+        return self._lease_s
+
+    def parts(self) -> Parts:
+        """What tools of this package work with, connected.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `connect`.
+        """
+        return Parts(self._client, self._connected(), self._layout, self._times, self._where)
+
     def close(self) -> None:
         """Give the connections back. Sessions that have not ended run out with their lease. Does not raise."""
+        self.calls.close()
         for lease in self._leases:
             lease.stop()
-        if self._owns_client:
+        if self._make_client is not None:
             try:
                 self._client.close()
             except RedisError as error:
                 log.warning("the connections to the Redis at %s were not closed: %s", self._where, error)
+
+    def _forked(self) -> None:
+        # In a child: another thread may have held the lock, and the pool's; the sessions are the parent's.
+        self._connecting = threading.Lock()
+        self._leases = weakref.WeakSet()
+        self._scripts = None
+        if self._make_client is not None:
+            self._client = self._make_client()
 
     def _connected(self) -> Scripts:
         return self._scripts or self._inspected()
@@ -193,6 +246,7 @@ class RedisClaims:
                 self._client,
                 self._where,
                 flags=server.version >= (7, 0),
+                hash_keys=self._layout.hash_keys,
                 wait_key=self._layout.wait_key if self._wait else None,
                 # Shorter than the socket's, so that the answer "not yet" arrives.
                 wait_ms=max(1, int(timeout_s * 1000 / 2)),
@@ -203,9 +257,9 @@ class RedisClaims:
         return f"RedisClaims({self._where}, namespace={self._namespace!r}, {self._layout.description})"
 
 
-def _check_shards(value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1024:
-        raise SettingError("shards", value, "give a whole number from 1 to 1024")
+def _check_whole(field: str, value: object, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise SettingError(field, value, f"give a whole number from 1 to {most}")
 
 
 def _seconds(field: str, value: object) -> float:

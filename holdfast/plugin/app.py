@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError, StateError
+from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.handlers import BatchOf, Handler, Routes
 from holdfast.plugin.leased import Leased
 from holdfast.plugin.loop import Engine
@@ -17,12 +19,15 @@ from holdfast.plugin.partitioned import Partitioned
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource
 from holdfast.plugin.retry import Retry
 from holdfast.plugin.settings import Settings
+from holdfast.plugin.snapshot import Snapshot
+from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.keys import KeySpec
+    from holdfast.plugin.audit.settings import Audit
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -39,6 +44,7 @@ class Holdfast:
         settings: see `Settings`.
         observers: see `holdfast.plugin.ports.Observer`; called in the thread that runs the app.
         dead_letters: where records go that failed for good; by default the source's own broker.
+        audit: whether and how it tells what it does, so that others can say what was lost or repeated; see `Audit`.
 
     Raises:
         SettingError: at construction or in `handler`, for what cannot work.
@@ -52,18 +58,22 @@ class Holdfast:
         settings: Settings | None = None,
         observers: Sequence[Observer] = (),
         dead_letters: DeadLetters | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self._source = source
         self._settings = settings or Settings()
         self._store: ClaimStore = claims if claims is not None else NoClaims()
         self._observers = tuple(observers)
         self._letters = dead_letters
+        self._audit = checked(audit)
         self._routes = Routes()
         self._engine: Engine | None = None
-        self._stop_asked = False
-        check = getattr(source, "check_settings", None)
-        if check is not None:
-            check(self._settings)
+        self._stop_asked = self._leave_asked = False
+        self._broker_retries = getattr(source, "retries", None) is not None
+        for name, asked in (("check_settings", self._settings), ("check_claims", claims)):
+            check = getattr(source, name, None)
+            if check is not None:
+                check(asked)
 
     def handler(
         self,
@@ -75,6 +85,7 @@ class Holdfast:
         batch: BatchOf | None = None,
         name: str | None = None,
         scope: str | None = None,
+        timeout_s: float | None = None,
     ) -> Callable[[F], F]:
         r"""Register a function for one topic, several, or patterns (`^orders\..*`). The function stays as it was.
 
@@ -82,12 +93,14 @@ class Holdfast:
             topics: a record goes to exactly one handler: exact names before patterns, then first come, first served.
             key: what makes two records the same piece of work: a field of a JSON value ("order_id", "order.id"),
                 a function of the record, `record_key()`, `header("name")`. None: the position alone.
-            retry: None = `Retry()`, three attempts.
+            retry: None = `Retry()`, three attempts; one attempt where the source has the broker bring failed records
+                again: what is said here is then tried first.
             dead_letter: the topic for records that failed for good. None: such a record stops the app.
             batch: call with a list of records instead of one.
             name: what reports and dead letters call it; by default the function's qualified name with its module.
             scope: what a business key is unique in. By default the group and the topic; a name makes an id the same
                 piece of work in every topic, group and program that uses the same name (and namespace of the store).
+            timeout_s: how long one call may run, instead of `Settings.handler_timeout_s`; `math.inf`: however long.
 
         Raises:
             SettingError: a topic or a name is taken, or a value cannot work.
@@ -103,18 +116,24 @@ class Holdfast:
             own = getattr(call, "__qualname__", None)
             if not name and own is None:
                 raise SettingError("name", name, f"{call!r} has none of its own: give it name=...")
-            self._routes.add(
-                Handler(
-                    name=name or f"{call.__module__}.{own}",
-                    call=call,
-                    topics=_as_tuple(topics),
-                    scope=scope,
-                    key=None if key is None else resolve_key(key),
-                    retry=retry or Retry(),
-                    dead_letter=dead_letter,
-                    batch=batch,
-                )
+            handler = Handler(
+                name=name or f"{call.__module__}.{own}",
+                call=call,
+                topics=_as_tuple(topics),
+                scope=scope,
+                key=None if key is None else resolve_key(key),
+                retry=retry or (Retry(attempts=1) if self._broker_retries else Retry()),
+                dead_letter=dead_letter,
+                batch=batch,
+                timeout_s=self._settings.handler_timeout_s if timeout_s is None else timeout_s,
             )
+            if self._settings.workers == 0 and handler.is_async:
+                raise SettingError("workers", 0, f"{handler.name} is an async def, which needs workers=1 or more")
+            if self._settings.workers == 0 and (timeout_s or math.inf) < math.inf:
+                raise SettingError(
+                    "timeout_s", timeout_s, "use workers=1 or more: the thread that polls cannot watch itself"
+                )
+            self._routes.add(handler)
             return call
 
         return register
@@ -127,6 +146,7 @@ class Holdfast:
 
         Raises:
             HandlerFailed: a record failed for good and has no dead letter.
+            HandlerHung: a handler ran past its timeout and grace, and has no dead letter or is to stop the app.
             SourceError, StoreError: the broker or the store refuses, or does not answer at the start within
                 `Settings.startup_timeout_s`.
         """
@@ -134,8 +154,18 @@ class Holdfast:
             raise SettingError("handlers", (), "register at least one handler before run()")
         if self._engine is not None:
             raise StateError("an app runs once: make a new one")
+        if self._settings.on_handler_timeout == "stop" and all(
+            each.timeout_s is None for each in self._routes.handlers
+        ):
+            raise SettingError(
+                "on_handler_timeout", "stop", "no handler has a timeout: set handler_timeout_s, or timeout_s of one"
+            )
         letters = self._letters
-        wants_letters = any(handler.dead_letter for handler in self._routes.handlers)
+        wants_letters = (
+            self._broker_retries
+            or getattr(self._source, "stray_letters", None) is not None
+            or any(handler.dead_letter for handler in self._routes.handlers)
+        )
         if letters is None and wants_letters:
             make = getattr(self._source, "dead_letters", None)
             if make is None:
@@ -149,6 +179,7 @@ class Holdfast:
             settings=self._settings,
             letters=letters if wants_letters else None,
             observers=self._observers,
+            audit=self._audit,
             group=self._source.group,
         )
         if isinstance(self._source, LeasedSource):
@@ -156,15 +187,31 @@ class Holdfast:
         else:
             engine.family = Partitioned(engine, self._source)
         if self._stop_asked and not engine.stopping:
-            engine.stop()
+            engine.stop(leave=self._leave_asked)
         with _signals(engine.stop, install=install_signal_handlers):
             engine.run()
 
-    def stop(self) -> None:
-        """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done."""
+    def snapshot(self) -> Snapshot:
+        """What the app knows of itself now: its state, figures since the start, partitions with their lag.
+
+        Any thread, before, while and after `run()`. Taken by the app's own thread between two steps, so that the
+        figures fit together; if that waits for a broker or a store for more than a second, the last one that was taken.
+        """
+        if self._engine is None:
+            return Snapshot(state="new", group=self._source.group, at_ms=wall_ms())
+        return self._engine.meter.snapshot()
+
+    def stop(self, *, leave: bool = False) -> None:
+        """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done.
+
+        Args:
+            leave: for good. Only a static member needs to say so, where it will not be started again: others have its
+                partitions at once, not after its session.
+        """
+        self._leave_asked = self._leave_asked or leave
         self._stop_asked = True  # no Event: its lock is none for signal handlers
         if self._engine is not None:
-            self._engine.stop()
+            self._engine.stop(leave=leave)
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Change the subscription while running, within what the handlers' topics match. Any thread.

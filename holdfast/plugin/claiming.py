@@ -10,7 +10,7 @@ from holdfast.plugin.lanes import Gate
 from holdfast.plugin.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.dedup.claims import ClaimKey, ClaimSession
     from holdfast.plugin.debts import Debts
@@ -29,6 +29,7 @@ class Claiming:
     def __init__(self, lanes: Lanes, timers: Timers, debts: Debts, skip: Callable[[Entry], None]) -> None:
         self._lanes, self._timers, self._debts, self._skip = lanes, timers, debts, skip
         self._wanted: deque[Entry] = deque()
+        lanes.unparked = self._ask_now
         #: Keys that a record of this process holds or asks for, and who waits for them here: records of one key in one
         #: process need not ask the store about each other.
         self._holders: dict[ClaimKey, Entry] = {}
@@ -65,12 +66,12 @@ class Claiming:
         for entry in asked:
             entry.held = True  # until the answer says otherwise: it has to be given back either way
         try:
-            verdicts = session.claim([entry.claim for entry in asked if entry.claim])
+            verdicts = session.claim([claim for entry in asked for claim in entry.asked_for])
         except BaseException:
             self._wanted.extendleft(reversed(asked))
             raise
         fenced = False
-        for entry, verdict in zip(asked, verdicts, strict=True):
+        for entry, verdict in self.each(asked, verdicts, Verdict.NEW):
             if entry.gate is not Gate.CLAIM:
                 continue  # one before it in its lane found its key BUSY: given back already
             if verdict is Verdict.NEW:
@@ -93,32 +94,65 @@ class Claiming:
                 fenced = True
         return not fenced
 
+    def each(
+        self, entries: Sequence[Entry], verdicts: Sequence[Verdict], well: Verdict
+    ) -> Iterator[tuple[Entry, Verdict]]:
+        """Entries with their verdicts; a run whose claims did not all go well as its records."""
+        at = 0
+        for entry in entries:
+            own = verdicts[at : at + entry.count]
+            at += entry.count
+            if all(verdict is well for verdict in own):
+                yield entry, well
+            else:
+                yield from zip(self.apart(entry), own, strict=True)
+
+    def apart(self, run: Entry) -> list[Entry]:
+        """An entry for each record of a run, with its own claim."""
+        pieces = self._lanes.apart(run) if run.count > 1 else [run]
+        for piece in pieces:
+            self.inherit(piece, run)
+        return pieces
+
+    def inherit(self, piece: Entry, run: Entry) -> None:
+        """The claims of a piece of a run are the piece's."""
+        for claim in piece.asked_for:
+            if self._holders.get(claim.key) is run:
+                self._holders[claim.key] = piece
+
     def give_back(self, entry: Entry) -> None:
         """The entry will not run here: its key is free, here and (owed) in the store."""
-        if entry.held and entry.claim is not None:
-            self._debts.unclaim(entry.owner.session_, entry.claim)
+        if entry.held:
+            for claim in entry.asked_for:
+                self._debts.unclaim(entry.owner.session_, claim)
             entry.held = False
         self.free(entry)
 
     def free(self, entry: Entry) -> None:
-        """The entry no longer holds or asks for its key: who waits here may ask."""
-        if entry.claim is None:
-            return
-        key = entry.claim.key
-        if self._holders.get(key) is not entry:
-            return
-        del self._holders[key]
-        waiters = self._waiters.pop(key, None)
-        while waiters:
-            self._ask_again(waiters.popleft())
+        """The entry no longer holds or asks for its keys: who waits here may ask."""
+        for claim in entry.asked_for:
+            if self._holders.get(claim.key) is entry:
+                del self._holders[claim.key]
+                waiters = self._waiters.pop(claim.key, None)
+                while waiters:
+                    self._ask_again(waiters.popleft())
         # The first of them to be chosen becomes the holder; the others park behind it again.
 
     # ---- inside
     def _choose(self, at_most: int) -> list[Entry]:
         asked: list[Entry] = []
-        while self._wanted and len(asked) < at_most:
+        count = 0
+        while self._wanted and count < at_most:
             entry = self._wanted.popleft()
             if entry.gate is not Gate.CLAIM or entry.claim is None:
+                continue
+            count += entry.count
+            if entry.count > 1 and self._hold_all(entry):
+                asked.append(entry)
+                continue
+            if entry.count > 1:
+                count -= entry.count
+                self._wanted.extendleft(reversed(self.apart(entry)))
                 continue
             holder = self._holders.setdefault(entry.claim.key, entry)
             if holder is entry:
@@ -127,6 +161,14 @@ class Claiming:
                 self._waiters.setdefault(entry.claim.key, deque()).append(entry)
                 self._park(entry)
         return [entry for entry in asked if entry.gate is Gate.CLAIM]
+
+    def _hold_all(self, run: Entry) -> bool:
+        """Make a run the holder of its keys. False = one of them is another's, or two of its records have the same."""
+        keys = {claim.key for claim in run.claims}
+        if len(keys) < run.count or any(self._holders.get(key, run) is not run for key in keys):
+            return False
+        self._holders.update(dict.fromkeys(keys, run))
+        return True
 
     def _park(self, entry: Entry) -> None:
         """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""
@@ -144,6 +186,10 @@ class Claiming:
             if other.gate is Gate.BEHIND:
                 other.gate = Gate.CLAIM
                 self._wanted.append(other)
+
+    def _ask_now(self, entry: Entry) -> None:
+        entry.gate = Gate.CLAIM
+        self._wanted.append(entry)
 
     def _ask_again(self, entry: Entry) -> None:
         if entry.gate is Gate.BUSY and entry.lane.parked(before=entry):

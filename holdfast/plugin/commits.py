@@ -26,6 +26,9 @@ class Commits:
     def __init__(self, source: PartitionedSource, settings: Settings, clock: Clock) -> None:
         self._source, self._settings, self._clock = source, settings, clock
         self._next = clock.now() + settings.commit_interval_s
+        #: Offsets sent, and those that the broker did not take, since the start.
+        self.sent = 0
+        self.refused = 0
 
     def step(self, owners: Iterable[Ownership]) -> None:
         """The commit that the clock asks for. Raises SourceError."""
@@ -60,6 +63,7 @@ class Commits:
         if offsets:
             try:
                 self._source.commit(offsets)
+                self.sent += len(offsets)
             except Exception:
                 for owner in sent:
                     owner.commit_sent = None  # nothing is under way: the next commit need not wait for an answer
@@ -84,6 +88,7 @@ class Commits:
             if owner is None or owner.commit_sent != offset:
                 continue  # an answer to an earlier ownership
             owner.commit_sent = None
+            self.refused += fates[partition] is not CommitFate.DONE
             if fates[partition] is not CommitFate.AGAIN:
                 owner.committed = offset  # DISCARD too: sent again it would be refused again
             if fates[partition] is CommitFate.DONE and owner.phase is Phase.ADOPTING:

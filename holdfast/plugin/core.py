@@ -5,37 +5,46 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.none import NoClaims
 from holdfast.dedup.open import OpenClaims
 from holdfast.errors import SourceError
+from holdfast.plugin.admission import Admission
+from holdfast.plugin.audit.recorder import EngineRecorder, Recorder
+from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.claiming import Claiming
 from holdfast.plugin.debts import Debts
 from holdfast.plugin.events import SessionLost, SourceTrouble, StoreDown, StoreUp
+from holdfast.plugin.hung import Hung
 from holdfast.plugin.intake import Intake
 from holdfast.plugin.lanes import Entry, Gate, Lanes
+from holdfast.plugin.meter import Meter
 from holdfast.plugin.outage import Outage
 from holdfast.plugin.outcomes import Outcomes
 from holdfast.plugin.ownership import Phase
-from holdfast.plugin.pipeline import Ended, Outcome
 from holdfast.plugin.settling import Settling
 from holdfast.plugin.timers import Timers
 from holdfast.plugin.workers import Workers
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from holdfast.dedup.claims import ClaimSession, ClaimStore
+    from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.events import Event
     from holdfast.plugin.family import Family
     from holdfast.plugin.handlers import Routes
     from holdfast.plugin.ports import DeadLetters, Observer
     from holdfast.plugin.settings import Settings
+    from holdfast.records import Partition
     from holdfast.timing import Clock
 
 _log = logging.getLogger("holdfast")
 
 #: A session's lease, where neither the store's setting nor the broker's session timeout is shorter.
 _LEASE_S = 10.0
+#: How long a new session waits for the handlers of one that was lost.
+_WIND_UP_S = 1.0
 
 
 class Core:
@@ -53,14 +62,19 @@ class Core:
         letters: DeadLetters | None,
         observers: Sequence[Observer],
         group: str,
+        audit: Audit | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.settings, self.clock, self.routes, self.letters = settings, clock, routes, letters
         self.store = self._opened(store) if settings.store_down == "open" else store
-        self.group, self._observers = group, observers
+        self.group, self._observers = group, tuple(observers)
         #: None between the loss of one session and the beginning of the next.
         self.session: ClaimSession | None = None
         self.timers = Timers(clock)
+        self.recorder = Recorder()
+        if audit is not None:
+            self.recorder = recorder = EngineRecorder(audit, self)
+            self._observers = (recorder, *self._observers)
         self.lanes = Lanes()
         self.debts = Debts()
         self.intake = Intake(settings, clock)
@@ -75,19 +89,34 @@ class Core:
             claiming=self.claiming,
             settling=self.settling,
             debts=self.debts,
+            recorder=self.recorder,
             forget=self._forget,
+            retry_topic_of=self._retry_topic_of,
             letters=letters,
+            hung_stop=settings.on_handler_timeout == "stop",
             group=group,
             tell=self.tell,
             stop=self.fail,
         )
+        self.hung = Hung(self)
+        self.admission = Admission(self)
         self._stops = 0
+        self._wind_up = Deadline(0.0, clock)
+        self.storeless = isinstance(store, NoClaims)
+        #: A static member is to leave its group for good, instead of coming back.
+        self.leaves = False
         #: Why the app stops by itself; raised by `run()`.
         self.error: Exception | None = None
+        self.meter = Meter(self)
 
     # ---- stopping
-    def stop(self) -> None:
-        """Drain and leave; a second call is faster: what runs is handed over at once. Safe in a signal handler."""
+    def stop(self, *, leave: bool = False) -> None:
+        """Drain and leave; a second call is faster: what runs is handed over at once. Safe in a signal handler.
+
+        Args:
+            leave: for good: a static member's partitions go to others at once.
+        """
+        self.leaves = self.leaves or leave
         # No more than that: a signal handler may interrupt this very thread while it holds a lock, that of `wake` too.
         self._stops += 1
 
@@ -110,6 +139,7 @@ class Core:
     def tell(self, event: Event) -> None:
         """Log the event and tell all observers. What one of them raises is logged, and the others are told."""
         _log.log(event.level, "%s", event)
+        self.meter.saw(event)
         for observer in self._observers:
             try:
                 observer.on_event(event)
@@ -136,13 +166,15 @@ class Core:
 
     def begin_session(self) -> None:
         """Raises StoreUnavailable, StoreRefused."""
-        self.session = self.store.begin(min(self.family.lease_s or _LEASE_S, _LEASE_S))
+        session = self.store.begin(min(self.family.lease_s or _LEASE_S, _LEASE_S))
+        self.session = session if self.storeless else self.meter.store_calls.around(session)
 
     def session_lost(self) -> None:
         """Others may take over what this session had: fence it all; a new session begins in the next turns."""
         session, self.session = self.session, None
         if session is None:
             return
+        self._wind_up = Deadline(_WIND_UP_S, self.clock)
         self.tell(SessionLost(session=session.id, running=self.workers.outstanding))
         self.family.session_lost()
         self.debts.forget(session)
@@ -155,12 +187,19 @@ class Core:
         probe = self.outage.down and not (self.claiming.wanted or self.settling.waiting)
         if self.outage.may_ask and (self.debts or self.session is None or probe):
             with self.outage.asking():
-                if self.session is None and not self.stopping:
+                if self.session is None and not self.stopping and self._wound_up:
                     self.begin_session()
                 elif self.session is not None and probe:
                     self.session.renew()
                 self.debts.pay()
                 self.outage.answered()
+
+    @property
+    def _wound_up(self) -> bool:
+        """Whether the handlers of a lost session have ended, or have had the time to. Until somebody takes over, what
+        they have done can be marked; a new session of our own would be the first to, and would run it all again: for
+        ever, where a handler keeps the interpreter lock for longer than the lease."""
+        return self._wind_up.passed or not (self.workers.busy or self.settling.waiting)
 
     # ---- entries
     def collect(self) -> None:
@@ -168,12 +207,17 @@ class Core:
         ended = self.workers.ended()
         while ended:
             try:
-                self.outcomes.came_back(ended.popleft())
+                each = ended.popleft()
+                counts = self.hung.came_back(each) if self.hung.known else each
+                if counts is not None:
+                    self.outcomes.came_back(counts)
             except BaseException:
                 self.workers.put_back(ended)  # the others have ended all the same
                 raise
-        for entry in self.workers.overdue():
-            self.outcomes.came_back(Ended(entry, Outcome.NOT_STARTED))
+        self.outcomes.tell_failures()
+        self.meter.took(self.workers.timings())
+        for entry, done, begun in self.workers.overdue():
+            self.outcomes.taken_back(entry, done, begun)
 
     def settle(self) -> None:
         """Finish and mark what has ended, as far as the store (and a leased source) answers."""
@@ -185,17 +229,24 @@ class Core:
                 except SourceError as error:
                     self.tell(SourceTrouble(error=str(error)))
 
+    def goes(self, partitions: Collection[Partition]) -> None:
+        """These are about to be handed over, or are lost."""
+
     @property
     def unfinished(self) -> bool:
         """Whether handlers run, results wait to be looked at or acknowledged, or something is owed to the store."""
-        return bool(self.workers.busy or self.settling.waiting or self.debts)
+        return bool(self.workers.busy or self.settling.waiting or self.debts or self.hung.owes_letters)
 
     def _skip(self, entry: Entry) -> None:
+        self.recorder.ended(entry, Outcome.SKIPPED_KEY)
         self.settling.skip(entry)
         self.lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now
 
     def _settle_with_source(self, entries: Sequence[Entry]) -> None:
         self.family.settle(entries)
+
+    def _retry_topic_of(self, entry: Entry) -> str | None:
+        return self.family.retry_topic_of(entry.record, has_letters=entry.handler.dead_letter is not None)
 
     def _taken_over(self, entry: Entry) -> None:
         """The store refused our `finish`: another session runs, or has run, that key."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from holdfast.records import Record
 
 PREFIX = "holdfast-"
+#: Put on by sources: the topic where a record was born that comes by a retry topic.
+RETRY_OF = PREFIX + "retry-of"
 
 # Where a record was born. A letter that is replayed and fails again keeps these: the business key's scope and the way
 # back to the first record hang on them.
@@ -60,7 +62,7 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
         "error-message": _words_of(letter.reason),
         "failed-at-ms": str(wall_ms()),
     }
-    ours = {PREFIX + name for name in (*_ORIGIN, *_LAST)}
+    ours = {RETRY_OF, *(PREFIX + name for name in (*_ORIGIN, *_LAST))}
     return [
         *((name, value) for name, value in record.headers if name not in ours),
         *((PREFIX + name, value) for name, value in zip(_ORIGIN, own, strict=True)),
@@ -69,8 +71,14 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
 
 
 def origin_topic(record: Record) -> str:
-    """The topic where the record was born: a dead letter that is replayed keeps its keys' scope wherever it comes."""
+    """The topic where the record was born: a dead letter that is replayed keeps its keys' scope wherever it comes, and
+    so does a record that comes by a retry topic."""
     found = record.header(PREFIX + _ORIGIN[0]) if record.headers else None
+    return _topic(record) if found is None else found.decode("utf-8", "replace")
+
+
+def _topic(record: Record) -> str:
+    found = record.header(RETRY_OF) if record.headers else None
     return record.partition.topic if found is None else found.decode("utf-8", "replace")
 
 
@@ -82,10 +90,11 @@ def _origin_of(record: Record) -> Sequence[bytes] | None:
 
 
 def _born_here(record: Record) -> Sequence[bytes]:
-    place = record.partition
-    # The number alone would not tell RocketMQ's brokers apart.
+    place, topic = record.partition, _topic(record)
+    # The number alone would not tell RocketMQ's brokers apart; nor, of a record that came by a retry topic, the topics.
     number = f"{place.broker}-{place.number}" if place.broker else str(place.number)
-    return [text.encode() for text in (place.topic, number, str(record.offset), str(record.timestamp_ms))]
+    number = number if topic == place.topic else f"{place.topic}-{number}"
+    return [text.encode() for text in (topic, number, str(record.offset), str(record.timestamp_ms))]
 
 
 def _type_of(error: Exception) -> str:

@@ -5,6 +5,7 @@ A line begins with the event's name and goes on with `key=value`, so that a pers
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from dataclasses import dataclass, field, fields
@@ -42,7 +43,9 @@ def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
     if isinstance(value, dict):
         return ",".join(f"{key}:{_said(each)}" for key, each in value.items())
     text = str(value)
-    return repr(text) if re.search(r"[\s=]", text) else text
+    # As a shell reads it: quoted where it has to be, and always one line.
+    plain = text.isprintable()
+    return json.dumps(text, ensure_ascii=not plain) if not plain or re.search(r"[\s=\"'\\]|^$", text) else text
 
 
 def _partitions(partitions: Sequence[Partition]) -> str:
@@ -86,6 +89,13 @@ class RebalanceReport(_Line):
     pause_s: float | None = None
     #: From the assignment until the end of the log as found then was worked off; None = not within the report.
     recovered_s: float | None = None
+    #: Records a second, as the ramp found them: what producers send to all that is owned, or what was taken in before;
+    #: None = next to nothing, or not known.
+    steady_intake_per_s: float | None = None
+    #: The most records that were admitted to handlers in any second since the assignment; None = none were.
+    peak_intake_per_s: float | None = None
+    #: How long the ramp held the intake; None = there was none, or it held nothing back.
+    ramp_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +142,26 @@ class RewindIgnored(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOverwritten(_Line):
+    """The broker's offset is not the one of ours that it has acknowledged: a zombie or a program that is not ours has
+    committed. Ours is committed anew."""
+
+    partition: Partition
+    offset: int
+    committed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceIgnored(_Line):
+    """The broker's offset is beyond what is done, and does not say who set it: what is known wins. To skip records on
+    purpose, reset the group."""
+
+    partition: Partition
+    offset: int
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogWentBack(_Line):
     """The broker delivered an offset below one that it had delivered: the log was cut or made again."""
 
@@ -142,7 +172,8 @@ class LogWentBack(_Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFailed(_Line):
-    """A handler failed. `retry_in_s` None = it is not tried again here."""
+    """A handler failed. `retry_in_s` None = it is not tried again here. Of a batch: `records` of it failed alike, the
+    first of them that one."""
 
     partition: Partition
     offset: int
@@ -150,11 +181,25 @@ class RecordFailed(_Line):
     attempt: int
     error: str
     retry_in_s: float | None
+    records: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLettered(_Line):
     """A record failed for good, and its dead letter is acknowledged."""
+
+    partition: Partition
+    offset: int
+    handler: str
+    topic: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentBack(_Line):
+    """A record failed, and the broker brings it again later, by way of its retry topic."""
+
+    level: ClassVar[int] = logging.INFO
 
     partition: Partition
     offset: int
@@ -172,6 +217,70 @@ class Overrun(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerOverdue(_Line):
+    """A call of a handler runs for longer than it may: it is cancelled, and given up after its grace."""
+
+    partition: Partition
+    #: Of the first record, where it is a batch.
+    offset: int
+    handler: str
+    running_s: float
+    records: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerGivenUp(_Line):
+    """A call did not end within its grace. Its thread is replaced; what it still does is not known."""
+
+    partition: Partition
+    offset: int
+    handler: str
+    running_s: float
+    #: "dead_letter" or "stop".
+    then: str
+    #: Calls that were given up and have not ended, this one included.
+    stuck: int
+    records: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateResult(_Line):
+    """A call that was given up has ended after all. What became of its record stands; how it ended does not count."""
+
+    partition: Partition
+    offset: int
+    handler: str
+    running_s: float
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status(_Line):
+    """How the app is doing, each `Settings.status_interval_s`. `app.snapshot()` has more."""
+
+    level: ClassVar[int] = logging.INFO
+
+    state: str
+    group: str
+    #: Records whose handlers ended well, since the start; and how many a second since the last such line.
+    handled: int
+    rate_s: float
+    in_flight: int
+    running: int
+    #: Offsets that are not done, as far as known.
+    lag: int | None
+    partitions: int
+    #: "up", "down" or "none".
+    store: str
+    #: Records that were not run because they were done.
+    duplicates: int
+    failed_attempts: int
+    dead_lettered: int
+    overdue: int
+    stuck: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTrouble(_Line):
     """The broker or its client is in trouble that the engine rides out."""
 
@@ -185,9 +294,16 @@ Event = (
     | SessionLost
     | ResetHonoured
     | RewindIgnored
+    | AdvanceIgnored
+    | CommitOverwritten
     | LogWentBack
     | RecordFailed
     | DeadLettered
+    | SentBack
     | Overrun
+    | HandlerOverdue
+    | HandlerGivenUp
+    | LateResult
+    | Status
     | SourceTrouble
 )

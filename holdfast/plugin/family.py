@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
+    from holdfast.plugin.handlers import Handler
     from holdfast.plugin.lanes import Entry
     from holdfast.plugin.ownership import Ownership
     from holdfast.plugin.ports import Batch, End
+    from holdfast.plugin.snapshot import SourceFigures
     from holdfast.records import Record
     from holdfast.timing import Deadline
 
@@ -39,8 +41,34 @@ class Family(Protocol):
         """Records, and what the client has to tell."""
         ...
 
-    def admit(self, record: Record) -> Ownership | None:
-        """Under whose ownership the record is to be handled; None = not here, or not again."""
+    @property
+    def by_position(self) -> bool:
+        """Whether records have positions: what is done is known by them, and records may go in runs."""
+        ...
+
+    @property
+    def by_identity(self) -> bool:
+        """Whether `default_key` is claimed for a record without a business key."""
+        ...
+
+    def mixes(self, topic: str) -> bool:
+        """Whether records of other topics come in that one: each goes to the handler of the topic where it was born."""
+        ...
+
+    def stray(self, topic: str) -> Handler | None:
+        """Who gets records that were born in that topic, which no handler of the app has; None: they stop the app."""
+        ...
+
+    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
+        """Where a record that has failed here goes to be brought again by the broker; None: it is not. A handler that
+        has no dead letter topic leaves the last time to the broker too."""
+        ...
+
+    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
+        """Which of the records that one poll brought are to be handled here, and under whose ownership, in their order.
+
+        Each step of the iteration looks at what the ones before have entered.
+        """
         ...
 
     def reached(self, ends: Sequence[End]) -> None:
@@ -65,6 +93,10 @@ class Family(Protocol):
 
     def session_lost(self) -> None:
         """Fence everything; a new session follows."""
+        ...
+
+    def figures(self) -> SourceFigures:
+        """For a snapshot, as far as known without asking anybody."""
         ...
 
     def leave(self, deadline: Deadline) -> None:

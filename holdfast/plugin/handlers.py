@@ -54,6 +54,8 @@ class Handler:
     retry: Retry = field(default_factory=Retry)
     dead_letter: str | None = None
     batch: BatchOf | None = None
+    #: How long one call may run; None = however long.
+    timeout_s: float | None = None
 
     #: Whether `call` is an `async def`.
     is_async: bool = field(init=False)
@@ -63,6 +65,8 @@ class Handler:
         return self.scope or f"{group}/{topic}"
 
     def __post_init__(self) -> None:
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise SettingError("timeout_s", self.timeout_s, "use a value above 0; math.inf for a handler without one")
         call: Any = self.call
         while isinstance(call, functools.partial):
             call = call.func

@@ -1,8 +1,10 @@
-"""Intake: how much is taken in, and what is paused. Bounds records and bytes in the process."""
+"""Intake: how much is taken in, how fast, and what is paused. Bounds records and bytes in the process."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from holdfast.plugin.ramp import Climb, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -27,23 +29,47 @@ class Intake:
         self._settings, self._clock = settings, clock
         self.records = 0
         self.bytes = 0
+        #: Records that have come into the process since its start.
+        self.admitted = 0
+        self.climb, self.pace = Climb(settings.ramp), Pace()
         #: Whether the source delivers nothing while it is polled: only then membership can be kept in a jam.
         self.can_pause = True
+        #: What the application wants nothing of for now.
+        self.held: Collection[Partition] = ()
         self._jammed_since: float | None = None
         self._paused: set[Partition] = set()
 
     def entered(self, entry: Entry) -> None:
-        """A record is in the process."""
-        self.records += 1
+        """Its records are in the process."""
+        self.records += entry.count
+        self.admitted += entry.count
         self.bytes += entry.size
 
     def left(self, entry: Entry) -> None:
-        """A record is settled or handed back."""
-        self.records -= 1
+        """Its records are settled or handed back."""
+        self.records -= entry.count
         self.bytes -= entry.size
 
+    # ---- after an assignment
+    def ramp_up(self) -> None:
+        """Partitions came, or a leased source began: the intake grows from where it was."""
+        now = self._clock.now()
+        self.climb.begin(now, self.admitted, self.admitted - self.records, self.pace.of_late_per_s)
+        self.pace.begin()
+
+    def look_at_ramp(self, *, lag: float | None, produced_per_s: float | None) -> None:
+        """Go on with the ramp, with what the family knows (see `Climb.look`)."""
+        ended = self.admitted - self.records
+        self.climb.look(self._clock.now(), self.admitted, ended, lag=lag, produced_per_s=produced_per_s)
+
+    # ---- each turn
     def room(self, *, stopped: bool) -> int:
         """Records to poll for now; 0 = do not poll yet. `stopped`: nothing may start (the store is down)."""
+        now, room = self._clock.now(), self._room(stopped=stopped)
+        self.pace.look(now, self.admitted)
+        return room if self.climb.over else min(room, self.climb.room(now, self.admitted))
+
+    def _room(self, *, stopped: bool) -> int:
         settings = self._settings
         full = self.records >= settings.max_in_flight or self.bytes >= settings.max_in_flight_bytes
         if not full and not stopped:
@@ -73,6 +99,11 @@ class Intake:
         """Jammed for longer than the grace: what came since is more than asked for, until its partition is paused."""
         return self._jammed_since is not None and self._clock.now() - self._jammed_since >= _GRACE_S
 
+    @property
+    def paused(self) -> int:
+        """How many partitions deliver nothing."""
+        return len(self._paused)
+
     # ---- pausing (partitioned sources)
     def assigned(self, held: Collection[Partition], free: Collection[Partition]) -> None:
         """The source has paused `held` and resumed `free`, as it was told."""
@@ -96,10 +127,10 @@ class Intake:
         wanted = set()
         for partition in assigned:
             owner = owners.get(partition)
-            if owner is None or not owner.open:
+            if owner is None or not owner.open or partition in self.held:
                 wanted.add(partition)
             elif tight:
-                share = len(owner.entries)
+                share = sum(entry.count for entry in owner.entries.values())
                 # Once paused it stays so until it is worked off: each resume fetches anew.
                 if stopped or share >= self._guaranteed() or (share and partition in self._paused):
                     wanted.add(partition)

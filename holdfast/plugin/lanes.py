@@ -4,99 +4,34 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from holdfast.plugin.entry import Entry, Gate
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from holdfast.dedup.claims import Claim
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.handlers import Handler
-    from holdfast.plugin.ownership import Ownership
-    from holdfast.records import Record
+    from holdfast.records import Partition
 
-
-class Gate(Enum):
-    """What an entry waits for."""
-
-    CLAIM = "claim"  #: its business key is not asked for yet
-    BUSY = "busy"  #: its key is another's: it is asked for again later
-    BEHIND = "behind"  #: a BUSY one is before it in its lane; it holds no claim
-    HANDED = "handed"  #: a former owner may still be working on it
-    READY = "ready"  #: its turn, as soon as it is the first of its lane
-    RETRY = "retry"  #: it failed and waits for the next attempt
-    TAKEN = "taken"  #: handed to the workers
-    ENDED = "ended"  #: its handler has ended well (or it is a duplicate); not settled
-    GONE = "gone"  #: settled, or handed back
-
-
-class Entry:
-    """One record on its way."""
-
-    __slots__ = (
-        "asked",
-        "attempt",
-        "claim",
-        "error",
-        "gate",
-        "handler",
-        "held",
-        "lane",
-        "letter",
-        "letters",
-        "owner",
-        "record",
-        "since",
-        "size",
-        "started",
-    )
-
-    def __init__(self, record: Record, owner: Ownership, handler: Handler, claim: Claim | None, since: float) -> None:
-        self.record = record
-        self.owner = owner
-        self.handler = handler
-        self.claim = claim
-        self.gate = Gate.READY if claim is None else Gate.CLAIM
-        #: The claim is ours, or may be: the store was asked and did not answer.
-        self.held = False
-        #: Why its handler cannot even be called (no business key): the attempt fails with it.
-        self.error: Exception | None = None
-        #: Set by a worker under the owner's gate: this attempt runs, or has ended.
-        self.started = False
-        #: Attempts that have failed.
-        self.attempt = 0
-        #: How often the store said BUSY in a row.
-        self.asked = 0
-        #: The dead letter that is being sent, and how often that has failed.
-        self.letter: Letter | None = None
-        self.letters = 0
-        self.since = since
-        self.size = record.size_bytes
-        self.lane: Lane
-
-    @property
-    def over(self) -> bool:
-        """Whether its lane need not wait for it any more."""
-        gate = self.gate
-        return gate is Gate.ENDED or gate is Gate.GONE
-
-    def check(self) -> None:
-        """Raises why the handler cannot even be called, where that is so."""
-        if self.error is not None:
-            raise self.error
-
-    def __repr__(self) -> str:
-        return f"<{self.record.partition}@{self.record.offset} {self.gate.name}>"
+__all__ = ["Entry", "Gate", "Lane", "Lanes"]
 
 
 class Lane:
-    """Entries in the order in which they have to be handled."""
+    """Entries in the order in which they have to be handled.
 
-    __slots__ = ("entries", "key", "queued", "taken")
+    A lane of several keys was begun by a run of records with these keys. It lasts as long as that run; as soon as
+    anything goes wrong with it, or somebody waits behind it when it has ended, each key gets a lane of its own.
+    """
 
-    def __init__(self, key: Hashable) -> None:
+    __slots__ = ("entries", "home", "key", "keys", "queued", "taken")
+
+    def __init__(self, home: dict[Hashable, Lane], key: Hashable, keys: list[Hashable] | None = None) -> None:
+        #: Where its keys lead to it: the lanes of its partition.
+        self.home = home
         self.key = key
+        #: None: it has one key.
+        self.keys = keys
         self.entries: deque[Entry] = deque()
         self.queued = False
         self.taken = 0
@@ -109,15 +44,16 @@ class Lane:
         return entries[0] if entries else None
 
     def ready(self, at_most: int) -> int:
-        """How many of its first entries may start, counted up to `at_most`."""
-        count = 0
+        """How many records of its first entries may start together, counted up to `at_most`."""
+        count, handler = 0, None
         for entry in self.entries:
             if entry.over:
                 continue
-            if entry.gate is not Gate.READY or count == at_most:
+            handler = handler or entry.handler
+            if entry.gate is not Gate.READY or count >= at_most or entry.handler is not handler:
                 break
-            count += 1
-        return count
+            count += entry.count
+        return min(count, at_most)
 
     def parked(self, before: Entry | None = None) -> bool:
         """Whether its last entries (those before that one) wait for a key that is another's: who comes behind them may
@@ -140,56 +76,95 @@ class Lane:
                 yield other
             found = found or other is entry
 
+    def replace(self, entry: Entry, pieces: Sequence[Entry]) -> None:
+        """The pieces of an entry stand where it stood; nowhere, if it has left."""
+        for piece in pieces:
+            piece.lane = self
+        if entry.gate is Gate.TAKEN:
+            self.taken += len(pieces) - 1
+        if entry in self.entries:
+            at = self.entries.index(entry)
+            others = list(self.entries)
+            self.entries = deque([*others[:at], *pieces, *others[at + 1 :]])
+
 
 _PARKED = frozenset({Gate.BUSY, Gate.BEHIND})
 
 
 class Lanes:
-    """All lanes, and those whose first entry may start."""
+    """All lanes, and those whose first entry may start. A lane's key is one of its partition."""
 
     def __init__(self) -> None:
-        self._lanes: dict[Hashable, Lane] = {}
+        self._lanes: dict[Partition, dict[Hashable, Lane]] = {}
         self._ready: deque[Lane] = deque()
-        #: Entries that are with the workers.
+        #: Records that are with the workers.
         self.taken = 0
+        #: Told of an entry that stood behind a parked one, and does not any more.
+        self.unparked: Callable[[Entry], None] = lambda _: None
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        """Keys that have a lane."""
+        return sum(map(len, self._lanes.values()))
 
     @property
     def ready(self) -> int:
         """Lanes whose first entry may start."""
         return len(self._ready)
 
+    def of(self, partition: Partition) -> dict[Hashable, Lane]:
+        """A partition's lanes by their keys."""
+        return self._lanes.setdefault(partition, {})
+
+    # ---- in
     def add(self, entry: Entry, key: Hashable) -> None:
         """Put an entry behind all others of its lane."""
-        lane = self._lanes.get(key)
+        lanes = self.of(entry.record.partition)
+        lane = lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = Lane(key)
+            lane = lanes[key] = Lane(lanes, key)
         entry.lane = lane
+        if lane.keys is not None:
+            entry.keys = [key] * entry.count
         if entry.gate is Gate.CLAIM and lane.parked():
             entry.gate = Gate.BEHIND
         lane.entries.append(entry)
         self.wake(lane)
 
+    def begin(self, run: Entry, lane: Lane) -> None:
+        """Put a run into a lane that was made for its keys, and is known by them in `of`."""
+        keys = lane.keys or [lane.key]
+        run.lane, run.keys, lane.key = lane, keys, keys[0]
+        if run.count == 1:
+            lane.keys = None
+        lane.entries.append(run)
+        self.wake(lane)
+
     def put_back(self, entry: Entry) -> None:
-        """An entry that had ended must run again: it is the first of its lane."""
-        lane = self._lanes.setdefault(entry.lane.key, entry.lane)
+        """An entry that had ended, or was given away, must run: where its offset belongs."""
+        lane = entry.lane.home.setdefault(entry.lane.key, entry.lane)
         with suppress(ValueError):  # it may not have left yet, behind another that had not ended
             entry.lane.entries.remove(entry)
         entry.lane = lane
-        lane.entries.appendleft(entry)
+        place = sum(1 for other in lane.entries if other.record.offset < entry.record.offset)
+        lane.entries.insert(place, entry)
         self.wake(lane)
 
+    # ---- what may start
     def wake(self, lane: Lane) -> None:
         """Look again: the lane's first entry may start now, or the lane is empty."""
         head = lane.head()
         if head is None:
-            if not lane.taken and self._lanes.get(lane.key) is lane:
-                del self._lanes[lane.key]
+            if not lane.taken:
+                self._leave(lane)
         elif not lane.queued and not lane.taken and head.gate is Gate.READY:
             lane.queued = True
             self._ready.append(lane)
+
+    def wake_all(self) -> None:
+        """Look at every lane again."""
+        for lanes in self._lanes.values():
+            for lane in list(lanes.values()):
+                self.wake(lane)
 
     def next(self) -> Lane | None:
         """The lane that has been ready for longest."""
@@ -203,45 +178,137 @@ class Lanes:
         return None
 
     def next_of(self, handler: Handler) -> Lane | None:
-        """The next ready lane, if it is of that handler."""
+        """The next ready lane, if it is of that handler, and of one key."""
         lane = self.next()
         head = lane.head() if lane else None
-        if lane is None or head is None or head.handler is handler:
+        if lane is None or head is None or (head.handler is handler and lane.keys is None):
             return lane
         lane.queued = True
         self._ready.appendleft(lane)
         return None
 
+    def ready_records(self, at_most: int) -> int:
+        """Records that may start now, counted up to `at_most`."""
+        count = 0
+        for lane in self._ready:
+            count += lane.ready(at_most - count)
+            if count >= at_most:
+                break
+        return count
+
+    # ---- out and back
     def take(self, lane: Lane, at_most: int) -> list[Entry]:
-        """Take consecutive ready entries from the front of a lane that `next` gave."""
+        """Take consecutive ready records of one handler from the front of a lane that `next` gave. A run that began a
+        lane of several keys goes as a whole and alone: who follows it may get a lane of its own."""
         taken: list[Entry] = []
+        if lane.keys is not None and (head := lane.head()) is not None:
+            at_most = head.count
+        room = at_most
         for entry in lane.entries:
             if entry.over:
                 continue
-            if entry.gate is not Gate.READY or len(taken) == at_most:
+            if entry.gate is not Gate.READY or room <= 0 or (taken and entry.handler is not taken[0].handler):
                 break
-            entry.gate = Gate.TAKEN
-            entry.started = False
             taken.append(entry)
+            room -= entry.count
+        if room < 0:
+            self._shorten(lane, taken[-1], taken[-1].count + room)
+        for entry in taken:
+            entry.taken()
         lane.taken += len(taken)
-        self.taken += len(taken)
+        self.taken += min(at_most, at_most - room)
         return taken
+
+    def give(self, lane: Lane, at_most: int) -> list[Entry]:
+        """Give consecutive ready records of a lane that `next` gave away: they leave it, it goes on without them."""
+        given: list[Entry] = []
+        while at_most > 0 and (head := lane.head()) is not None and head.gate is Gate.READY:
+            if head.count > at_most:
+                self._shorten(lane, head, at_most)
+            head.taken()
+            given.append(lane.entries.popleft())
+            at_most -= head.count
+        self.wake(lane)
+        return given
 
     def take_again(self, entry: Entry) -> None:
         """Take one that came back and stayed the first of its lane, for something else than its handler."""
-        entry.gate = Gate.TAKEN
-        entry.started = False
+        entry.taken()
         entry.lane.taken += 1
-        self.taken += 1
+        self.taken += entry.count
 
     def back(self, entry: Entry, gate: Gate) -> None:
         """A taken entry is back from the workers."""
         entry.gate = gate
-        entry.lane.taken -= 1
-        self.taken -= 1
-        self.wake(entry.lane)
+        lane = entry.lane
+        lane.taken -= 1
+        self.taken -= entry.count
+        if lane.keys is not None and lane.head() is not None:
+            self._part(lane)
+        else:
+            self.wake(lane)
 
     def drop(self, entry: Entry) -> None:
         """An entry that was not taken leaves."""
         entry.gate = Gate.GONE
         self.wake(entry.lane)
+
+    # ---- runs that meet trouble
+    def apart(self, run: Entry) -> list[Entry]:
+        """An entry for each record of a run, each in the lane of its own key."""
+        lane = run.lane
+        pieces = run.apart()
+        lane.replace(run, pieces)
+        if lane.keys is not None:
+            for piece in pieces:
+                if piece.over:  # it has left; put back, it begins a lane of its own
+                    piece.lane = Lane(lane.home, piece.keys[0])
+            self._part(lane)
+        return pieces
+
+    def shrink(self, run: Entry, ended: int, begun: int) -> tuple[Entry | None, list[Entry]]:
+        """A worker is busy with one record of a run that it has taken: the run is that record alone from now on.
+
+        Args:
+            run: taken.
+            ended: how many records before that one have ended.
+            begun: `ended` and that one.
+
+        Returns: what has ended, and what follows; all of it counts as taken.
+        """
+        rest = run.cut(begun) if begun < run.count else None
+        head = run.behead(ended) if ended else None
+        lane = run.lane
+        lane.replace(run, [piece for piece in (head, run, rest) if piece is not None])
+        following = [] if rest is None else [rest]
+        if lane.keys is not None:
+            if rest is not None:
+                following = rest.apart()
+                lane.replace(rest, following)
+            self._part(lane)
+        return head, following
+
+    # ---- inside
+    def _shorten(self, lane: Lane, run: Entry, at: int) -> None:
+        """What comes behind the first `at` records of a run becomes the next entry of its lane."""
+        lane.replace(run, [run, run.cut(at)])
+
+    def _leave(self, lane: Lane) -> None:
+        for key in (lane.key,) if lane.keys is None else lane.keys:
+            if lane.home.get(key) is lane:
+                del lane.home[key]
+
+    def _part(self, lane: Lane) -> None:
+        """Each key of the lane gets a lane of its own."""
+        self._leave(lane)
+        entries, lane.entries = lane.entries, deque()
+        lane.keys, lane.taken = None, 0
+        for entry in entries:
+            if not entry.over:
+                own = lane.home.setdefault(entry.keys[0], Lane(lane.home, entry.keys[0]))
+                entry.lane, entry.keys = own, ()
+                own.entries.append(entry)
+                own.taken += entry.gate is Gate.TAKEN
+                if entry.gate is Gate.BEHIND and not own.parked(before=entry):
+                    self.unparked(entry)
+                self.wake(own)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError
 from holdfast.plugin.events import Overrun, SourceTrouble
+from holdfast.plugin.gates import Gates
 from holdfast.plugin.lanes import Gate
 from holdfast.plugin.ledger import Ledger
 from holdfast.plugin.ownership import Ownership, Phase
+from holdfast.plugin.pipeline import Ended, Outcome
+from holdfast.plugin.ports import BatchedSource, GatedSource
+from holdfast.plugin.snapshot import SourceFigures
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
+    from holdfast.plugin.handlers import Handler
     from holdfast.plugin.lanes import Entry
     from holdfast.plugin.loop import Engine
     from holdfast.plugin.ports import Batch, End, LeasedSource
@@ -28,8 +34,8 @@ class _SessionFence:
 
     epoch = 0
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, family: Leased) -> None:
+        self._engine, self._family = engine, family
 
     @property
     def session(self) -> str:
@@ -39,6 +45,9 @@ class _SessionFence:
     def cancelled(self) -> bool:
         session = self._engine.session
         return session is None or not session.live()
+
+    def overdue(self, record: Record) -> bool:
+        return self._family.overdue(record)
 
 
 class Leased:
@@ -51,6 +60,11 @@ class Leased:
         #: Of sessions that were lost: their handlers may still run, and hold their records' leases until they end.
         self._former: list[Ownership] = []
         self._extend_at = 0.0
+        self._gates: Gates | None = None
+        if isinstance(source, GatedSource) and not engine.storeless:
+            self._gates = Gates(engine, source)
+        #: On the way out, while the client hands over the rest of what it has begun.
+        self._winding_up = False
         self._left = False
 
     @property
@@ -63,9 +77,33 @@ class Leased:
         """A leased source knows no polls that must come; five minutes, as Kafka's default."""
         return _PATIENCE_S
 
+    #: There are no positions: everything is claimed.
+    by_position = False
+    by_identity = True
+
+    def mixes(self, topic: str) -> bool:  # noqa: ARG002 - the port's signature
+        """A leased source tells the topic where a record was born."""
+        return False
+
+    def stray(self, topic: str) -> Handler | None:  # noqa: ARG002 - the port's signature
+        """There are none."""
+        return None
+
+    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:  # noqa: ARG002 - the port's signature
+        """What is not acknowledged comes again by itself."""
+        return None
+
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Begin to receive. Raises SourceError."""
-        self.source.open(topics, _SessionFence(self._engine), deadline)
+        self.source.open(topics, _SessionFence(self._engine, self), deadline)
+        self._engine.intake.ramp_up()
+
+    def overdue(self, record: Record) -> bool:
+        """Whether the record's handler runs for longer than it may. Any thread."""
+        owner = self._owners.get(record.partition)
+        return any(
+            each.overdue(record) for each in (owner, *self._former) if each and each.partition == record.partition
+        )
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Raises SourceError: a leased source is subscribed once."""
@@ -80,24 +118,36 @@ class Leased:
     def reached(self, ends: Sequence[End]) -> None:
         """A leased source has no positions."""
 
-    def admit(self, record: Record) -> Ownership | None:
+    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
         """Any record may be handled here, unless it is in the process already: its lease had run out meanwhile."""
+        for record in records if self._gates is None else self._gates.sift(records):
+            owner = self._admit(record)
+            if owner is None:
+                self._give_back(record)
+            elif record.offset not in owner.entries:
+                if self._gates is not None:
+                    self._gates.entered(record)
+                yield owner, (record,)
+
+    def _admit(self, record: Record) -> Ownership | None:
         session = self._engine.session
-        if session is None or self._engine.stopping:
+        if session is None or (self._engine.stopping and not self._winding_up):
             return None
         owner = self._owners.get(record.partition)
         if owner is None:
             owner = self._owners[record.partition] = Ownership(record.partition, session)
             owner.name = str(record.partition)
             owner.own(Ledger(0))  # nothing is in order here: no watermark is asked for
-        return None if record.offset in owner.entries else owner
+        return owner
 
     def default_key(self, record: Record) -> str | None:
         """There is no position, so the message's identity is claimed."""
-        return self.source.identity(record)
+        return key_text(self.source.identity(record))
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Acknowledge. A record whose lease had ended comes again, and its claim says that it is done."""
+        if self._gates is not None:
+            self._gates.done(entries)
         late = set(map(id, self.source.acknowledge([entry.record for entry in entries])))
         if late:
             self._engine.tell(SourceTrouble(error=f"{len(late)} acknowledgements came after their lease had ended"))
@@ -105,16 +155,24 @@ class Leased:
             entry.owner.entries.pop(entry.record.offset, None)
             entry.gate = Gate.GONE
             self._engine.intake.left(entry)
+            if self._gates is not None:
+                self._gates.left(entry.record)
 
     def given_up(self, entry: Entry) -> None:
         """Give the record back, so that another need not wait for its lease to end."""
+        if self._gates is not None:
+            self._gates.left(entry.record)
+        self._give_back(entry.record)
+
+    def _give_back(self, record: Record) -> None:
         try:
-            self.source.release([entry.record])
+            self.source.release([record])
         except SourceError as error:  # best effort: the lease ends by itself
             self._engine.tell(SourceTrouble(error=str(error)))
 
     def tend(self) -> None:
         """Renew the leases of all that is in the process, each third of a lease."""
+        self._engine.intake.look_at_ramp(lag=None, produced_per_s=None)
         now = self._engine.clock.now()
         if now < self._extend_at:
             return
@@ -122,11 +180,14 @@ class Leased:
         self._former = [owner for owner in self._former if owner.entries]
         owners = [*self._owners.values(), *self._former]
         records = [entry.record for owner in owners for entry in owner.entries.values()]
-        if records:
-            try:
-                self.source.extend(records)
-            except SourceError as error:
-                self._engine.tell(SourceTrouble(error=str(error)))
+        try:
+            self.source.extend(records)
+        except SourceError as error:
+            self._engine.tell(SourceTrouble(error=str(error)))
+
+    def figures(self) -> SourceFigures:
+        """A leased source has neither positions nor commits."""
+        return SourceFigures()
 
     def session_lost(self) -> None:
         """What has not started is given back; what runs may finish under its old session."""
@@ -135,22 +196,49 @@ class Leased:
             owner.move(Phase.GONE)
         self._former.extend(self._owners.values())
         self._owners.clear()
+        if self._gates is not None:
+            self._gates.session_lost()
 
     def leave(self, deadline: Deadline) -> None:
         """Fence, give back, drain, acknowledge, leave."""
+        self._wind_up(Deadline(deadline.left_s() / 2, self._engine.clock))
         self._fence()
+        try:
+            self.source.drain()
+        except SourceError as error:
+            self._engine.tell(SourceTrouble(error=str(error)))
 
         def over() -> bool:
             self.tend()
-            return not any(entry.started for owner in self._owners.values() for entry in owner.entries.values())
+            return not any(
+                entry.started and entry.gate is not Gate.STUCK
+                for owner in self._owners.values()
+                for entry in owner.entries.values()
+            )
 
         self._engine.work_until(over, deadline)
         self._engine.collect()
         self._engine.settle()
         for owner in self._owners.values():
             for offset, entry in owner.entries.items():
-                if entry.gate is Gate.TAKEN and entry.started:
+                if entry.gate is Gate.STUCK or (entry.gate is Gate.TAKEN and entry.started):
                     self._engine.tell(Overrun(partition=owner.partition, offset=offset))
+        if self._gates is not None:
+            self._gates.leave()
+
+    def _wind_up(self, deadline: Deadline) -> None:
+        """Take the rest of what the client has begun to hand over: given back, all of it would come again, and late."""
+        engine, source = self._engine, self.source
+        if not isinstance(source, BatchedSource):
+            return
+        source.wind_up()
+        self._winding_up = True
+        # A record that failed for good, or a store that is away: that batch will not come to its end.
+        while engine.error is None and engine.session is not None and not engine.hurry:
+            if source.wound_up or deadline.passed:
+                break
+            engine.turn()
+        self._winding_up = False
 
     def close(self) -> None:
         """Close the client. Idempotent. Not before the linger: what still runs has to be acknowledged."""
@@ -163,5 +251,7 @@ class Leased:
             if owner.phase < Phase.FENCED:  # a session may be lost on the way out
                 owner.move(Phase.FENCED)
             for entry in list(owner.entries.values()):
-                if entry.gate not in (Gate.TAKEN, Gate.ENDED):
+                if entry.gate not in (Gate.TAKEN, Gate.STUCK, Gate.ENDED):
                     self._engine.outcomes.hand_back(entry)
+        for entry in self._engine.workers.recall():  # their lease is not to wait for handlers that run
+            self._engine.outcomes.came_back(Ended(entry, Outcome.NOT_STARTED))

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Sequence
 
 from holdfast.errors import StateError
+
+
+def spans(offsets: Iterable[int]) -> list[range]:
+    """Offsets in any order as ascending ranges without gaps; never one that is not among them."""
+    if isinstance(offsets, range):
+        return [offsets] if offsets else []
+    found: list[range] = []
+    first = after = None
+    for offset in sorted(offsets):
+        if first is None or after is None:
+            first = offset
+        elif offset > after:
+            found.append(range(first, after))
+            first = offset
+        after = offset + 1
+    if first is not None and after is not None:
+        found.append(range(first, after))
+    return found
+
+
+def joined(ranges: Iterable[range]) -> list[range]:
+    """Ranges that do not overlap, ascending, with those that touch made one."""
+    found: list[range] = []
+    for each in sorted(ranges, key=_start):
+        if found and found[-1].stop == each.start:
+            found[-1] = range(found[-1].start, each.stop)
+        else:
+            found.append(each)
+    return found
+
+
+def _start(each: range) -> int:
+    return each.start
 
 
 class Ledger:
@@ -16,16 +49,19 @@ class Ledger:
 
     Offsets come in ascending order (`polled`), end in any order (`settle`). An offset that the log leaves out
     (compaction, transaction markers) counts as done as soon as a later one has come.
+
+    What is open is kept as ranges without gaps, so that a thousand records that come and end together cost one step.
     """
 
-    __slots__ = ("_done", "_next", "_open", "_settled")
+    __slots__ = ("_done", "_next", "_starts", "_stops")
 
     def __init__(self, start: int, done: Iterable[int] = ()) -> None:
         """Args: start: the first offset to come; done: offsets from `start` on that are done."""
         self._next = start
         self._done = set(done)  # known from the store, not polled yet
-        self._open: deque[int] = deque()  # polled; the first one is not settled
-        self._settled: set[int] = set()  # polled and settled, behind an open one
+        # Polled and not settled: range number i goes from _starts[i] up to, without, _stops[i]. Ascending.
+        self._starts: list[int] = []
+        self._stops: list[int] = []
 
     @property
     def next(self) -> int:
@@ -35,20 +71,35 @@ class Ledger:
     @property
     def watermark(self) -> int:
         """All offsets below are done."""
-        return self._open[0] if self._open else self._next
+        return self._starts[0] if self._starts else self._next
 
     def polled(self, offset: int) -> bool:
         """Note a record that came. True = it is open now, False = it is done already: skip it.
 
         Raises StateError for an offset below `next`: the caller has to look at that first.
         """
-        if offset < self._next:
-            raise StateError(f"offset {offset} came after {self._next - 1}")
-        self._next = offset + 1
-        if offset in self._done:
+        if offset in self._done and offset >= self._next:
             self._done.discard(offset)
+            self._next = offset + 1
             return False
-        self._open.append(offset)
+        self.polled_all(range(offset, offset + 1))
+        return True
+
+    def polled_all(self, offsets: range) -> bool:
+        """Note records that came together. False = some of them are done: nothing is noted, ask `polled` one by one.
+
+        Raises StateError as `polled` does.
+        """
+        if offsets.start < self._next:
+            raise StateError(f"offset {offsets.start} came after {self._next - 1}")
+        if self._done and not self._done.isdisjoint(offsets):
+            return False
+        if self._stops and self._stops[-1] == offsets.start:
+            self._stops[-1] = offsets.stop
+        else:
+            self._starts.append(offsets.start)
+            self._stops.append(offsets.stop)
+        self._next = offsets.stop
         return True
 
     def reached(self, offset: int) -> None:
@@ -64,15 +115,31 @@ class Ledger:
 
     def settle(self, offset: int) -> None:
         """An open offset is done. Idempotent."""
-        if not self._open or offset < self._open[0]:
-            return
-        self._settled.add(offset)
-        while self._open and self._open[0] in self._settled:
-            self._settled.discard(self._open.popleft())
+        self.settle_all(range(offset, offset + 1))
 
-    def watermark_with(self, offsets: Collection[int]) -> int:
-        """The watermark as it would be with these settled as well."""
-        for offset in self._open:
-            if offset not in self._settled and offset not in offsets:
-                return offset
+    def settle_all(self, offsets: range) -> None:
+        """All open offsets of that range are done. Idempotent."""
+        starts, stops = self._starts, self._stops
+        first = max(bisect_right(starts, offsets.start) - 1, 0)
+        last = first
+        left: list[tuple[int, int]] = []
+        while last < len(starts) and starts[last] < offsets.stop:
+            start, stop = starts[last], stops[last]
+            below, above = (start, min(stop, offsets.start)), (max(start, offsets.stop), stop)
+            left += [part for part in (below, above) if part[0] < part[1]]
+            last += 1
+        starts[first:last] = [part[0] for part in left]
+        stops[first:last] = [part[1] for part in left]
+
+    def watermark_with(self, ranges: Sequence[range]) -> int:
+        """The watermark as it would be with these settled as well; ascending, as `joined` gives them."""
+        number = 0
+        for start, stop in zip(self._starts, self._stops, strict=True):
+            at = start
+            while at < stop:
+                while number < len(ranges) and ranges[number].stop <= at:
+                    number += 1
+                if number == len(ranges) or ranges[number].start > at:
+                    return at
+                at = ranges[number].stop
         return self._next

@@ -11,22 +11,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Claim, ClaimKey, Token
-from holdfast.errors import HandlerFailed, KeyMissing, SourceError, StoreUnavailable
+from holdfast.errors import SourceError, StoreUnavailable
 from holdfast.plugin.core import Core
-from holdfast.plugin.dead_letter import origin_topic
 from holdfast.plugin.events import SourceTrouble
-from holdfast.plugin.lanes import Entry, Gate
-from holdfast.plugin.ports import Batch
+from holdfast.plugin.ports import NOTHING
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Sequence
+    from collections.abc import Callable, Collection
 
+    from holdfast.plugin.entry import Entry
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.lanes import Lane
-    from holdfast.plugin.ownership import Ownership
-    from holdfast.records import Record
+    from holdfast.plugin.ports import Batch
 
 _log = logging.getLogger("holdfast")
 
@@ -50,7 +47,9 @@ class Engine(Core):
     def run(self) -> None:
         """Consume until `stop()`, then drain and leave. Raises what stopped it otherwise."""
         try:
-            self._open(Deadline(self.settings.startup_timeout_s, self.clock))
+            self.meter.started()
+            self._open(self.routes.topics, Deadline(self.settings.startup_timeout_s, self.clock))
+            self.meter.running()
             while not self.stopping:
                 self.turn()
             self._leave()
@@ -58,15 +57,14 @@ class Engine(Core):
             self.fail(error)
         finally:
             self._close()
+            self.meter.stopped()
         if self.error is not None:
             raise self.error
 
     def turn(self) -> None:
         """One round: the whole way of records, once."""
         try:
-            batch = self._poll()
-            self._admit(batch.records)
-            self.family.reached(batch.ends)
+            self._take_in(self._poll())
             self.work()
             self._resubscribe()
             self.family.tend()
@@ -81,8 +79,12 @@ class Engine(Core):
         self.settle()
         self._claim()
         self._dispatch()
+        self.workers.begin_coroutines()
         self.timers.run_due()
+        self.hung.step()
         self.tend_session()
+        if self.meter.wanted:
+            self.meter.publish()
 
     def work_until(self, over: Callable[[], bool], deadline: Deadline) -> None:
         """Work until `over()` or the deadline: a drain inside a rebalance."""
@@ -96,65 +98,31 @@ class Engine(Core):
         busy = self.intake.records > 0 or bool(self.debts) or self.stalled
         if not room:
             self._wait()
-            return _NOTHING
+            return NOTHING
+        batch = self._ask(room, 0.0 if busy else self.timers.next_s(_IDLE_S))
+        if busy and not batch.records:
+            self._wait()
+        return batch
+
+    def _ask(self, at_most: int, wait_s: float) -> Batch:
+        """One look at the source; trouble that passes is told, and brings nothing."""
         try:
-            batch = self.family.poll(room, 0.0 if busy else self.timers.next_s(_IDLE_S))
+            return self.family.poll(at_most, wait_s)
         except SourceError as error:
             if not error.retriable:
                 raise
             self.tell(SourceTrouble(error=str(error)))
-            batch = _NOTHING
-        if busy and not batch.records:
-            self._wait()
-        return batch
+            return NOTHING
 
     def _wait(self) -> None:
         """Until something ends or comes due, at most for as long as a mark or a record may be late."""
         self.workers.wake.wait(self.timers.next_s(_BUSY_S))
 
-    def _admit(self, records: Sequence[Record]) -> None:
-        now = self.clock.now()
-        for record in records:
-            handler = self.routes.find(record.partition.topic)
-            if handler is None:
-                raise HandlerFailed(f"no handler matches topic {record.topic!r}: register one, or narrow the pattern")
-            owner = self.family.admit(record)
-            if owner is None:
-                continue
-            entry = self._entry(record, owner, handler, now)
-            owner.entries[record.offset] = entry
-            self.intake.entered(entry)
-            self.lanes.add(entry, self._lane(record, handler))
-            self.claiming.want(entry)
-
-    def _entry(self, record: Record, owner: Ownership, handler: Handler, now: float) -> Entry:
-        claim, error = None, None
-        try:
-            key = handler.key(record) if handler.key else self.family.default_key(record)
-        except KeyMissing as missing:
-            key = None
-            error = missing if self.settings.missing_key == "error" else None
-        except Exception as broken:  # noqa: BLE001 - a key function of the application
-            key = None
-            error = KeyMissing(f"the key function of {handler.name} failed on {record.partition}@{record.offset}")
-            error.__cause__ = broken
-        if key is not None:
-            scope = handler.scope_of(self.group, origin_topic(record))
-            claim = Claim(ClaimKey(scope, key), Token(owner.name, record.offset, owner.epoch))
-        entry = Entry(record, owner, handler, claim, now)
-        entry.error = error
-        if record.offset in owner.waiting:
-            entry.gate = Gate.HANDED
-        return entry
-
-    def _lane(self, record: Record, handler: Handler) -> Hashable:
-        """What has to be handled one after the other. A batch handler takes consecutive records of a partition."""
-        ordering = self.settings.ordering
-        if handler.batch or ordering == "partition":
-            return record.partition
-        if ordering == "key" and record.key is not None:
-            return record.partition, record.key
-        return record.partition, record.offset
+    def _take_in(self, batch: Batch) -> None:
+        """What a poll brought: records first, then how far partitions were read with them."""
+        self.meter.polled += len(batch.records)
+        self.admission.admit(batch.records)
+        self.family.reached(batch.ends)
 
     def _claim(self) -> None:
         if self.claiming.wanted and self.outage.may_ask and self.session is not None:
@@ -167,6 +135,7 @@ class Engine(Core):
                     self.session_lost()
 
     def _dispatch(self) -> None:
+        until = self.clock.now() + _BUSY_S
         while not self.stalled and self._budget > 0:
             lane = self.lanes.next()
             head = lane.head() if lane else None
@@ -174,6 +143,9 @@ class Engine(Core):
                 return
             handler = head.handler
             if (self.workers.async_room if handler.is_async else self.workers.room) <= 0:
+                self.lanes.wake(lane)
+                return
+            if lane.keys is not None and self._budget < head.count:
                 self.lanes.wake(lane)
                 return
             if handler.batch and self._budget < lane.ready(min(handler.batch.records, self._budget_at_most)):
@@ -184,17 +156,25 @@ class Engine(Core):
                 now = self.clock.now()
                 for owner in {entry.owner for entry in entries}:
                     owner.first_start = owner.first_start or now
+                self.recorder.begins(entries)
                 self.workers.submit(entries)
+                if self.workers.inline:  # it has run: what has ended is not to wait for all others
+                    self.collect()
+                    if self.clock.now() >= until:
+                        return
 
     def _take(self, lane: Lane, handler: Handler) -> list[Entry]:
         """One record, or as many as make a chunk: of this lane, and of others if all workers get as much."""
         if handler.is_async:
             return self.lanes.take(lane, 1)
+        if lane.keys is not None:
+            return self.lanes.take(lane, 1)
         chunk = min(self.workers.chunk, self._budget)
         entries = self.lanes.take(lane, chunk)
-        fair = min(chunk, self.lanes.ready // self.settings.workers)
-        while len(entries) < fair and (more := self.lanes.next_of(handler)) is not None:
-            entries += self.lanes.take(more, fair - len(entries))
+        fair = min(chunk, self.lanes.ready // max(1, self.settings.workers)) - sum(entry.count for entry in entries)
+        while fair > 0 and (more := self.lanes.next_of(handler)) is not None:
+            entries += self.lanes.take(more, fair)
+            fair -= entries[-1].count
         return entries
 
     def _take_batch(self, lane: Lane, head: Entry) -> list[Entry]:
@@ -216,7 +196,7 @@ class Engine(Core):
 
     @property
     def _budget_at_most(self) -> int:
-        return self.settings.workers + self.settings.mark_batch
+        return max(1, self.settings.workers) + self.settings.mark_batch
 
     def _resubscribe(self) -> None:
         if self._new_topics is not None:
@@ -224,20 +204,26 @@ class Engine(Core):
             self.family.subscribe(topics)
 
     # ---- beginning and end
-    def _open(self, deadline: Deadline) -> None:
+    def _open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Store first, then dead letters, then the group: who joins must be able to work."""
+        told = False
         while self.session is None:
             try:
                 self.store.connect()
                 self.begin_session()
-            except StoreUnavailable:
+            except StoreUnavailable as error:
                 if deadline.passed or self.stopping:
                     raise
+                if not told:
+                    _log.warning("%s; trying for another %.0f s", error, deadline.left_s())
+                    told = True
                 self.clock.sleep(deadline.left_s(_STARTUP_AGAIN_S))
         targets = {handler.dead_letter for handler in self.routes.handlers if handler.dead_letter}
         if targets and self.letters is not None:
             self.letters.check(sorted(targets), deadline)
-        self.family.open(self.routes.topics, deadline)
+        self.recorder.open()
+        self.family.open(topics, deadline)
+        self.recorder.started()
 
     def _leave(self) -> None:
         """Drain and leave the group, then stay for handlers that outlived the drain."""
@@ -253,19 +239,28 @@ class Engine(Core):
         self.family.close()
         if self.letters is not None:
             self.letters.close(Deadline(_CLOSE_S, self.clock))
+        left = self.unfinished or self.hung.in_hand > 0
+        in_hand = self.with_handlers if left else 0
+        self._end_session(left)
+        self.recorder.stopped(clean=self.error is None and not left, in_hand=in_hand, error=self.error)
+
+    @property
+    def with_handlers(self) -> int:
+        """Records that have started and not ended."""
+        return self.lanes.taken + self.hung.in_hand
+
+    def _end_session(self, left: bool) -> None:
         if self.session is None:
             return
-        if self.unfinished:
+        if left:
             # Ended now, the session would count as dead while its handlers run: the lease decides instead.
             _log.warning(
-                "leaving with %d jobs running and %d records not acknowledged by the store: others wait for them until "
-                "the session's lease ends",
+                "leaving with %d jobs running, %d records given up with their handlers, and %d not acknowledged by the "
+                "store: others wait for them until the session's lease ends",
                 self.workers.outstanding,
+                self.hung.in_hand,
                 self.settling.waiting,
             )
             self.session.abandon()
         else:
             self.session.end()
-
-
-_NOTHING = Batch(())

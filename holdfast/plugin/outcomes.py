@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Token
-from holdfast.errors import HandlerFailed
+from holdfast.errors import HandlerFailed, HandlerHung
+from holdfast.plugin.audit.schema import Outcome as Told
 from holdfast.plugin.dead_letter import Letter
-from holdfast.plugin.events import DeadLettered, RecordFailed
+from holdfast.plugin.events import DeadLettered, RecordFailed, SentBack
 from holdfast.plugin.lanes import Gate
 from holdfast.plugin.ownership import Phase
-from holdfast.plugin.pipeline import Outcome
+from holdfast.plugin.pipeline import Ended, Outcome
 from holdfast.plugin.retry import BACKOFF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from holdfast.plugin.audit.recorder import Recorder
     from holdfast.plugin.claiming import Claiming
     from holdfast.plugin.debts import Debts
     from holdfast.plugin.events import Event
     from holdfast.plugin.lanes import Entry, Lanes
-    from holdfast.plugin.pipeline import Ended
     from holdfast.plugin.ports import DeadLetters
     from holdfast.plugin.settling import Settling
     from holdfast.plugin.timers import Timers
@@ -28,6 +29,22 @@ if TYPE_CHECKING:
 
 #: How long one dead letter may take before it counts as failed and is sent again after a wait.
 _LETTER_S = 10.0
+
+
+class _Alike:
+    """Records of one batch that failed by one error: they wait together, come back as a batch, and are told of once."""
+
+    def __init__(self, entry: Entry, error: Exception) -> None:
+        self.first, self.error, self.attempt, self.records = entry, error, entry.attempt, 1
+        self.wait_s = entry.handler.retry.wait_s(entry.attempt, error)
+
+    def takes(self, entry: Entry, error: Exception) -> bool:
+        """Whether the entry is one of them; then it is counted."""
+        same = error is self.error and entry.handler is self.first.handler and entry.attempt == self.attempt
+        if same and entry.handler.batch is not None:
+            self.records += 1
+            return True
+        return False
 
 
 class Outcomes:
@@ -42,8 +59,11 @@ class Outcomes:
         claiming: Claiming,
         settling: Settling,
         debts: Debts,
+        recorder: Recorder,
         forget: Callable[[Entry], None],
+        retry_topic_of: Callable[[Entry], str | None],
         letters: DeadLetters | None,
+        hung_stop: bool,
         group: str,
         tell: Callable[[Event], None],
         stop: Callable[[Exception], None],
@@ -51,19 +71,38 @@ class Outcomes:
         self._lanes, self._timers, self._workers = lanes, timers, workers
         self._claiming, self._settling, self._debts, self._forget = claiming, settling, debts, forget
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
+        self._hung_stop, self._retry_topic_of = hung_stop, retry_topic_of
+        self._recorder = recorder
+        #: Entries whose call was given up and has not ended.
+        self.stuck: set[Entry] = set()
+        self._alike: _Alike | None = None
+        #: Records since the start: whose handlers ended well, that were tried again, that were not started here, and
+        #: that were left to their new owner.
+        self.handled = self.retried = self.handed_back = self.released = 0
 
     def came_back(self, ended: Ended) -> None:
         """One entry is back."""
-        entry, outcome, error = ended
-        if outcome is Outcome.OK or outcome is Outcome.LETTER_SENT:
+        entry, outcome, error, each = ended
+        if entry.count > 1 and each:
+            now = each[entry.base :]
+            for piece, result in zip(self._claiming.apart(entry), now, strict=True):
+                self.came_back(Ended(piece, *result))
+        elif outcome is Outcome.OK or outcome is Outcome.LETTER_SENT:
             if outcome is Outcome.LETTER_SENT:
                 self._sent(entry)
                 # Settled is the record, not its key: it was not handled, and its replay or the producer's next copy is
                 # to be.
                 self._claiming.give_back(entry)
+            else:
+                self.handled += entry.count
+                self._recorder.ended(entry, Told.HANDLED)
             self._lanes.back(entry, Gate.ENDED)
             self._settling.ended(entry)
+        elif outcome is Outcome.LETTER_FAILED and entry in self.stuck:
+            self._again_later(entry, error)  # also after a hand-over: its new owner waits for us
         elif entry.owner.phase is not Phase.OWNED:
+            if outcome is Outcome.FAILED:
+                self._recorder.ended(entry, Told.FAILED)
             self._lanes.back(entry, Gate.GONE)
             self.leave_to_others(entry)
         elif outcome is Outcome.NOT_STARTED:
@@ -73,26 +112,79 @@ class Outcomes:
         else:
             self._failed(entry, error or RuntimeError("no error"))
 
+    def taken_back(self, entry: Entry, ended: int, begun: int) -> None:
+        """A slow record is before others in its chunk: what a worker has not begun is free again, and what has ended is
+        settled. Of a run the slow one is what remains."""
+        following: Sequence[Entry] = [entry]
+        if begun:
+            head, following = self._lanes.shrink(entry, ended if ended < begun else 0, begun)
+            for piece in (*following, *([head] if head is not None else [])):
+                self._claiming.inherit(piece, entry)
+            if head is not None:
+                self.came_back(Ended(head, Outcome.OK))
+        for each in following:
+            self.came_back(Ended(each, Outcome.NOT_STARTED))
+
     def hand_back(self, entry: Entry) -> None:
         """An entry that was not started, or whose attempt failed, will not run here."""
+        self.handed_back += entry.count
         self._claiming.give_back(entry)
         self._lanes.drop(entry)
         self._forget(entry)
 
     def leave_to_others(self, entry: Entry) -> None:
         """It did not end well, and the partition goes or is gone: only the new owner tries again or gives up."""
+        self.released += entry.count
         self._claiming.give_back(entry)
-        if entry.record.offset in entry.owner.hands:
-            token = Token(entry.owner.name, entry.record.offset, entry.owner.epoch)
-            self._debts.release(entry.owner.session_, token)
+        owner = entry.owner
+        for offset in owner.hands.intersection(entry.offsets):
+            self._debts.release(owner.session_, Token(owner.name, offset, owner.store_epoch))
         self._forget(entry)
+
+    def gave_up(self, entry: Entry, error: HandlerHung, *, letter: bool) -> None:
+        """Its handler may still run, and is waited for no more. Without a letter it stays in hand."""
+        entry.attempt += 1
+        self._recorder.ended(entry, Told.FAILED)
+        self.stuck.add(entry)
+        self._tell_failed(entry, f"{type(error).__name__}: {error}", None)
+        self._lanes.back(entry, Gate.STUCK)
+        if letter:
+            self._for_good(entry, error)
+
+    def ended_after_all(self, entry: Entry, *, well: bool) -> None:
+        """It was given up without a letter, and has ended before the process has."""
+        if well:
+            self.handled += 1
+            self._recorder.ended(entry, Told.HANDLED)
+            self._settling.ended(entry)
+        elif entry.owner.phase is Phase.OWNED:
+            entry.gate = Gate.RETRY  # nobody runs it: the app stops, and hands it back
+        else:
+            self._lanes.drop(entry)
+            self.leave_to_others(entry)
+
+    def dead_letter_of(self, entry: Entry, error: Exception) -> str | None:
+        """Where the record goes that failed for good with that error; None = the app stops."""
+        stops = self._letters is None or (self._hung_stop and isinstance(error, HandlerHung))
+        return None if stops else entry.handler.dead_letter
+
+    def tell_failures(self) -> None:
+        """Tell of those that failed together, once all of them are back."""
+        alike, self._alike = self._alike, None
+        if alike is not None:
+            error = f"{type(alike.error).__name__}: {alike.error}"
+            self._tell_failed(alike.first, error, alike.wait_s, alike.records)
 
     # ---- inside
     def _failed(self, entry: Entry, error: Exception) -> None:
         entry.attempt += 1
-        entry.started = False
-        wait_s = entry.handler.retry.wait_s(entry.attempt, error)
-        self._tell_failed(entry, f"{type(error).__name__}: {error}", wait_s)
+        entry.started = 0
+        self._recorder.ended(entry, Told.FAILED)
+        alike = self._alike
+        if alike is None or not alike.takes(entry, error):
+            self.tell_failures()
+            alike = self._alike = _Alike(entry, error)
+        wait_s = alike.wait_s
         self._lanes.back(entry, Gate.RETRY)
         if wait_s is not None:
             self._timers.after(wait_s, lambda: self._retry(entry))
@@ -102,12 +194,18 @@ class Outcomes:
     def _retry(self, entry: Entry) -> None:
         if entry.gate is Gate.RETRY:
             entry.gate = Gate.READY
+            self.retried += 1
             self._lanes.wake(entry.lane)
 
     def _for_good(self, entry: Entry, error: Exception) -> None:
         """No attempt is left. The entry stays the first of its lane until its letter is acknowledged."""
         handler, record = entry.handler, entry.record
-        if handler.dead_letter is None or self._letters is None:
+        again = handler.retry.may_cure(error) and self._letters is not None
+        topic = (self._retry_topic_of(entry) if again else None) or self.dead_letter_of(entry, error)
+        if topic is None and isinstance(error, HandlerHung):
+            self._stop(error)
+            return
+        if topic is None:
             failure = HandlerFailed(
                 f"{handler.name} failed for good on {record.partition}@{record.offset} after {entry.attempt} attempts "
                 f"and has no dead letter: mend the handler or the record, or give it dead_letter=... "
@@ -118,7 +216,7 @@ class Outcomes:
             return
         letter = Letter(
             record=record,
-            topic=handler.dead_letter,
+            topic=topic,
             handler=handler.name,
             reason=error,
             attempts=entry.attempt,
@@ -127,8 +225,10 @@ class Outcomes:
         self._send(entry, letter)
 
     def _send(self, entry: Entry, letter: Letter) -> None:
-        if entry.gate is Gate.RETRY and self._letters is not None:
+        if entry.gate in (Gate.RETRY, Gate.STUCK) and self._letters is not None:
+            runs = entry.gate is Gate.STUCK
             self._lanes.take_again(entry)
+            entry.started = int(runs)  # as before: then it is in hand
             entry.letter = letter
             self._workers.submit_letter(entry, letter, self._letters, _LETTER_S)
 
@@ -136,16 +236,16 @@ class Outcomes:
         """The letter was not acknowledged: the record is not settled, so it is sent again."""
         letter, reason = entry.letter, error or RuntimeError("no error")
         entry.letters += 1
-        entry.started = False
+        entry.started = int(entry in self.stuck)
         wait_s = BACKOFF.wait_s(entry.letters, reason) or 0.0
         self._tell_failed(entry, f"dead letter not acknowledged: {reason}", wait_s)
-        self._lanes.back(entry, Gate.RETRY)
+        self._lanes.back(entry, Gate.STUCK if entry.started else Gate.RETRY)
         if letter is None or not getattr(reason, "retriable", True):
             self._stop(reason)
         else:
             self._timers.after(wait_s, lambda: self._send(entry, letter))
 
-    def _tell_failed(self, entry: Entry, error: str, wait_s: float | None) -> None:
+    def _tell_failed(self, entry: Entry, error: str, wait_s: float | None, records: int = 1) -> None:
         self._tell(
             RecordFailed(
                 partition=entry.record.partition,
@@ -154,16 +254,20 @@ class Outcomes:
                 attempt=entry.attempt,
                 error=error,
                 retry_in_s=wait_s,
+                records=records,
             )
         )
 
     def _sent(self, entry: Entry) -> None:
+        topic = entry.letter.topic if entry.letter else ""
+        away = topic == entry.handler.dead_letter
+        self._recorder.ended(entry, Told.DEAD_LETTERED if away else Told.SENT_BACK)
         self._tell(
-            DeadLettered(
+            (DeadLettered if away else SentBack)(
                 partition=entry.record.partition,
                 offset=entry.record.offset,
                 handler=entry.handler.name,
-                topic=entry.handler.dead_letter or "",
+                topic=topic,
                 attempts=entry.attempt,
             )
         )

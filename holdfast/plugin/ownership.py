@@ -12,7 +12,7 @@ from holdfast.plugin.ledger import Ledger
 if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, ClaimSession
     from holdfast.plugin.lanes import Entry
-    from holdfast.records import Partition
+    from holdfast.records import Partition, Record
 
 
 class Phase(IntEnum):
@@ -30,7 +30,8 @@ class Phase(IntEnum):
 class Ownership:
     """One partition, owned once. Also what its records carry as their fence.
 
-    All fields belong to the thread that runs the app, except `enter` and `cancelled`, which workers call.
+    All fields belong to the thread that runs the app, except `enter`, `still_ours`, `cancelled` and `overdue`, which
+    workers call.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Ownership:
         "acquire_unanswered",
         "acquired",
         "adopting",
+        "again",
         "commit_sent",
         "committed",
         "committed_at",
@@ -46,6 +48,7 @@ class Ownership:
         "entries",
         "first_start",
         "hands",
+        "late",
         "ledger",
         "name",
         "owned",
@@ -55,6 +58,7 @@ class Ownership:
         "session_",
         "suppressed",
         "suspect",
+        "told",
         "waiting",
     )
 
@@ -70,6 +74,8 @@ class Ownership:
         #: An acquire was sent and its answer never came: the store may or may not have made us the owner.
         self.acquire_unanswered = False
         self.cut = cut
+        #: Offsets below are replayed on purpose, after a reset: that their message was handled before says nothing.
+        self.again = 0
         #: The offset that somebody set, while it is adopted.
         self.adopting = 0
         self.ledger = Ledger(0)  # of no meaning before `own`
@@ -79,6 +85,8 @@ class Ownership:
         self.entries: dict[int, Entry] = {}
         #: What was listed as in hand when it was let go.
         self.hands: frozenset[int] = frozenset()
+        #: Offsets whose handlers run for longer than they may.
+        self.late: set[int] = set()
         #: When its first record started, by the engine's clock; for reports.
         self.first_start: float | None = None
         #: The last offset that the broker has acknowledged, and the one that is under way.
@@ -95,12 +103,14 @@ class Ownership:
         self.seeks = 0
         #: Records that were read and not run, since the assignment.
         self.suppressed = 0
+        #: The audit knows of it.
+        self.told = False
 
     # ---- as a fence (any thread)
     @property
     def epoch(self) -> int:
-        """The epoch of this ownership; 0 before it is acquired."""
-        return self.acquired.epoch if self.acquired else 0
+        """The fence; 0 before it is acquired."""
+        return self.acquired.born_ms + self.acquired.epoch if self.acquired else 0
 
     @property
     def session(self) -> str:
@@ -112,7 +122,16 @@ class Ownership:
         """Whether this ownership is over: handed on, lost, or its session ran out."""
         return self._phase is Phase.GONE or not self.session_.live()
 
+    def overdue(self, record: Record) -> bool:
+        """Whether that record's handler runs for longer than it may."""
+        return record.offset in self.late
+
     # ---- the state
+    @property
+    def store_epoch(self) -> int:
+        """The epoch at the store, which marks and tokens carry; 0 before it is acquired."""
+        return self.acquired.epoch if self.acquired else 0
+
     @property
     def phase(self) -> Phase:
         """Where it stands."""
@@ -141,15 +160,31 @@ class Ownership:
         self.move(Phase.OWNED)
 
     def enter(self, entry: Entry) -> bool:
-        """A worker asks whether to start: only while it is owned and, by our own clock, the session lives.
+        """A worker asks whether to start the entry's next record: only while it is owned and, by our own clock, the
+        session lives.
 
-        Under the gate: once `move(FENCED)` has returned, either the entry counts as started or it never will be.
+        Under the gate: once `move(FENCED)` has returned, either the record counts as started or it never will be. The
+        clock is asked for each record, also in a run: a process may be frozen between any two of them.
         """
         with self._gate:
             if self._phase is not Phase.OWNED or not self.session_.live():
                 return False
-            entry.started = True
+            entry.started += 1
             return True
 
+    def enter_all(self, entry: Entry) -> bool:
+        """The same for all records of an entry, which a batch handler starts together."""
+        with self._gate:
+            if self._phase is not Phase.OWNED or not self.session_.live():
+                return False
+            entry.started = entry.count
+            return True
+
+    def still_ours(self, entry: Entry) -> bool:
+        """Whether what has started is ours to bring to an end: not let go yet, or handed over, so that others wait."""
+        if not self.session_.live():
+            return False
+        return self._phase < Phase.GONE or entry.record.offset in self.hands
+
     def __repr__(self) -> str:
-        return f"<{self.partition} {self._phase.name} epoch={self.epoch} watermark={self.ledger.watermark}>"
+        return f"<{self.partition} {self._phase.name} epoch={self.store_epoch} watermark={self.ledger.watermark}>"

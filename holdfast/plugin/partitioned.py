@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Mark, Poll, Polled
+from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
+from holdfast.plugin.audit.recorder import place_of
+from holdfast.plugin.backlog import Backlog
 from holdfast.plugin.commits import Commits
 from holdfast.plugin.events import LogWentBack, SourceTrouble
 from holdfast.plugin.lanes import Gate
+from holdfast.plugin.ledger import joined, spans
 from holdfast.plugin.ownership import Ownership, Phase
 from holdfast.plugin.rebalance import HandOver, Rebalance
 from holdfast.plugin.reports import Reports
+from holdfast.plugin.snapshot import PartitionFigures, SourceFigures
+from holdfast.plugin.strays import handler_of_strays
 from holdfast.plugin.takeover import Takeover
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from holdfast.plugin.audit.schema import Place
+    from holdfast.plugin.handlers import Handler
     from holdfast.plugin.lanes import Entry
     from holdfast.plugin.loop import Engine
     from holdfast.plugin.ports import Batch, End, PartitionedSource
@@ -50,12 +61,16 @@ class Partitioned:
         self._cuts: dict[Partition, int] = {}
         self.commits = Commits(source, engine.settings, engine.clock)
         self.takeover = Takeover(engine, source, self.commits)
-        self.reports = Reports(engine.clock, engine.tell)
+        letters = source.stray_letters
+        self._strays = handler_of_strays(source.retry_topic, letters) if source.retry_topic and letters else None
+        self.reports = Reports(engine.clock, engine.tell, engine.intake)
+        self._backlog = Backlog(source, engine.clock)
         self._poll_at = 0.0
         self._tend_at = 0.0
         self._suspects_at = 0.0
         self._refresh_at = engine.clock.now() + _REFRESH_S
         self._left = False
+        self._suppressed = 0
 
     @property
     def lease_s(self) -> float | None:
@@ -66,6 +81,27 @@ class Partitioned:
     def patience_s(self) -> float:
         """As long as the broker waits for a member that does not poll."""
         return self.source.max_poll_interval_s
+
+    #: A record without a business key needs no claim.
+    by_position = True
+
+    @property
+    def by_identity(self) -> bool:
+        """Only where a producer may store a message twice, which positions do not see."""
+        return self.source.identity is not None
+
+    def mixes(self, topic: str) -> bool:
+        """The broker's retry topic."""
+        return topic == self.source.retry_topic
+
+    def stray(self, topic: str) -> Handler | None:
+        """Of the broker's retry topic: what lies there was born elsewhere, or is nobody's."""
+        return self._strays if self.mixes(topic) else None
+
+    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
+        """The broker's retry topic, if the source says so."""
+        retries = self.source.retries
+        return self.source.retry_topic if retries is not None and (retries(record) or not has_letters) else None
 
     # ---- the loop's steps
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
@@ -85,26 +121,48 @@ class Partitioned:
         for end in ends:
             owner = self.owners.get(end.partition)
             if owner is not None and owner.open:
+                if end.offset > owner.ledger.next:
+                    self._engine.recorder.absent(owner, range(owner.ledger.next, end.offset))
                 owner.ledger.reached(end.offset)
 
-    def admit(self, record: Record) -> Ownership | None:
-        """The record's owner; None = it is not to be handled here (now)."""
-        owner = self.owners.get(record.partition)
-        if owner is None or owner is not record.fence or not owner.open:
-            return None  # the latter: fetched under an earlier ownership, it comes again
-        if record.offset < owner.ledger.next:
+    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
+        """Records of owned partitions that are not done. Others were fetched under an earlier ownership: they come
+        again."""
+        for fence, group in groupby(records, key=_FENCE):
+            came = list(group)
+            owner = self.owners.get(came[0].partition)
+            if owner is None or owner is not fence or not owner.open:
+                continue
+            offsets = [record.offset for record in came]
+            whole = range(offsets[0], offsets[0] + len(came))
+            expected = owner.ledger.next
+            # Almost always: one after the other, none of them known.
+            known = offsets[0] < expected or offsets != list(whole) or not owner.ledger.polled_all(whole)
+            if not known and offsets[0] > expected:
+                self._engine.recorder.absent(owner, range(expected, offsets[0]))
+            if new := [record for record in came if self._is_new(owner, record.offset)] if known else came:
+                yield owner, new
+
+    def _is_new(self, owner: Ownership, offset: int) -> bool:
+        if not owner.open:
+            return False
+        if offset < owner.ledger.next:
             # Clients go back by themselves: an answer that comes after a seek, a reset after an error. Nothing more of
             # this partition until the broker has said whether its log did.
-            owner.suspect, owner.seek_needed = record.offset, True
-            return None
-        if not owner.ledger.polled(record.offset):
+            owner.suspect, owner.seek_needed = offset, True
+            return False
+        if offset > owner.ledger.next:
+            self._engine.recorder.absent(owner, range(owner.ledger.next, offset))
+        if not owner.ledger.polled(offset):
             owner.suppressed += 1
-            return None
-        return owner
+            self._suppressed += 1
+            self._engine.recorder.skipped(owner, offset)
+            return False
+        return True
 
-    def default_key(self, record: Record) -> str | None:  # noqa: ARG002 - the port's signature
-        """Without a business key the position protects the record."""
-        return None
+    def default_key(self, record: Record) -> str | None:
+        """What its copies have in common; None: the position alone protects the record."""
+        return None if self.source.identity is None else key_text(self.source.identity(record))
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Mark positions. Raises StoreUnavailable: all of them may be marked again."""
@@ -116,9 +174,10 @@ class Partitioned:
         for owner in by_owner:
             by_session.setdefault(owner.session_, []).append(owner)
         for owners in by_session.values():
-            marks = [_mark(owner, by_owner[owner]) for owner in owners]
-            for owner, fenced in zip(owners, owners[0].session_.mark(marks), strict=True):
-                self._marked(owner, by_owner[owner], fenced)
+            ranges = [_ranges(by_owner[owner]) for owner in owners]
+            marks = [_mark(owner, done) for owner, done in zip(owners, ranges, strict=True)]
+            for owner, done, fenced in zip(owners, ranges, owners[0].session_.mark(marks), strict=True):
+                self._marked(owner, by_owner[owner], done, fenced)
 
     def given_up(self, entry: Entry) -> None:
         """Nothing to do: the next owner reads it again."""
@@ -139,6 +198,7 @@ class Partitioned:
                     self._seek(owner)
             engine.intake.apply(self.source, self.assigned, self.owners, stopped=engine.stalled)
             self.commits.step(self.owners.values())
+            self._look_at_ramp()
             if engine.clock.now() >= self._refresh_at:
                 self._refresh_at = engine.clock.now() + _REFRESH_S
                 self._refresh()
@@ -151,14 +211,15 @@ class Partitioned:
     def session_lost(self) -> None:
         """All ownerships end without a word to the store: others may have taken over. New ones begin with a session."""
         for owner in list(self.owners.values()):
-            self._end(owner)
+            self._end(owner, "session lost")
             owner.move(Phase.GONE)
+        self._engine.recorder.went(self.places(self.owners.values()), "session lost")
         self.owners.clear()
 
     def leave(self, deadline: Deadline) -> None:
         """Leave with nothing left to commit: a commit inside the client's close() may hang, or be refused."""
         engine = self._engine
-        path = HandOver(engine, self, list(self.owners.values()), deadline)
+        path = HandOver(engine, self, list(self.owners.values()), deadline, "leave")
         path.fence()
         path.hand_back()
         self._keep_alive()
@@ -174,7 +235,7 @@ class Partitioned:
             engine.tell(SourceTrouble(error=str(error)))
         path.let_go()
         self.reports.close()
-        self.reports.add(path.report("leave"), (), engine.clock.now())
+        self.reports.add(path.report(), (), engine.clock.now())
         self.owners.clear()
         self.close()
 
@@ -182,7 +243,21 @@ class Partitioned:
         """Close the client, whatever state it is in. Idempotent."""
         if not self._left:
             self._left = True
-            self.source.close(Deadline(_CLOSE_S, self._engine.clock))
+            self.source.close(Deadline(_CLOSE_S, self._engine.clock), leave=self._engine.leaves)
+
+    def figures(self) -> SourceFigures:
+        """Partitions and commits, as far as known without asking the broker."""
+        partitions = sorted(self.assigned | self.owners.keys()) if not self._left else []
+        ends: Mapping[Partition, int] = {}
+        if partitions:
+            with suppress(SourceError):
+                ends = self.source.end_offsets(partitions)
+        return SourceFigures(
+            suppressed=self._suppressed,
+            commits_sent=self.commits.sent,
+            commits_refused=self.commits.refused,
+            partitions=tuple(_figures(each, self.owners.get(each), ends.get(each)) for each in partitions),
+        )
 
     # ---- for the rebalance
     def create_owners(self, partitions: Iterable[Partition]) -> list[Ownership]:
@@ -195,24 +270,61 @@ class Partitioned:
             owner = Ownership(partition, session, self._cuts.pop(partition, None))
             self.owners[partition] = owner
             created.append(owner)
+        if created:
+            self._engine.intake.ramp_up()
+            self._backlog.begin()
         return created
 
     def take_over(self, owners: Sequence[Ownership], *, inside: bool) -> None:
         """Go on towards OWNED, as far as store and broker answer. `inside` a rebalance the client is told the start."""
         engine = self._engine
-        if engine.outage.may_ask and any(owner.phase < Phase.OWNED for owner in owners):
-            with engine.outage.asking():
-                engine.debts.pay()
-                if inside:
-                    self.takeover.begin(owners)
-                else:
-                    self.takeover.step(owners)
+        waiting = [owner for owner in owners if owner.phase < Phase.OWNED]
+        if engine.outage.may_ask and waiting:
+            try:
+                with engine.outage.asking():
+                    engine.debts.pay()
+                    if inside:
+                        self.takeover.begin(owners)
+                    else:
+                        self.takeover.step(owners)
+            finally:
+                self._came(waiting, "assigned")
 
     def retake(self, owner: Ownership) -> None:
         """Let the partition go at the store and take it over anew, though the client keeps it."""
-        self._end(owner).let_go()
+        self._end(owner, "retaken").let_go()
         if self.owners.get(owner.partition) is owner:
             del self.owners[owner.partition]
+
+    def adopted(self, owner: Ownership) -> None:
+        """The broker has our commit of the offset that is adopted."""
+        self.takeover.adopted(owner)
+        self._came([owner], "reset" if owner.acquired is not None and owner.acquired.watermark else "assigned")
+
+    def places(self, owners: Collection[Ownership]) -> Sequence[Place]:
+        """Those of them that the audit knows of, as it tells them."""
+        owners = [owner for owner in owners if owner.told]
+        if not owners:
+            return ()
+        ends: Mapping[Partition, int] = {}
+        with suppress(SourceError):
+            ends = self.source.end_offsets([owner.partition for owner in owners])
+        return [
+            place_of(
+                owner.partition,
+                owner.epoch,
+                owner.ledger.watermark,
+                ends.get(owner.partition),
+                None if owner.phase < Phase.FENCED else sum(len(entry.in_hand) for entry in owner.entries.values()),
+            )
+            for owner in owners
+        ]
+
+    def restart(self, partition: Partition, offset: int) -> None:
+        """Read on from there, as if somebody had reset the group to it."""
+        self._cuts[partition] = offset
+        if (owner := self.owners.get(partition)) is not None:
+            self.retake(owner)
 
     def forget(self, partitions: Sequence[Partition]) -> None:
         """They are not assigned any more."""
@@ -223,16 +335,24 @@ class Partitioned:
         self._engine.intake.gone(partitions)
 
     # ---- inside
-    def _marked(self, owner: Ownership, entries: Sequence[Entry], fenced: frozenset[int]) -> None:
+    def _marked(
+        self, owner: Ownership, entries: Sequence[Entry], done: Sequence[range], fenced: frozenset[int]
+    ) -> None:
+        for span in done:
+            for part in spans(set(span) - fenced) if fenced else (span,):
+                owner.ledger.settle_all(part)
         for entry in entries:
-            offset = entry.record.offset
-            if offset not in fenced:
-                owner.ledger.settle(offset)
-            owner.entries.pop(offset, None)
+            owner.entries.pop(entry.record.offset, None)
             entry.gate = Gate.GONE
             self._engine.intake.left(entry)
         if fenced and owner.phase is Phase.OWNED:
             self.retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
+
+    def _look_at_ramp(self) -> None:
+        intake, backlog = self._engine.intake, self._backlog
+        if not intake.climb.over:
+            backlog.look(self.owners.values())
+            intake.look_at_ramp(lag=backlog.lag, produced_per_s=backlog.produced_per_s)
 
     def _poll_handed(self) -> None:
         """Ask what became of records that former owners had in hand."""
@@ -242,7 +362,7 @@ class Partitioned:
             return
         self._poll_at = engine.clock.now() + _POLL_S
         with engine.outage.asking():
-            polls = [Poll(owner.name, owner.epoch, sorted(owner.waiting)) for owner in waiting]
+            polls = [Poll(owner.name, owner.store_epoch, sorted(owner.waiting)) for owner in waiting]
             replies = engine.session.poll(polls)
             engine.outage.answered()
             for owner, reply in zip(waiting, replies, strict=True):
@@ -260,6 +380,8 @@ class Partitioned:
                 owner.ledger.knows(offset)
                 if entry is not None:
                     owner.suppressed += 1
+                    self._suppressed += 1
+                    engine.recorder.skipped(owner, offset)
                     engine.outcomes.hand_back(entry)
             elif entry is not None:
                 engine.claiming.resume(entry)
@@ -283,7 +405,7 @@ class Partitioned:
                 self.retake(owner)
         with engine.outage.asking():
             kept = [owner for owner in owners if owner.phase is Phase.OWNED]
-            engine.session.mark([Mark(owner.name, owner.epoch, owner.ledger.watermark, ()) for owner in kept])
+            engine.session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
             engine.outage.answered()
 
     def _look_at_suspects(self) -> None:
@@ -316,9 +438,17 @@ class Partitioned:
         owner.seeks = 0
         owner.seek_needed = False
 
-    def _end(self, owner: Ownership) -> HandOver:
+    def _came(self, owners: Iterable[Ownership], trigger: str) -> None:
+        """Tell the audit which of them are ours to work on now."""
+        if self._engine.recorder.on:
+            came = [owner for owner in owners if owner.phase is Phase.OWNED and not owner.told]
+            for owner in came:
+                owner.told = True
+            self._engine.recorder.came(self.places(came), trigger)
+
+    def _end(self, owner: Ownership, trigger: str) -> HandOver:
         """Nothing new starts, and what has not started is handed back."""
-        path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock))
+        path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock), trigger)
         path.fence()
         path.hand_back()
         return path
@@ -332,6 +462,31 @@ class Partitioned:
             self._engine.tell(SourceTrouble(error=str(error)))
 
 
-def _mark(owner: Ownership, entries: Sequence[Entry]) -> Mark:
-    offsets = {entry.record.offset for entry in entries}
-    return Mark(owner.name, owner.epoch, owner.ledger.watermark_with(offsets), sorted(offsets))
+def _figures(partition: Partition, owner: Ownership | None, end: int | None) -> PartitionFigures:
+    if owner is None or not owner.owned:
+        phase = "assigned" if owner is None else owner.phase.name.lower()
+        return PartitionFigures(partition=partition, phase=phase, log_end=end)
+    return PartitionFigures(
+        partition=partition,
+        phase=owner.phase.name.lower(),
+        watermark=owner.ledger.watermark,
+        next=owner.ledger.next,
+        committed=owner.committed,
+        log_end=end,
+        epoch=owner.epoch or None,
+        in_flight=sum(entry.count for entry in owner.entries.values()),
+    )
+
+
+def _ranges(entries: Sequence[Entry]) -> list[range]:
+    """The offsets of all of them, ascending, without gaps."""
+    found = spans(entry.record.offset for entry in entries if entry.count == 1)
+    return joined([*found, *(span for entry in entries if entry.count > 1 for span in entry.ranges)])
+
+
+def _mark(owner: Ownership, done: Sequence[range]) -> Mark:
+    offsets = done[0] if len(done) == 1 else [offset for span in done for offset in span]
+    return Mark(owner.name, owner.store_epoch, owner.ledger.watermark_with(done), offsets)
+
+
+_FENCE = attrgetter("fence")

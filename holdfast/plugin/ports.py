@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.events import Event
@@ -34,6 +34,9 @@ class Committed(NamedTuple):
     offset: int
     #: Whether it carries our mark with this very offset. If not, somebody has set it: it wins over what we know.
     ours: bool
+    #: False: the broker's commits carry no mark, so it says nothing of who made it. Then what is known wins, also over
+    #: a higher one; it counts where nothing is known.
+    marked: bool = True
 
 
 class CommitFate(Enum):
@@ -58,6 +61,9 @@ class Batch(NamedTuple):
     ends: Sequence[End] = ()
 
 
+NOTHING = Batch(())
+
+
 class RebalanceListener(Protocol):
     """What a partitioned source tells the engine, inside `poll` or `close`. None of these raises."""
 
@@ -75,6 +81,16 @@ class RebalanceListener(Protocol):
 
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
         """What became of a commit."""
+        ...
+
+    def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None:
+        """The broker says that somebody has reset the group's offset; or (`cut`) its log ends before what was read.
+        What is known from there on is dropped, and the engine seeks."""
+        ...
+
+    def overwritten(self, partition: Partition, offset: int) -> None:
+        """That is the group's offset at the broker, though another commit of ours was acknowledged and none is under
+        way: it is committed anew."""
         ...
 
 
@@ -101,6 +117,30 @@ class PartitionedSource(Protocol):
         """How long a member may stay away from `poll` before the group goes on without it."""
         ...
 
+    @property
+    def identity(self) -> Callable[[Record], str | None] | None:
+        """What all copies of one message have in common, where producers may store one twice: it is claimed where the
+        handler names no key. None: positions are enough."""
+        ...
+
+    @property
+    def retry_topic(self) -> str | None:
+        """A topic in which failed records come again: each goes to the handler of the topic where it was born."""
+        ...
+
+    @property
+    def stray_letters(self) -> str | None:
+        """The dead letter topic for what comes by `retry_topic` and does not say where it was born: somebody has put it
+        there by hand. None: it stops the app, as records of topics do that nobody handles."""
+        ...
+
+    @property
+    def retries(self) -> Callable[[Record], bool] | None:
+        """Whether the broker would bring that record again, which has failed here: then its letter goes to
+        `retry_topic`. So does the last one of a handler without a dead letter: the broker puts it away. None: what
+        fails is tried again in place alone."""
+        ...
+
     def open(
         self,
         topics: Collection[str],
@@ -117,7 +157,10 @@ class PartitionedSource(Protocol):
         ...
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Deliver records, call the listener. Returns at the first record, and after `timeout_s` without one."""
+        """Deliver records, call the listener. Returns at the first record, and after `timeout_s` without one.
+
+        What was assigned in this very call brings one record at most: the engine then asks for fewer than before.
+        """
         ...
 
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
@@ -125,15 +168,22 @@ class PartitionedSource(Protocol):
         ...
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
-        """The group's committed offsets; None = none. An error or a timeout raises, it is never None."""
+        """The group's committed offsets; None = none. An error or a timeout is never None: it raises; where several
+        brokers are asked, what some of them did not answer is left out instead, and asked for again."""
         ...
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """Where a group begins that has committed nothing (earliest, latest): now, as a number. Raises SourceError."""
+        """Where a group begins that has committed nothing (earliest, latest): now, as a number. Raises SourceError, or
+        leaves out, as `committed` does."""
         ...
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """The ends of the logs, asked of the broker now: the next offset that a producer gets. Raises SourceError."""
+        ...
+
+    def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
+        """The same without waiting: asks, and gives the answer once, in the same or a later call; None = not yet. It is
+        about the partitions of the call that asked. Raises SourceError."""
         ...
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -160,8 +210,11 @@ class PartitionedSource(Protocol):
         """Deliver again."""
         ...
 
-    def close(self, deadline: Deadline) -> None:
-        """Leave the group. Called when everything is committed and let go. Idempotent."""
+    def close(self, deadline: Deadline, *, leave: bool = False) -> None:
+        """Leave the group. Called when everything is committed and let go. Idempotent.
+
+        A static member (one that keeps its place over a restart) only closes, unless it is to `leave` for good.
+        """
         ...
 
 
@@ -192,19 +245,88 @@ class LeasedSource(Protocol):
         ...
 
     def extend(self, records: Sequence[Record]) -> None:
-        """Renew leases. Called by one thread, so never twice at once for a record."""
+        """Renew leases, each third of one; also without records: then for what is received and not delivered. Called
+        by one thread, so never twice at once for a record."""
         ...
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """They are done. Replies with those whose lease had ended: they will be delivered again."""
+        """They are done. Replies with those whose lease had ended: they will be delivered again.
+
+        A source may only begin it here: then it keeps books until the broker has answered, acknowledges what comes
+        again meanwhile without delivering it, and replies with those of earlier calls.
+        """
         ...
 
     def release(self, records: Iterable[Record]) -> None:
         """Give back what was not handled; best effort: the lease ends by itself."""
         ...
 
+    def drain(self) -> None:
+        """The app is leaving: deliver nothing more, and give back what is received and not delivered."""
+        ...
+
     def close(self, deadline: Deadline) -> None:
-        """Leave. Idempotent."""
+        """Bring to an end what was begun, then leave. Idempotent. What is neither acknowledged nor released may still
+        be running: its lease ends by itself."""
+        ...
+
+
+@runtime_checkable
+class BatchedSource(Protocol):
+    """A leased source whose client hands batches over one record after the other, and gives one back as a whole.
+
+    So it is better to bring to its end what has been begun than to give it back.
+    """
+
+    def wind_up(self) -> None:
+        """Begin to leave: nothing more is fetched; what has been begun is delivered on. Returns at once."""
+        ...
+
+    @property
+    def wound_up(self) -> bool:
+        """Whether nothing more will be delivered."""
+        ...
+
+
+class Seen(NamedTuple):
+    """What the broker says of a queue."""
+
+    #: The lowest offset that is there, and the next one that a producer gets.
+    first: int
+    end: int
+    #: Every offset below was answered by some member of the group; None = the group has none.
+    committed: int | None
+    #: Whether each offset from there on is delivered: nothing is filtered out on the way.
+    dense: bool
+
+
+@runtime_checkable
+class GatedSource(Protocol):
+    """A leased source whose records come from queues that move between members, and whose client does not say when."""
+
+    @property
+    def gate_patience_s(self) -> float:
+        """How long a queue's first record waits for the member that has it; a callback of the client waits with it."""
+        ...
+
+    def queue(self, record: Record) -> Partition | None:
+        """The queue that it came from, with its broker; None = it cannot be told. Does not wait."""
+        ...
+
+    def alone(self, queue: Partition, deadline: Deadline) -> bool:
+        """Asked anew: whether all records of that topic and number are of that queue. Raises SourceError."""
+        ...
+
+    def position_name(self, queue: Partition) -> str:
+        """The name of its position in the store."""
+        ...
+
+    def look(self, queue: Partition, deadline: Deadline) -> Seen:
+        """Ask the broker. Raises SourceError."""
+        ...
+
+    def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
+        """See `LeasedSource`."""
         ...
 
 

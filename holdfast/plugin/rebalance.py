@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import LetGo
 from holdfast.errors import SourceError
-from holdfast.plugin.events import Overrun, RebalanceReport, SourceTrouble
+from holdfast.plugin.events import CommitOverwritten, LogWentBack, Overrun, RebalanceReport, SourceTrouble
 from holdfast.plugin.lanes import Gate
 from holdfast.plugin.ownership import Ownership, Phase
 from holdfast.plugin.ports import CommitFate, Start
@@ -22,7 +22,6 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.plugin.lanes import Entry
     from holdfast.plugin.loop import Engine
     from holdfast.plugin.partitioned import Partitioned
     from holdfast.records import Partition
@@ -34,8 +33,11 @@ _UNSTARTED = frozenset({Gate.CLAIM, Gate.BUSY, Gate.BEHIND, Gate.HANDED, Gate.RE
 class HandOver:
     """One set of partitions on its way out. Its methods are the steps, in order."""
 
-    def __init__(self, engine: Engine, family: Partitioned, owners: Sequence[Ownership], deadline: Deadline) -> None:
+    def __init__(
+        self, engine: Engine, family: Partitioned, owners: Sequence[Ownership], deadline: Deadline, trigger: str
+    ) -> None:
         self._engine, self._family, self._owners, self._deadline = engine, family, owners, deadline
+        self._trigger = trigger
         self._phases: dict[str, float] = {}
         self._since = engine.clock.now()
         self._handed_back = 0
@@ -53,9 +55,9 @@ class HandOver:
         """What has not started leaves the process; its claims are owed back."""
         for owner in self._owners:
             for entry in [entry for entry in owner.entries.values() if entry.gate in _UNSTARTED]:
-                self._handed_back += 1
+                self._handed_back += entry.count
                 self._engine.outcomes.hand_back(entry)
-        self._in_hand_at_first = sum(_in_hand(entry) for owner in self._owners for entry in owner.entries.values())
+        self._in_hand_at_first = sum(len(entry.in_hand) for owner in self._owners for entry in owner.entries.values())
 
     def drain(self, keep_alive: Callable[[], None] | None = None) -> None:
         """Wait for what runs, while the partitions that stay go on."""
@@ -76,6 +78,7 @@ class HandOver:
         engine = self._engine
         engine.collect()
         engine.settle()
+        engine.recorder.flush()  # written while the broker is waited for
         self._lap("settle")
 
     def commit(self) -> None:
@@ -89,33 +92,32 @@ class HandOver:
     def let_go(self) -> None:
         """Tell the store, with what is in hand: started, and the mark not acknowledged. Owed until it answers."""
         engine = self._engine
-        for owner in self._owners:
-            if owner.phase is Phase.GONE:
-                continue  # its session was lost meanwhile: nothing is owed
-            hands = [entry.record.offset for entry in owner.entries.values() if _in_hand(entry)]
+        owners = [owner for owner in self._owners if owner.phase is not Phase.GONE]  # else its session was lost
+        for owner in owners:
+            hands = [offset for entry in owner.entries.values() for offset in entry.in_hand]
             owner.hands = frozenset(hands)
-            for offset in sorted(hands):
-                if owner.entries[offset].gate is Gate.TAKEN:
-                    self._abandoned += 1
-                    engine.tell(Overrun(partition=owner.partition, offset=offset))
+            for offset in sorted(offset for entry in owner.entries.values() for offset in entry.running):
+                self._abandoned += 1
+                engine.tell(Overrun(partition=owner.partition, offset=offset))
             for entry in owner.entries.values():
-                if not _in_hand(entry):  # waits in a worker's queue: the fence keeps it from ever starting
+                if not entry.in_hand:  # waits in a worker's queue: the fence keeps it from ever starting
                     engine.claiming.give_back(entry)
             if owner.acquired is not None:
-                engine.debts.let_go(owner.session_, LetGo(owner.name, owner.epoch, sorted(hands)))
+                engine.debts.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(hands)))
             elif owner.acquire_unanswered:
                 engine.debts.let_go(owner.session_, LetGo(owner.name, 0, ()))
             owner.move(Phase.GONE)
         if engine.outage.may_ask:
             with engine.outage.asking():
                 engine.debts.pay()
+        engine.recorder.went(self._family.places(owners), self._trigger)
         self._lap("let_go")
 
-    def report(self, trigger: str) -> RebalanceReport:
+    def report(self) -> RebalanceReport:
         """What happened."""
         source = self._family.source
         return RebalanceReport(
-            trigger=trigger,
+            trigger=self._trigger,
             protocol=source.protocol,
             group=source.group,
             given=tuple(sorted(owner.partition for owner in self._owners)),
@@ -133,10 +135,6 @@ class HandOver:
     def _lap(self, phase: str) -> None:
         now = self._engine.clock.now()
         self._phases[phase], self._since = now - self._since, now
-
-
-def _in_hand(entry: Entry) -> bool:
-    return entry.gate is Gate.ENDED or (entry.gate is Gate.TAKEN and entry.started)
 
 
 class Rebalance:
@@ -188,16 +186,36 @@ class Rebalance:
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
         """The outcome of a commit."""
         try:
-            self._family.commits.answered(self._family.owners, offsets, fate, self._family.takeover.adopted)
+            self._family.commits.answered(self._family.owners, offsets, fate, self._family.adopted)
         except Exception as error:  # noqa: BLE001 - as above
             self._engine.fail(error)
+
+    def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None:
+        """Somebody has reset the group, or the log was cut."""
+        try:
+            owner = self._family.owners.get(partition)
+            if cut and owner is not None:
+                self._engine.tell(LogWentBack(partition=partition, offset=offset, expected=owner.ledger.next))
+            self._family.restart(partition, offset)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._engine.fail(error)
+
+    def overwritten(self, partition: Partition, offset: int) -> None:
+        """Commit anew what somebody else's commit has replaced."""
+        owner = self._family.owners.get(partition)
+        if owner is None or owner.phase is not Phase.OWNED or owner.commit_sent is not None:
+            return
+        if owner.committed is not None and owner.committed != offset:
+            self._engine.tell(CommitOverwritten(partition=partition, offset=offset, committed=owner.committed))
+            owner.committed = offset
 
     def _go(self, partitions: Sequence[Partition], trigger: str, drain_s: float | None) -> None:
         engine, family = self._engine, self._family
         try:
+            engine.goes(partitions)
             owners = [family.owners[partition] for partition in partitions if partition in family.owners]
             if owners:
-                path = HandOver(engine, family, owners, Deadline(drain_s or 0.0, engine.clock))
+                path = HandOver(engine, family, owners, Deadline(drain_s or 0.0, engine.clock), trigger)
                 try:
                     path.fence()
                     path.hand_back()
@@ -209,7 +227,7 @@ class Rebalance:
                 finally:  # whatever went wrong before: what is in hand has to be known to the next owner
                     path.let_go()
                 family.reports.close()
-                family.reports.add(path.report(trigger), (), engine.clock.now())
+                family.reports.add(path.report(), (), engine.clock.now())
         except Exception as error:  # noqa: BLE001 - as above
             engine.fail(error)
         family.forget(partitions)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.plugin.events import Event, RebalanceReport
+    from holdfast.plugin.intake import Intake
     from holdfast.plugin.ownership import Ownership
     from holdfast.records import Partition
     from holdfast.timing import Clock
@@ -20,8 +21,8 @@ _WINDOW_S = 60.0
 class Reports:
     """The open report of the last assignment, and the way of all others to the observers. One thread."""
 
-    def __init__(self, clock: Clock, tell: Callable[[Event], None]) -> None:
-        self._clock, self._tell = clock, tell
+    def __init__(self, clock: Clock, tell: Callable[[Event], None], intake: Intake) -> None:
+        self._clock, self._tell, self._intake = clock, tell, intake
         self._open: RebalanceReport | None = None
         self._owners: list[Ownership] = []
         self._began = 0.0
@@ -59,12 +60,16 @@ class Reports:
     def close(self, recovered_s: float | None = None) -> None:
         """Tell the open report as it stands."""
         if self._open is not None:
+            climb = self._intake.climb
             self._tell(
                 replace(
                     self._open,
                     duplicates_suppressed=sum(owner.suppressed for owner in self._owners),
                     pause_s=self._pause_s,
                     recovered_s=recovered_s,
+                    steady_intake_per_s=climb.steady,
+                    peak_intake_per_s=self._intake.pace.peak_per_s or None,
+                    ramp_s=climb.lasted_s(self._clock.now()) if climb.held else None,
                 )
             )
         self._open, self._owners = None, []

@@ -40,9 +40,13 @@ class Retry:
         if self.multiplier < 1:
             raise SettingError("multiplier", self.multiplier, "use 1 (constant waits) or more")
 
+    def may_cure(self, error: Exception) -> bool:
+        """Whether an error is one that is tried again at all."""
+        return not isinstance(error, (Unretriable, *self.give_up_on)) and isinstance(error, self.retry_on)
+
     def wait_s(self, attempt: int, error: Exception) -> float | None:
         """Seconds to wait after the failed attempt of that number (1, 2, ...), or None: do not try again."""
-        if isinstance(error, (Unretriable, *self.give_up_on)) or not isinstance(error, self.retry_on):
+        if not self.may_cure(error):
             return None
         state = tenacity.RetryCallState(retry_object=_NOTHING, fn=None, args=(), kwargs={})
         state.attempt_number = attempt

@@ -6,8 +6,11 @@ from dataclasses import dataclass, fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from holdfast.errors import SettingError
+from holdfast.plugin.ramp import Ramp
 
 Ordering = Literal["key", "partition", "none"]
+
+_RAMP = Ramp()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,9 @@ class Settings:
         SettingError: a value that cannot work; names the field, the value and the remedy.
     """
 
-    #: Handlers that run at the same time (threads for plain functions, tasks for `async def`).
+    #: Handlers that run at the same time (threads for plain functions, tasks for `async def`). 0: one after the other
+    #: in the thread that polls, for quick plain functions: nothing is handed between threads, and membership depends on
+    #: the handler, which may not take as long as `max.poll.interval.ms`; no timeout can end it.
     workers: int = 8
     #: What is handled strictly one after the other: records of one key, of one partition, or nothing.
     ordering: Ordering = "key"
@@ -33,6 +38,14 @@ class Settings:
     mark_batch: int = 500
     #: How long a hand-over waits for handlers that run. What takes longer keeps its claim: the next owner waits for it.
     drain_timeout_s: float = 10.0
+    #: How long one call of a handler may run until `record.cancelled` says so and an `async def` is cancelled. None =
+    #: however long. A handler of its own: `timeout_s`.
+    handler_timeout_s: float | None = None
+    #: How long a call that was cancelled may take to end by itself; then it is given up, and its result ignored.
+    handler_grace_s: float = 5.0
+    #: What becomes of a record whose call was given up: "dead_letter" (where the handler has none: "stop"), or "stop":
+    #: everything else is drained and committed below it, and `run()` raises HandlerHung.
+    on_handler_timeout: Literal["dead_letter", "stop"] = "dead_letter"
     #: How long the process stays, after it has left the group, for handlers that outlived the drain.
     linger_timeout_s: float = 30.0
     #: How often offsets are committed while nothing moves. At a hand-over they are committed in any case.
@@ -42,12 +55,16 @@ class Settings:
     commit_refresh_s: float = 300.0
     #: How long the broker and the store may take to answer at the start before `run()` gives up.
     startup_timeout_s: float = 30.0
+    #: How often a line in the log says how the app is doing; 0 = never.
+    status_interval_s: float = 60.0
     #: A record without a business key where the handler asks for one: "error" = as a handler that fails for good
     #: (dead letter, or stop); "position" = it is handled, protected by its position alone.
     missing_key: Literal["error", "position"] = "error"
     #: While the store gives no answer: "pause" keeps membership and handles nothing new; "open" goes on without
     #: protection, counted: records may then run twice.
     store_down: Literal["pause", "open"] = "pause"
+    #: How the intake grows after an assignment; None = it takes what there is at once.
+    ramp: Ramp | None = _RAMP
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -56,13 +73,31 @@ class Settings:
             if get_origin(hint) is Literal:
                 if value not in get_args(hint):
                     raise SettingError(field.name, value, f"use one of {', '.join(map(repr, get_args(hint)))}")
-            elif isinstance(value, bool) or not isinstance(value, (int, float) if hint is float else int):
-                raise SettingError(field.name, value, f"use {'a number' if hint is float else 'a whole number'}")
-            elif not (value > 0 or (value == 0 and field.name in _MAY_BE_ZERO)):
+                continue
+            if field.name == "ramp":
+                if not isinstance(value, Ramp | None):
+                    raise SettingError("ramp", value, "use Ramp(...), or None to do without")
+                continue
+            if value is None and hint == float | None:
+                continue
+            number = float if hint == float | None else hint
+            if isinstance(value, bool) or not isinstance(value, (int, float) if number is float else int):
+                raise SettingError(field.name, value, f"use {'a number' if number is float else 'a whole number'}")
+            if not (value > 0 or (value == 0 and field.name in _MAY_BE_ZERO)):
                 raise SettingError(field.name, value, "use a value above 0")
+        self._hold_together()
+
+    def _hold_together(self) -> None:
+        if self.workers == 0 and self.handler_timeout_s is not None:
+            raise SettingError(
+                "handler_timeout_s",
+                self.handler_timeout_s,
+                "use workers=1 or more: the thread that polls cannot watch itself",
+            )
         if self.max_in_flight < self.workers:
             raise SettingError("max_in_flight", self.max_in_flight, f"use at least workers={self.workers}")
 
 
-#: A drain of 0 s hands everything that runs over at once; a linger of 0 s ends the process at once.
-_MAY_BE_ZERO = frozenset({"drain_timeout_s", "linger_timeout_s"})
+#: A drain of 0 s hands everything that runs over at once; a linger of 0 s ends the process at once; without a grace,
+#: what is cancelled is given up at once.
+_MAY_BE_ZERO = frozenset({"workers", "drain_timeout_s", "linger_timeout_s", "handler_grace_s", "status_interval_s"})

@@ -29,43 +29,57 @@ class Settling:
         self._settle, self._claiming, self._again = settle, claiming, again
         self._finishing: list[Entry] = []
         self._settling: list[Entry] = []
-
-    @property
-    def waiting(self) -> int:
-        """Entries that have ended and are not acknowledged."""
-        return len(self._finishing) + len(self._settling)
+        #: Duplicates by their key, since the start.
+        self.skipped = 0
+        #: Records that have ended and are not acknowledged.
+        self.waiting = 0
 
     def ended(self, entry: Entry) -> None:
         """A handler ended well, or its dead letter is acknowledged."""
         entry.gate = Gate.ENDED
+        self.waiting += entry.count
         (self._finishing if entry.held else self._settling).append(entry)
 
     def skip(self, entry: Entry) -> None:
         """A duplicate: nothing ran, but its position is to be settled."""
         entry.owner.suppressed += 1
+        self.skipped += 1
         entry.gate = Gate.ENDED
+        self.waiting += 1
         self._settling.append(entry)
 
     def step(self, at_most: int) -> None:
         """Finish and settle. Raises StoreUnavailable: what is not acknowledged is asked again in a later step."""
         while self._finishing or self._settling:
             if self._finishing:
-                self._finish(self._finishing[:at_most])
-            batch = self._settling[:at_most]
+                self._finish(_first(self._finishing, at_most))
+            batch = _first(self._settling, at_most)
             if batch:
                 self._settle(batch)
                 del self._settling[: len(batch)]
+                self.waiting -= sum(entry.count for entry in batch)
 
     def _finish(self, entries: Sequence[Entry]) -> None:
         session: ClaimSession = entries[0].owner.session_
         batch = [entry for entry in entries if entry.owner.session_ is session]
-        verdicts = session.finish([entry.claim for entry in batch if entry.claim])
+        verdicts = session.finish([claim for entry in batch for claim in entry.asked_for])
         done = set(map(id, batch))
         self._finishing = [entry for entry in self._finishing if id(entry) not in done]
-        for entry, verdict in zip(batch, verdicts, strict=True):
+        for entry, verdict in self._claiming.each(batch, verdicts, Verdict.DONE):
             entry.held = False
             self._claiming.free(entry)
             if verdict is Verdict.FENCED:
+                self.waiting -= 1
                 self._again(entry)  # somebody took the key over: our result does not count
             else:
                 self._settling.append(entry)
+
+
+def _first(entries: Sequence[Entry], at_most: int) -> Sequence[Entry]:
+    """The first of them with so many records together, at least one."""
+    count = 0
+    for number, entry in enumerate(entries):
+        count += entry.count
+        if number and count > at_most:
+            return entries[:number]
+    return list(entries)

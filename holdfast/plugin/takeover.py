@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Acquired, Verdict
 from holdfast.errors import SourceError, UnknownTopic
-from holdfast.plugin.events import ResetHonoured, RewindIgnored, SourceTrouble
+from holdfast.plugin.events import AdvanceIgnored, ResetHonoured, RewindIgnored, SourceTrouble
 from holdfast.plugin.ledger import Ledger
 from holdfast.plugin.ownership import Phase
 from holdfast.plugin.ports import Start
@@ -106,7 +106,7 @@ class Takeover:
         for owner, reply in zip(owners, replies, strict=True):
             owner.acquire_unanswered = False
             if isinstance(reply, Acquired):
-                owner.acquired = reply
+                owner.acquired, owner.again = reply, reply.again
                 owner.move(Phase.ACQUIRED)
             elif reply is Verdict.FENCED:
                 self._fenced()
@@ -116,9 +116,13 @@ class Takeover:
         if not owners:
             return
         committed = self._source.committed([owner.partition for owner in owners], self._deadline())
+        owners = [owner for owner in owners if owner.partition in committed]
         unknown = [owner.partition for owner in owners if _is_new(owner) and committed[owner.partition] is None]
         first = self._source.first_offsets(unknown, self._deadline()) if unknown else {}
+        silent = set(unknown).difference(first)
         for owner in owners:
+            if owner.partition in silent:
+                continue
             if owner.partition in first:
                 # The group begins here. That is adopted like a reset, and so remembered: asked again later, a policy
                 # such as "latest" would answer with another offset, and what lies between would be lost.
@@ -134,7 +138,8 @@ class Takeover:
         acquired = owner.acquired
         if acquired is None:
             raise AssertionError(owner)
-        foreign = committed.offset if committed is not None and not committed.ours else owner.cut
+        foreign = committed.offset if committed is not None and not committed.ours else None
+        foreign = owner.cut if owner.cut is not None else foreign
         if foreign is not None:
             owner.adopting = foreign
             owner.move(Phase.RESETTING)
@@ -144,7 +149,10 @@ class Takeover:
             owner.committed, owner.committed_at = committed.offset, self._clock.now()
             if committed.offset < watermark:
                 self._tell(RewindIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
-            watermark = max(watermark, committed.offset)
+            elif committed.marked or _is_new(owner):
+                watermark = committed.offset
+            elif committed.offset > watermark:
+                self._tell(AdvanceIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
         known = {offset for offset in acquired.done if offset >= watermark}
         while watermark in known:
             known.discard(watermark)
@@ -154,10 +162,13 @@ class Takeover:
 
     def _drop(self, owners: Sequence[Ownership]) -> None:
         for owner in owners:
-            if not owner.session_.drop(owner.name, owner.epoch, owner.adopting):
+            if not owner.session_.drop(owner.name, owner.store_epoch, owner.adopting):
                 self._fenced()
                 return
-            watermark = owner.acquired.watermark if owner.acquired else 0
+            acquired = owner.acquired
+            watermark = acquired.watermark if acquired else 0
+            if acquired:
+                owner.again = max(owner.again, watermark, max([*acquired.done, *acquired.running], default=-1) + 1)
             if watermark:  # a group that holdfast meets for the first time has nothing to forget
                 self._tell(ResetHonoured(partition=owner.partition, offset=owner.adopting, watermark=watermark))
             owner.move(Phase.ADOPTING)

@@ -6,12 +6,15 @@ import importlib
 import inspect
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import grimp
 import pytest
 
 import holdfast
+from holdfast.adapters.cli import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,10 +45,19 @@ def test_no_module_imports_the_face(graph: grimp.ImportGraph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "home"), [("confluent_kafka", "holdfast.adapters.kafka"), ("redis", "holdfast.dedup")]
+    ("package", "homes"),
+    [
+        ("confluent_kafka", ("holdfast.adapters.kafka.",)),
+        ("pyspark", ("holdfast.adapters.spark.",)),
+        ("pyarrow", ("holdfast.adapters.spark.", "holdfast.adapters.parquet.")),
+        ("psycopg", ("holdfast.adapters.spark.writers.postgres._psycopg.",)),
+        ("redis", ("holdfast.dedup.",)),
+    ],
 )
-def test_a_client_library_is_known_in_one_place_only(graph: grimp.ImportGraph, package: str, home: str) -> None:
-    strangers = {each for each in importers(graph, package) if not f"{each}.".startswith(f"{home}.")}
+def test_a_client_library_is_known_in_its_place_only(
+    graph: grimp.ImportGraph, package: str, homes: tuple[str, ...]
+) -> None:
+    strangers = {each for each in importers(graph, package) if not f"{each}.".startswith(homes)}
     assert strangers == set()
 
 
@@ -61,21 +73,41 @@ def test_every_module_can_be_imported() -> None:
         assert inspect.ismodule(module)
 
 
+def test_the_library_does_not_import_its_command_line() -> None:
+    code = "import holdfast, sys; assert not [each for each in sys.modules if each.startswith('holdfast.adapters')]"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_command_is_what_the_package_says() -> None:
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]["holdfast"]
+    assert EntryPoint(name="holdfast", group="console_scripts", value=said).load() is main
+
+
 def test_the_face_is_what_it_is_on_purpose() -> None:
     """A name is added or taken away here too, and in the changelog: users import these."""
     assert sorted(holdfast.__all__) == [
+        "Audit",
         "BatchFailed",
         "BatchOf",
+        "Fenced",
+        "FileEvents",
         "Holdfast",
         "HoldfastError",
+        "KeyBusy",
+        "LoopAudit",
         "MemoryClaims",
         "Partition",
+        "Ramp",
         "Record",
         "RedisClaims",
+        "RedisCoordinator",
         "Retry",
         "Settings",
+        "Skipped",
         "Unretriable",
+        "current_claim",
         "header",
+        "idempotent",
         "record_key",
     ]
     assert [each for each in holdfast.__all__ if not hasattr(holdfast, each)] == []

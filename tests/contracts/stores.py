@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+import hashlib
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import redis
 
 from holdfast.dedup.claims import ClaimKey, Token
 from holdfast.dedup.memory import MemoryClaims
-from holdfast.dedup.memory_state import Claimed
+from holdfast.dedup.memory_state import Claimed, Finished
 from holdfast.dedup.redis_positions import acquired
 from holdfast.dedup.redis_store import RedisClaims
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from holdfast.dedup.memory_session import MemorySession
     from holdfast.dedup.redis_session import RedisSession
 
@@ -36,6 +39,8 @@ class View(NamedTuple):
     positions: dict[str, SeenPosition]
     #: done = None, else session and token
     keys: dict[ClaimKey, tuple[str, Token] | None]
+    #: of keys that are done, where there is one
+    results: dict[ClaimKey, str]
 
 
 class Bench(Protocol):
@@ -45,6 +50,10 @@ class Bench(Protocol):
 
     def kill(self, session_id: str) -> None:
         """As if the lease had passed at the store; its process does not know."""
+        ...
+
+    def age(self, seconds: float) -> None:
+        """As if so much time had passed for keys that are done."""
         ...
 
     def view(self) -> View: ...
@@ -62,8 +71,16 @@ class MemoryBench:
     def kill(self, session_id: str) -> None:
         self.claims.expire(session_id)
 
+    def age(self, seconds: float) -> None:
+        keys = self.claims.state.keys
+        for key, held in keys.items():
+            if isinstance(held, Finished):
+                keys[key] = held._replace(until=held.until - seconds)
+
     def view(self) -> View:
         state = self.claims.state
+        for key in [key for key in state.keys if state.key(key) is None]:
+            del state.keys[key]
         return View(
             sessions={each: (state.alive(each), state.sessions[each].generation) for each in state.sessions},
             positions={
@@ -74,6 +91,9 @@ class MemoryBench:
                 key: (held.session, held.token) if isinstance(held, Claimed) else None
                 for key, held in state.keys.items()
             },
+            results={
+                key: held.result for key, held in state.keys.items() if isinstance(held, Finished) and held.result
+            },
         )
 
     def close(self) -> None:
@@ -83,10 +103,12 @@ class MemoryBench:
 class RedisBench:
     """Reads Redis from the side: what the layout's docstring says is there, and nothing else."""
 
-    def __init__(self, url: str, *, shards: int = 1, hash_keys: bool = False) -> None:
+    def __init__(self, url: str, *, hash_keys: bool = False, known: Iterable[ClaimKey] = (), **settings: Any) -> None:
+        """`known`: the keys that `view` can tell by their digests."""
         self.raw = redis.Redis.from_url(url, socket_timeout=5.0)
         self.raw.flushdb()
-        self.claims = RedisClaims.from_url(url, namespace="t", lease_s=LEASE_S, shards=shards, hash_keys=hash_keys)
+        self.claims = RedisClaims.from_url(url, namespace="t", lease_s=LEASE_S, hash_keys=hash_keys, **settings)
+        self._known = {hashlib.sha256(_name(key)).digest()[:16] if hash_keys else _name(key): key for key in known}
 
     def begin(self) -> RedisSession:
         return self.claims.begin(LEASE_S)
@@ -98,14 +120,25 @@ class RedisBench:
                 # Just now: fields that have been dead for an hour are removed by the next `begin`.
                 self.raw.hset(name, session_id, b"%d:%s" % (self._now_ms(), field.partition(b":")[2]))
 
+    def age(self, seconds: float) -> None:
+        ms = int(seconds * 1000)
+        for name in self.raw.scan_iter(b"{hf:t:*}:[krd]:*"):
+            kind = name.partition(b"}:")[2][:1]
+            if kind == b"d":
+                for digest, until in _fields(self.raw.hgetall(name)).items():
+                    self.raw.hset(name, digest, int(until) - ms)
+            if kind != b"k" or self.raw.get(name) == b"1":
+                self.raw.pexpire(name, int(self.raw.pttl(name)) - ms)
+
     def _now_ms(self) -> int:
         seconds, micros = self.raw.time()
         return int(seconds) * 1000 + int(micros) // 1000
 
     def view(self) -> View:
-        """Of a store with one shard and plain keys."""
-        view = View({}, {}, {})
+        """Of a store with one shard, and keys that are known."""
+        view = View({}, {}, {}, {})
         now_ms = self._now_ms()
+        attempts = _fields(self.raw.hgetall(b"{hf:t:0}:attempts"))
         for name in self.raw.scan_iter(b"{hf:t:0}:*"):
             kind, _, rest = name.removeprefix(b"{hf:t:0}:").partition(b":")
             if kind == b"sessions":
@@ -115,9 +148,30 @@ class RedisBench:
                     view.sessions[session.decode()] = (lives, int(generation))
             elif kind == b"p":
                 view.positions[rest.decode()] = _position(_fields(self.raw.hgetall(name)))
-            elif kind == b"k":
-                view.keys[_key(rest.decode())] = _held(self.raw.get(name))
+            elif kind == b"r":
+                result = self.raw.get(name)
+                assert isinstance(result, bytes)
+                view.results[self._known[rest]] = result.decode()
+            else:
+                self._see_keys(view, name, kind, rest, now_ms, attempts)
         return view
+
+    def _see_keys(
+        self, view: View, name: bytes, kind: bytes, rest: bytes, now_ms: int, attempts: dict[bytes, bytes]
+    ) -> None:
+        if kind == b"k":
+            view.keys[self._known[rest]] = _held(self.raw.get(name), attempts)
+        elif kind == b"claims":
+            for digest, held in _fields(self.raw.hgetall(name)).items():
+                assert now_ms - 3_600_000 < int(held[:13]) <= now_ms + 1
+                view.keys[self._known[digest]] = _held(held[13:], attempts)
+        elif kind == b"d":
+            for digest, until in _fields(self.raw.hgetall(name)).items():
+                if len(until) < 13:  # a batch attempt's, unless another has claimed it since
+                    view.keys.setdefault(self._known[digest], _held(until, attempts))
+                elif int(until) >= now_ms:
+                    assert view.keys.get(self._known[digest]) is None, "both claimed and done"
+                    view.keys[self._known[digest]] = None
 
     def close(self) -> None:
         self.claims.close()
@@ -140,14 +194,16 @@ def _position(fields: dict[bytes, bytes]) -> SeenPosition:
     return SeenPosition(seen.epoch, owner.decode() if owner else None, seen.watermark, seen.done, running)
 
 
-def _key(scope: str) -> ClaimKey:
-    length, _, rest = scope.partition(":")
-    return ClaimKey(rest[: int(length)], rest[int(length) + 1 :])
+def _name(key: ClaimKey) -> bytes:
+    return f"{len(key.scope)}:{key.scope}:{key.key}".encode()
 
 
-def _held(value: object) -> tuple[str, Token] | None:
+def _held(value: object, attempts: dict[bytes, bytes]) -> tuple[str, Token] | None:
     assert isinstance(value, bytes)
     if value == b"1":
         return None
+    if value.isdigit():
+        session = attempts[value].partition(b":")[2].decode()
+        return None if attempts[value].startswith(b"F") else (session, Token("batch", 0, int(value) - 1))
     session, epoch, offset, partition = value.decode().removeprefix("C").split("|", 3)
     return session, Token(partition, int(offset), int(epoch))

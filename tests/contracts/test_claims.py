@@ -24,14 +24,21 @@ P = "orders-0"
 NEW, DONE, BUSY, FENCED = Verdict.NEW, Verdict.DONE, Verdict.BUSY, Verdict.FENCED
 
 
-@pytest.fixture(params=["memory", "redis", "redis in 3 shards", "redis with digests"])
+@pytest.fixture(
+    params=["memory", "redis", "redis in 3 shards", "redis with digests", "redis with digests in one bucket"]
+)
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made: Bench
     if request.param == "memory":
         made = MemoryBench()
     else:
         url = request.getfixturevalue("redis_url")
-        made = RedisBench(url, shards=3 if "3" in request.param else 1, hash_keys="digests" in request.param)
+        made = RedisBench(
+            url,
+            shards=3 if "3" in request.param else 1,
+            hash_keys="digests" in request.param,
+            keys_expected=1 if "one bucket" in request.param else 1_000_000,
+        )
     yield made
     made.close()
 
@@ -39,7 +46,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 def own(session: ClaimSession, partition: str = P) -> Acquired:
     [reply] = session.acquire([partition])
     assert isinstance(reply, Acquired), reply
-    return reply
+    return reply._replace(born_ms=0)
 
 
 def claim(key: str, offset: int = 0, *, partition: str = P, epoch: int = 1, handler: str = "h") -> Claim:
@@ -233,13 +240,24 @@ class TestHandover:
         a.release([Token(P, 1, 2), Token(P, 2, 1), Token(P, 2, 2)])
         assert own(b).running == {1}
 
+    def test_a_reset_forgets_what_is_done_and_not_how_old_the_position_is(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        [first] = a.acquire([P])
+        assert isinstance(first, Acquired)
+        assert first.born_ms > 0
+        assert a.drop(P, first.epoch, 3)
+        a.let_go([LetGo(P, first.epoch, [])])
+        [second] = b.acquire([P])
+        assert isinstance(second, Acquired)
+        assert (second.born_ms, second.epoch, second.watermark) == (first.born_ms, 2, 3)
+
     def test_many_partitions_are_let_go_and_released_in_one_call(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
         names = [f"orders-{n}" for n in range(60)]
         a.acquire(names)
         a.let_go([LetGo(name, 1, [n, n + 1]) for n, name in enumerate(names)])
         a.release([Token(name, n, 1) for n, name in enumerate(names)])
-        assert b.acquire(names) == [Acquired(2, 0, frozenset(), frozenset({n + 1})) for n in range(60)]
+        assert [own(b, name) for name in names] == [Acquired(2, 0, frozenset(), frozenset({n + 1})) for n in range(60)]
         polls = [Poll(name, 2, [n, n + 1]) for n, name in enumerate(names)]
         assert b.poll(polls) == [Polled(frozenset(), frozenset({n})) for n in range(60)]
 
@@ -259,8 +277,19 @@ class TestDrop:
         mark(a, epoch, [7, 400], watermark=6)
         a.let_go([LetGo(P, epoch, [8, 500])])
         assert b.drop(P, own(b).epoch, 3)
-        assert own(b) == Acquired(3, 3, frozenset(), frozenset())
+        assert own(b) == Acquired(3, 3, frozenset(), frozenset(), again=501)
         assert mark(a, epoch, [8]) == {8}
+
+    def test_how_far_it_was_known_is_remembered_until_the_position_is_forgotten(self, bench: Bench) -> None:
+        a = bench.begin()
+        mark(a, own(a).epoch, [255, 600], watermark=6)
+        assert a.drop(P, own(a).epoch, 3)
+        assert a.drop(P, own(a).epoch, 2)
+        mark(a, own(a).epoch, [2], watermark=3)
+        assert own(a).again == 601
+        mark(a, own(a).epoch, [1000], watermark=700)
+        assert a.drop(P, own(a).epoch, 0)
+        assert own(a).again == 1001
 
     def test_all_below_is_done(self, bench: Bench) -> None:
         a = bench.begin()
@@ -381,6 +410,97 @@ class TestClaim:
         a.unclaim([])
         a.let_go([])
         a.release([])
+
+
+class TestFence:
+    def test_rises_with_each_claim_of_a_key_whoever_claims(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        fences = []
+        for n in range(10):
+            session = (a, b)[n % 2]
+            [(verdict, fence)] = session.claim_fenced([claim("k", n)])
+            assert verdict is NEW
+            fences.append(fence)
+            if n == 5:
+                bench.kill(b.id)
+                b = bench.begin()
+            else:
+                session.unclaim([claim("k", n)])
+        assert fences == sorted(set(fences))
+        assert fences[0] > 0
+
+    def test_verdicts_are_those_of_claim_and_what_is_not_new_has_none(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        a.claim([claim(f"k{n}", n) for n in range(0, 60, 2)])
+        a.finish([claim(f"k{n}", n) for n in range(0, 60, 4)])
+        replies = b.claim_fenced([claim(f"k{n}", n) for n in range(60)])
+        assert [verdict for verdict, _ in replies] == [(DONE, NEW, BUSY, NEW)[n % 4] for n in range(60)]
+        assert [fence > 0 for _, fence in replies] == [n % 2 == 1 for n in range(60)]
+
+    def test_a_dead_session_gets_none(self, bench: Bench) -> None:
+        a = bench.begin()
+        bench.kill(a.id)
+        assert a.claim_fenced([claim("k"), claim("l")]) == [(FENCED, 0)] * 2
+        assert not a.live()
+
+
+class TestResults:
+    def test_a_result_is_there_for_everybody_once_its_key_is_done(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        a.claim([claim("k"), claim("l", 1)])
+        assert b.results([claim("k").key, claim("l").key]) == [None, None]
+        assert a.finish([claim("k"), claim("l", 1)], ['{"paid": "é\udce9\\u0000"}', ""]) == [NEW, NEW]
+        assert b.results([claim("l").key, claim("k").key]) == ["", '{"paid": "é\udce9\\u0000"}']
+
+    def test_of_a_key_that_nobody_has_claimed_there_is_none(self, bench: Bench) -> None:
+        assert bench.begin().results([claim("k").key]) == [None]
+
+    def test_a_key_that_was_finished_without_one_has_none(self, bench: Bench) -> None:
+        a = bench.begin()
+        a.claim([claim("k")])
+        a.finish([claim("k")])
+        assert a.results([claim("k").key]) == [""]
+
+    def test_who_was_taken_over_leaves_none(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        a.claim([claim("k")])
+        bench.kill(a.id)
+        assert b.claim([claim("k", epoch=2)]) == [NEW]
+        assert a.finish([claim("k")], ["1"]) == [FENCED]
+        assert b.results([claim("k").key]) == [None]
+        assert b.finish([claim("k", epoch=2)], ["2"]) == [NEW]
+        assert a.finish([claim("k")], ["1"]) == [DONE]  # it is done, whoever asks
+        assert a.results([claim("k").key]) == ["2"]
+
+    def test_a_dead_session_leaves_one_while_nobody_took_over(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        a.claim([claim("k")])
+        bench.kill(a.id)
+        assert a.finish([claim("k")], ["1"]) == [NEW]
+        assert b.results([claim("k").key]) == ["1"]
+
+    def test_the_first_one_stays(self, bench: Bench) -> None:
+        a = bench.begin()
+        a.claim([claim("k")])
+        assert a.finish([claim("k")], ["1"]) == [NEW]
+        assert a.finish([claim("k")], ["2"]) == [DONE]
+        assert a.finish([claim("k")]) == [DONE]
+        assert a.results([claim("k").key]) == ["1"]
+
+    def test_many_are_kept_and_told_in_the_order_of_their_keys(self, bench: Bench) -> None:
+        a = bench.begin()
+        claims = [claim(f"k{n}", n) for n in range(500)]
+        a.claim(claims)
+        a.finish(claims, [str(n) if n % 3 else "" for n in range(500)])
+        assert a.results([each.key for each in claims]) == [str(n) if n % 3 else "" for n in range(500)]
+
+    def test_one_for_each_claim_or_none_at_all(self, bench: Bench) -> None:
+        a = bench.begin()
+        a.claim([claim("k")])
+        with pytest.raises(ValueError, match="zip"):
+            a.finish([claim("k")], [])
+        assert a.finish([], []) == []
+        assert a.results([]) == []
 
 
 class TestSession:

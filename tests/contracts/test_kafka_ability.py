@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 import holdfast.adapters.kafka.ability
 from holdfast.adapters.kafka.ability import ask
-from holdfast.adapters.kafka.api_versions import Malformed, fetch
+from holdfast.adapters.kafka.api_versions import fetch
+from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import NotAuthorised, SettingError, SourceUnavailable
 from holdfast.timing import Deadline
 from tests.contracts.kafka_brokers import bootstrap, closed_port, mock_cluster, silent_broker

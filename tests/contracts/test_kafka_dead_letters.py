@@ -28,6 +28,9 @@ class NoFence:
     session = ""
     cancelled = False
 
+    def overdue(self, record: Record) -> bool:
+        return False
+
 
 def letter(topic: str, offset: int = 0, key: bytes | None = b"k", value: bytes | None = b"v") -> Letter:
     headers = (("trace", b"7"), ("empty", None))
@@ -111,6 +114,24 @@ def test_a_letter_that_the_topic_never_takes_is_refused_for_good(kafka: KafkaSer
     letters.send(letter("dlq-small", value=b"small"), Deadline(20))
     letters.close(Deadline(10))
     assert [message.value() for message in all_of(kafka.bootstrap, "dlq-small", 1)] == [b"small"]
+
+
+def test_a_letter_that_is_too_large_takes_no_other_along(kafka: KafkaServer) -> None:
+    """The broker measures what it gets in one batch."""
+    kafka.create_topic("dlq-narrow", 1, {"max.message.bytes": "3000"})
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+
+    def send(offset: int) -> bool:
+        try:
+            letters.send(letter("dlq-narrow", offset, value=b"x" * (5_000 if offset % 10 == 5 else 500)), Deadline(30))
+        except DeadLetterRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as threads:
+        refused = [offset for offset, sent in enumerate(threads.map(send, range(200))) if not sent]
+    letters.close(Deadline(10))
+    assert refused == list(range(5, 200, 10))
 
 
 def test_a_missing_topic_is_told_at_the_start(kafka: KafkaServer) -> None:

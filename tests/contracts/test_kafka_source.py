@@ -12,15 +12,24 @@ from confluent_kafka import Producer
 
 from holdfast import Holdfast, RedisClaims, Settings
 from holdfast.adapters.kafka import KafkaSource
-from holdfast.plugin.events import RebalanceReport, SourceTrouble
+from holdfast.errors import SourceUnavailable
+from holdfast.plugin.events import RebalanceReport
+from holdfast.plugin.ownership import Ownership
+from holdfast.plugin.ports import Start
+from holdfast.records import Partition
+from holdfast.timing import Deadline
+from tests.contracts.kafka_brokers import closed_port
 from tests.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.plugin.events import Event
+    from holdfast.plugin.ports import CommitFate
     from holdfast.records import Record
     from tests.servers.redis import RedisServer
+
+__all__ = ["closed_port"]
 
 _PATIENCE_S = 45.0
 
@@ -43,16 +52,19 @@ class Running:
         self.events: list[Event] = []
         self.error: Exception | None = None
         claims = None if redis_url is None else RedisClaims.from_url(redis_url, lease_s=2.0, timeout_s=0.5)
+        startup_timeout_s = conf.pop("startup_timeout_s", 30.0)
+        own = {name: conf.pop(name) for name in ("static_id", "leave") if name in conf}
         assignment = conf.pop("assignment", "keep")
         conf = {
             "bootstrap.servers": kafka.bootstrap,
             "group.id": group,
             "topic.metadata.refresh.interval.ms": 500,
         } | conf
+        self.source = KafkaSource(conf, assignment=assignment, **own)
         self.app = Holdfast(
-            KafkaSource(conf, assignment=assignment),
+            self.source,
             claims=claims,
-            settings=Settings(commit_interval_s=0.2, linger_timeout_s=5),
+            settings=Settings(commit_interval_s=0.2, linger_timeout_s=5, startup_timeout_s=startup_timeout_s),
             observers=[self],
         )
         self.app.handler(topic)(self._handle)
@@ -65,8 +77,12 @@ class Running:
     def told(self, kind: type[Event]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    def stop(self) -> None:
-        self.app.stop()
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self, *, leave: bool = False) -> None:
+        self.app.stop(leave=leave)
         self._thread.join(_PATIENCE_S)
         assert not self._thread.is_alive()
 
@@ -185,22 +201,6 @@ def test_transaction_markers_and_aborted_records_hold_nothing_up(
     assert len(set(member.handled)) == 15
 
 
-def test_a_static_id_that_two_use_is_told_and_repeats_nothing(kafka: KafkaServer, redis_url: str, topic: str) -> None:
-    conf = {**PROTOCOLS["cooperative"], "group.instance.id": "one"}
-    first = Running(kafka, redis_url, topic, topic, dict(conf))
-    until(lambda: first.told(RebalanceReport))
-    second = Running(kafka, redis_url, topic, topic, dict(conf))
-    until(lambda: first.told(SourceTrouble))
-    assert (
-        "FENCED_INSTANCE_ID" in first.told(SourceTrouble)[0].error or "instance" in first.told(SourceTrouble)[0].error
-    )
-    produce(kafka, topic, 40)
-    until(lambda: len({*first.handled, *second.handled}) == 40)
-    for one in (first, second):
-        one.stop()
-    assert len(first.handled) + len(second.handled) == 40
-
-
 @pytest.fixture(scope="module")
 def classic_only() -> Iterator[KafkaServer]:
     with KafkaServer(properties={"group.coordinator.rebalance.protocols": "classic"}) as server:
@@ -217,3 +217,76 @@ def test_a_broker_that_offers_the_consumer_protocol_and_refuses_it_is_joined_wit
     member.stop()
     assert {report.protocol for report in member.told(RebalanceReport)} == {"cooperative"}
     assert member.error is None
+
+
+class _Begins:
+    """A listener that lets everything begin at its start."""
+
+    def __init__(self) -> None:
+        self.assignments = 0
+
+    def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
+        self.assignments += 1
+        return dict.fromkeys(partitions, Start(0, hold=False))
+
+    def revoked(self, partitions: Sequence[Partition]) -> None: ...
+
+    def lost(self, partitions: Sequence[Partition]) -> None: ...
+
+    def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None: ...
+
+    def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None: ...
+
+    def overwritten(self, partition: Partition, offset: int) -> None: ...
+
+
+def test_an_assignment_brings_one_record_at_most_in_the_poll_in_which_it_comes(
+    kafka: KafkaServer, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 500)
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap, "group.id": topic, **protocol}, assignment="keep")
+    session: Any = None
+    owners = {each: Ownership(each, session) for each in (Partition(topic, 0), Partition(topic, 1))}
+    listener = _Begins()
+    source.open([topic], listener, owners, Deadline(10))
+    polled: Sequence[Record] = ()
+    while not listener.assignments:
+        polled = source.poll(500, 5.0).records
+    assert len(polled) <= 1
+    left = 500 - len(polled)
+    while left:
+        left -= len(source.poll(500, 5.0).records)
+    source.close(Deadline(10))
+
+
+@pytest.mark.parametrize("assignment", ["keep", "sticky"])
+@pytest.mark.parametrize("dead_letter", [None, "letters"])
+def test_a_start_without_a_broker_says_once_what_it_waits_for(
+    closed_port: str, assignment: Any, dead_letter: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = KafkaSource({"bootstrap.servers": closed_port, "group.id": "waits"}, assignment=assignment)
+    letters = source.dead_letters() if dead_letter else None
+    app = Holdfast(source, claims=None, settings=Settings(startup_timeout_s=6.0), dead_letters=letters)
+
+    @app.handler("orders", dead_letter=dead_letter)
+    def handle(record: Record) -> None:
+        pass
+
+    with pytest.raises(SourceUnavailable, match=closed_port):
+        app.run()
+    [told] = [each for each in caplog.messages if "trying for another" in each]
+    assert closed_port in told
+
+
+def test_the_ends_of_logs_are_learnt_without_waiting(kafka: KafkaServer) -> None:
+    kafka.create_topic("ends", 2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in (0, 0, 0, 1):
+        producer.produce("ends", b"x", partition=number)
+    assert producer.flush(_PATIENCE_S) == 0
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap, "group.id": "ends"})
+    partitions, deadline = [Partition("ends", 0), Partition("ends", 1)], Deadline(_PATIENCE_S)
+    while (ends := source.look_at_ends(partitions)) is None:
+        assert not deadline.passed
+        time.sleep(0.005)
+    assert ends == {Partition("ends", 0): 3, Partition("ends", 1): 1}

@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
+from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import HoldfastError, SettingError, StoreRefused, StoreUnavailable
 from tests.servers.redis import RedisServer
@@ -50,6 +51,8 @@ def texts(error: BaseException) -> str:
         ("shards", {"shards": 0}),
         ("shards", {"shards": True}),
         ("shards", {"shards": 1.5}),
+        ("keys_expected", {"keys_expected": 0}),
+        ("keys_expected", {"keys_expected": 1e6}),
         ("timeout_s", {"timeout_s": 0}),
         ("durability", {"durability": "always"}),
     ],
@@ -206,9 +209,18 @@ def _killed(client: redis.Redis) -> None:
         client.eval("while true do end", 0)
 
 
-@pytest.mark.parametrize("other", [{"shards": 2}, {"hash_keys": True}])
-def test_members_that_disagree_on_the_layout_are_refused(redis_url: str, other: dict[str, Any]) -> None:
-    first, second = RedisClaims.from_url(redis_url), RedisClaims.from_url(redis_url, **other)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {"shards": 2}),
+        ({}, {"hash_keys": True}),
+        ({"hash_keys": True}, {"hash_keys": True, "keys_expected": 10_000_000}),
+    ],
+)
+def test_members_that_disagree_on_the_layout_are_refused(
+    redis_url: str, one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    first, second = RedisClaims.from_url(redis_url, **one), RedisClaims.from_url(redis_url, **other)
     first.connect()
     with pytest.raises(StoreRefused, match="laid out"):
         second.connect()
@@ -217,11 +229,40 @@ def test_members_that_disagree_on_the_layout_are_refused(redis_url: str, other: 
     second.close()
 
 
-def test_a_layout_written_by_another_version_is_refused(redis_url: str, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize(
+    ("written", "hash_keys"), [("version=2 shards=1 keys=plain", False), ("version=1 shards=1 keys=hashed", True)]
+)
+def test_a_layout_written_by_another_version_is_refused(
+    redis_url: str, redis_server: RedisServer, written: str, *, hash_keys: bool
+) -> None:
     with redis_server.client() as raw:
-        raw.set("{hf:holdfast:0}:layout", "version=2 shards=1 keys=plain")
-    with pytest.raises(StoreRefused, match="version=2"):
-        RedisClaims.from_url(redis_url).connect()
+        raw.set("{hf:holdfast:0}:layout", written)
+    with pytest.raises(StoreRefused, match=f"laid out as '{written}'.*run their version"):
+        RedisClaims.from_url(redis_url, hash_keys=hash_keys).connect()
+
+
+def test_plain_keys_are_laid_out_as_the_first_version_did(redis_url: str, redis_server: RedisServer) -> None:
+    RedisClaims.from_url(redis_url).connect()
+    with redis_server.client() as raw:
+        assert raw.get("{hf:holdfast:0}:layout") == b"version=1 shards=1 keys=plain"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"shards": 3},
+        {"hash_keys": True},
+        *({"hash_keys": True, "shards": 3, "keys_expected": 10**n + 1} for n in range(12)),
+    ],
+)
+def test_a_tool_finds_the_layout_that_the_members_agreed_on(redis_url: str, settings: dict[str, Any]) -> None:
+    members = RedisClaims.from_url(redis_url, **settings)
+    members.begin(3600.0).claim([ONE])
+    found = existing_claims(redis_url)
+    assert found.parts().layout.description == members.parts().layout.description
+    found.close()
+    members.close()
 
 
 def test_connecting_says_once_what_the_server_promises(redis_url: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 import redis
@@ -13,6 +13,7 @@ import redis
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StateError, StoreUnavailable
+from tests.contracts.test_claims import own
 from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.redis_session import RedisSession
 
 P = "orders-0"
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -38,6 +40,15 @@ def until(true: Callable[[], bool]) -> None:
     """Wait for what the server or a thread will do; the run's own timeout ends a wait in vain."""
     while not true():
         time.sleep(0.005)
+
+
+def confirmed(ask: Callable[[], T]) -> T:
+    """Ask until a replica has confirmed it, however slow the machine is."""
+    while True:
+        try:
+            return ask()
+        except StoreUnavailable:
+            continue
 
 
 class SetClock:
@@ -208,6 +219,25 @@ def _now_ms(raw: redis.Redis) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
+class TestWindow:
+    @pytest.mark.parametrize("hash_keys", [False, True])
+    def test_a_result_is_kept_as_long_as_its_key_is_done_and_not_found_by_the_next_one(
+        self, redis_url: str, *, hash_keys: bool
+    ) -> None:
+        claims = RedisClaims.from_url(redis_url, window_s=0.3, hash_keys=hash_keys)
+        session = claims.begin(3600.0)
+        session.claim([claim("k")])
+        session.finish([claim("k")], ["1"])
+        seen: list[str | None] = []
+        while session.claim([claim("k", 1)]) == [Verdict.DONE]:
+            seen += session.results([claim("k").key])
+        assert set(seen) <= {"1", None}
+        assert "1" in seen
+        session.finish([claim("k", 1)])
+        assert session.results([claim("k").key]) == [""]
+        claims.close()
+
+
 class TestEmptied:
     def test_scripts_that_the_server_has_forgotten_are_sent_again(
         self, redis_url: str, redis_server: RedisServer
@@ -220,6 +250,24 @@ class TestEmptied:
             assert session.claim(batch) == [Verdict.NEW] * 30
             raw.script_flush()
             assert session.finish(batch) == [Verdict.DONE] * 30
+        claims.close()
+
+    def test_a_fence_goes_on_rising_over_the_loss_of_all_data(self, redis_url: str, redis_server: RedisServer) -> None:
+        claims = RedisClaims.from_url(redis_url)
+        fences = []
+        for _ in range(3):
+            session = claims.begin(3600.0)
+            for _ in range(2):
+                [reply] = session.acquire([P])
+                assert isinstance(reply, Acquired)
+                fences.append(reply.born_ms + reply.epoch)
+                session.let_go([LetGo(P, reply.epoch, [])])
+            with redis_server.client() as raw:
+                raw.flushdb()
+                began = _now_ms(raw)
+                while _now_ms(raw) < began + 10:  # an ownership lasts longer than a millisecond, as a rule
+                    pass
+        assert fences == sorted(set(fences))
         claims.close()
 
     def test_a_server_that_lost_its_data_fences_old_sessions_and_takes_new_ones(self, server: RedisServer) -> None:
@@ -239,10 +287,10 @@ class TestEmptied:
 
 
 class TestFull:
-    @pytest.fixture
-    def full(self) -> Iterator[tuple[RedisServer, RedisClaims]]:
+    @pytest.fixture(params=["plain", "digests"])
+    def full(self, request: pytest.FixtureRequest) -> Iterator[tuple[RedisServer, RedisClaims]]:
         with RedisServer(maxmemory="32mb", policy="noeviction") as server:
-            claims = RedisClaims.from_url(server.url)
+            claims = RedisClaims.from_url(server.url, hash_keys=request.param == "digests")
             claims.connect()
             yield server, claims
             claims.close()
@@ -276,7 +324,7 @@ class TestFull:
         with server.client() as raw:
             raw.config_set("maxmemory", "32mb")
         assert b.claim([claim("k", 9), claim("l", 9), claim("m", 9)]) == [Verdict.DONE, Verdict.NEW, Verdict.NEW]
-        assert b.acquire([P]) == [Acquired(2, 1, frozenset({5}), frozenset())]
+        assert own(b) == Acquired(2, 1, frozenset({5}), frozenset())
 
 
 class TestKept:
@@ -379,23 +427,17 @@ class TestReplica:
     def test_what_no_replica_confirmed_has_no_answer_however_often_it_is_asked(
         self, server: RedisServer, replica: RedisServer
     ) -> None:
-        claims = RedisClaims.from_url(server.url, durability="wait1", timeout_s=0.4)
-        session = claims.begin(3600.0)
-        session.acquire([P])
-        session.claim([claim("k")])
+        claims = RedisClaims.from_url(server.url, durability="wait1", timeout_s=1.0)
+        session = confirmed(lambda: claims.begin(3600.0))
+        confirmed(lambda: session.acquire([P]))
+        confirmed(lambda: session.claim([claim("k")]))
         replica.pause()
         for _ in range(3):  # the second time there is nothing left to write
             with pytest.raises(StoreUnavailable):
                 session.finish([claim("k")])
         assert session.renew()  # needs no replica
         replica.resume()
-        verdicts: list[Verdict] = []
-        while not verdicts:
-            try:
-                verdicts = session.finish([claim("k")])
-            except StoreUnavailable:
-                continue
-        assert verdicts == [Verdict.DONE]
+        assert confirmed(lambda: session.finish([claim("k")])) == [Verdict.DONE]
         claims.close()
 
 

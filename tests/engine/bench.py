@@ -6,9 +6,10 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from holdfast import Holdfast, MemoryClaims, Retry, Settings
+from holdfast import Holdfast, MemoryClaims, Ramp, Retry, Settings
 from holdfast.errors import DeadLetterError, StoreUnavailable
 from holdfast.records import Partition
 from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimSession, ClaimStore
     from holdfast.dedup.memory_session import MemorySession
+    from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import DeadLetters
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 #: A promise that is not kept by then is broken. Nothing waits for so long where all is well.
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 #: Retries at once: what is tested is that they happen, and in which order.
 QUICK = Retry(attempts=3, wait_initial_s=0.001, wait_max_s=0.002, jitter_s=0.0)
 
@@ -58,6 +60,8 @@ class Work:
         self.running: set[Seen] = set()
         self.most_running = 0
         self.cancelled: list[Seen] = []
+        #: In a handler now, or once.
+        self.records: dict[Seen, Record] = {}
         #: Called at each start.
         self.look: Callable[[Seen], None] = lambda _: None
         self._held: set[str] = set()
@@ -82,6 +86,7 @@ class Work:
         """The handler."""
         seen = _seen(member, record)
         with self.changed:
+            self.records[seen] = record
             self.begin(seen)
             if not self.changed.wait_for(lambda: seen.value not in self._held, PATIENCE_S):
                 raise AssertionError(f"{seen} was held and never let go")
@@ -229,16 +234,22 @@ class Bench:
         name: str = "a",
         *,
         settings: Settings | None = None,
+        ramp: Ramp | None = None,
         start: bool = True,
         claims: ClaimStore | str | None = "the bench's",
         dead_letters: DeadLetters | None = None,
         observers: Sequence[Any] = (),
+        audit: Audit | None = None,
         topics: Sequence[str] = ("orders",),
         handler: Callable[..., Any] | None = None,
+        source: type[MemoryPartitionedSource] = MemoryPartitionedSource,
         **handling: Any,
     ) -> Member:
-        """An app with one handler, `work.do` unless another is given; `handling` as for `Holdfast.handler`."""
-        source = MemoryPartitionedSource(self.broker)
+        """An app with one handler, `work.do` unless another is given; `handling` as for `Holdfast.handler`.
+
+        Without a ramp, unless one is given: what is tested elsewhere is not to wait for it.
+        """
+        client = source(self.broker)
         seen: list[Member] = []
 
         class Tell:
@@ -247,16 +258,18 @@ class Bench:
 
         store = self.claims if isinstance(claims, str) else claims
         app = Holdfast(
-            source,
+            client,
             claims=store,
-            settings=settings or Settings(workers=4),
+            settings=replace(settings or Settings(workers=4), ramp=ramp),
             observers=[*observers, Tell()],
             dead_letters=dead_letters,
+            audit=audit,
         )
-        handling.setdefault("retry", QUICK)
+        if client.retries is None:
+            handling.setdefault("retry", QUICK)
         handling.setdefault("name", "handle")
         app.handler(topics, **handling)(handler or (lambda record: self.work.do(name, record)))
-        member = Member(self, name, source, app)
+        member = Member(self, name, client, app)
         seen.append(member)
         self.members.append(member)
         return member.start() if start else member
@@ -275,6 +288,13 @@ class Bench:
 
     def wait_running(self, *values: str) -> None:
         self.wait(lambda: all(self.work.is_running(value) for value in values), f"{values} are not all running")
+
+    def wait_cancelled(self, member: str) -> None:
+        """The records in that member's handlers are told to stop: a moment after it has stopped to start others."""
+        self.wait(
+            lambda: all(each.cancelled for seen, each in self.work.records.items() if seen.member == member),
+            f"what {member} has in hand is not cancelled",
+        )
 
     def wait_committed(self, offset: int, number: int = 0, topic: str = "orders") -> None:
         partition = Partition(topic, number)

@@ -98,6 +98,7 @@ class MemoryLeasedSource:
         self.late = 0
         self.released = 0
         self.closed = False
+        self.drained = False
         #: Raised by the next calls of that name.
         self.faults: dict[str, list[Exception]] = {}
         self._numbers: dict[int, int] = {}
@@ -172,6 +173,10 @@ class MemoryLeasedSource:
                     message.visible_at = self.queue.clock.now()
                     self.released += 1
             self.queue.changed.notify_all()
+
+    def drain(self) -> None:
+        self.drained = True
+        self._check("drain")
 
     def close(self, deadline: Deadline) -> None:
         self.closed = True

@@ -18,7 +18,7 @@ from holdfast.plugin.ports import Batch, CommitFate, Committed, End
 from holdfast.records import Partition, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.plugin.ports import RebalanceListener
     from holdfast.records import Fence
@@ -267,6 +267,11 @@ class MemoryPartitionedSource:
 
     session_timeout_s: float | None = None
     max_poll_interval_s = 300.0
+    marked = True
+    identity: Callable[[Record], str | None] | None = None
+    retry_topic: str | None = None
+    stray_letters: str | None = None
+    retries: Callable[[Record], bool] | None = None
 
     def __init__(self, broker: MemoryBroker, group: str = "g", *, eager: bool = False) -> None:
         self.broker, self.group = broker, group
@@ -275,6 +280,8 @@ class MemoryPartitionedSource:
         #: Taken away by the broker, not told yet.
         self.lost: list[Partition] = []
         self.polls = 0
+        #: What the listener is to be told in the next poll.
+        self.news: deque[Callable[[RebalanceListener], None]] = deque()
         self._faults: dict[str, deque[Exception]] = defaultdict(deque)
         self._fates: list[tuple[Partition, int, CommitFate]] = []
         self._topics: tuple[str, ...] = ()
@@ -331,6 +338,8 @@ class MemoryPartitionedSource:
         fates, self._fates = self._fates, []
         for partition, offset, fate in fates:
             self._listener.committed({partition: offset}, {partition: fate})
+        while self.news:
+            self.news.popleft()(self._listener)
         self._reconcile()
         with self.broker.changed:
             batch = self._read(max_records)
@@ -350,7 +359,10 @@ class MemoryPartitionedSource:
         self._check("committed")
         with self.broker.changed:
             found = {partition: self.of_group.committed.get(partition) for partition in partitions}
-            return {partition: None if one is None else Committed(*one) for partition, one in found.items()}
+            return {
+                partition: None if one is None else Committed(*one, marked=self.marked)
+                for partition, one in found.items()
+            }
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         self._check("first_offsets")
@@ -359,6 +371,10 @@ class MemoryPartitionedSource:
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         self._check("last_offsets")
+        return self.end_offsets(partitions)
+
+    def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
+        self._check("look_at_ends")
         return self.end_offsets(partitions)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -390,7 +406,8 @@ class MemoryPartitionedSource:
         for partition in partitions:
             self.readers[partition].paused = False
 
-    def close(self, deadline: Deadline) -> None:
+    def close(self, deadline: Deadline, *, leave: bool = False) -> None:
+        self.left_for_good = leave
         with self.broker.changed:
             if self not in self.of_group.members:
                 return
@@ -409,7 +426,7 @@ class MemoryPartitionedSource:
 
     # ---- inside
     def _news(self) -> bool:
-        return bool(self.lost or self._fates or self.of_group.leaving(self))
+        return bool(self.lost or self.news or self._fates or self.of_group.leaving(self))
 
     def _reconcile(self) -> None:
         with self.broker.changed:

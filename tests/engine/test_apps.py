@@ -296,6 +296,19 @@ class TestMistakes:
         with pytest.raises(SettingError, match="register at least one handler"):
             app.run()
 
+    def test_a_rule_for_timeouts_that_nobody_has(self) -> None:
+        settings = Settings(on_handler_timeout="stop")
+        app = Holdfast(MemoryPartitionedSource(MemoryBroker(orders=1)), claims=None, settings=settings)
+        app.handler("orders", name="h")(print)
+        with pytest.raises(SettingError, match="no handler has a timeout"):
+            app.run()
+
+    @pytest.mark.parametrize("timeout_s", [0, -1.0, float("nan")])
+    def test_a_timeout_of_a_handler_that_is_none(self, timeout_s: float) -> None:
+        app = Holdfast(MemoryPartitionedSource(MemoryBroker(orders=1)), claims=None)
+        with pytest.raises(SettingError, match="timeout_s="):
+            app.handler("orders", name="h", timeout_s=timeout_s)(print)
+
     def test_an_app_runs_once(self) -> None:
         with Bench() as bench:
             member = bench.member()

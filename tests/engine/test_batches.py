@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import BatchFailed, BatchOf, Settings, Unretriable
+from holdfast import BatchFailed, BatchOf, Retry, Settings, Unretriable
 from holdfast.errors import HandlerFailed
+from holdfast.plugin.events import RecordFailed
 from tests.engine.bench import Bench, Letters, numbered, partition
 
 if TYPE_CHECKING:
@@ -33,6 +34,31 @@ class Batches:
             error = self._errors.pop(0) if self._errors else None
         if error is not None:
             raise error
+
+
+class TestFailedTogether:
+    def test_a_batch_that_fails_comes_back_as_one_and_is_told_of_once(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed, RuntimeError("one"), RuntimeError("two"))
+            bench.broker.produce("orders", 0, *numbered("x", range(20)))
+            retry = Retry(attempts=5, wait_initial_s=0.01, jitter_s=0.2)
+            member = bench.member(
+                settings=SETTINGS, handler=handler, batch=BatchOf(records=20, wait_s=60.0), retry=retry
+            )
+            bench.wait_committed(20)
+            assert [(each.attempt, each.offset, each.records) for each in member.told(RecordFailed)] == [
+                (1, 0, 20),
+                (2, 0, 20),
+            ]
+        assert handler.got == [numbered("x", range(20))] * 3
+
+    def test_what_one_call_says_of_single_records_is_told_of_each(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed, BatchFailed({1: RuntimeError("one"), 3: RuntimeError("three")}))
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            member = bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=5, wait_s=0.05))
+            bench.wait_committed(5)
+            assert sorted((each.offset, each.records) for each in member.told(RecordFailed)) == [(1, 1), (3, 1)]
 
 
 class TestSize:

@@ -8,7 +8,7 @@ only what such a session had started and not marked may run again.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +16,9 @@ import pytest
 from holdfast import Settings
 from holdfast.dedup.claims import ClaimKey
 from holdfast.dedup.memory_state import Finished
+from holdfast.plugin.audit.schema import COVERING, Assigned, Outcome, Revoked, Spans, Stopped
 from holdfast.plugin.events import SessionLost
+from tests.engine.audit_events import MemoryEvents
 from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, partition
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Campaign:
         self.produced: set[tuple[int, int]] = set()
         self.values: set[str] = set()
         self.expired: set[str] = set()
+        self.told = MemoryEvents()
         self.too_late: list[Seen] = []
         self._joined = 0
         self._actions: list[Callable[[], None]] = [self.join, self.leave, self.move, self.move, self.lose, self.hiccup]
@@ -80,7 +83,8 @@ class Campaign:
                 mark_batch=self.random.choice([3, 500]),
                 max_in_flight=self.random.choice([20, 4000]),
             )
-            self.members.append(self.bench.member(f"m{self._joined}", settings=settings, **more))
+            name = f"m{self._joined}"
+            self.members.append(self.bench.member(name, settings=settings, audit=self.told.audit(name), **more))
 
     def leave(self) -> None:
         if len(self.members) > 1:
@@ -159,6 +163,40 @@ def ends(bench: Bench) -> dict[tuple[int, int], list[Seen]]:
     return found
 
 
+def _is_record(bench: Bench, number: str, offset: int) -> bool:
+    return offset in bench.broker.logs[partition(int(number))].records
+
+
+def check_audit(campaign: Campaign) -> None:
+    """What members told is what they did, each attempt of it, and every offset is accounted for."""
+    bench, told = campaign.bench, campaign.told
+    for outcome, what in ((Outcome.HANDLED, "end"), (Outcome.FAILED, "fail")):
+        for member in bench.members:
+            did = Counter(
+                (str(seen.partition.number), seen.offset)
+                for happened, seen in bench.work.story
+                if (happened, seen.member) == (what, member.name)
+            )
+            said = told.offsets(outcome, member.name)
+            # A span of several may have a hole of the log inside.
+            assert Counter({each: times for each, times in said.items() if _is_record(bench, *each)}) == did
+    covered = {
+        (body.partition, offset)
+        for body in told.bodies(Spans)
+        for span in body.spans
+        if span.outcome in COVERING
+        for offset in range(span.first or 0, span.next or 0)
+    }
+    logs = {where.number: log.end for where, log in bench.broker.logs.items()}
+    assert covered == {(str(number), offset) for number, end in logs.items() for offset in range(end)}
+    for member in bench.members:
+        came = Counter((place.partition, place.epoch) for _, place in told.places(Assigned, member.name))
+        went = Counter((place.partition, place.epoch) for _, place in told.places(Revoked, member.name))
+        assert came == went
+        assert set(came.values()) <= {1}
+        assert [body.clean for body in told.bodies(Stopped, member.name)] == [True]
+
+
 def check_order(bench: Bench) -> None:
     """Of one key in one partition: one at a time, and never one before an earlier one has ended."""
     keys: dict[tuple[int, int], bytes | None] = {
@@ -196,6 +234,7 @@ def test_graceful_nothing_is_lost_nothing_is_repeated_and_keys_keep_their_order(
             assert set(ends(bench)) == campaign.produced
             assert [runs for runs in ends(bench).values() if len(runs) > 1] == []
         check_order(bench)
+        check_audit(campaign)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -210,3 +249,4 @@ def test_rough_nothing_is_lost_and_only_what_was_in_lost_hands_is_repeated(seed:
         assert campaign.keyed or set(ends(bench)) == campaign.produced
         for runs in ends(bench).values():
             assert len([seen for seen in runs if seen.session not in campaign.expired]) <= 1, runs
+        check_audit(campaign)

@@ -17,7 +17,9 @@ from tests.engine.leased_source import MemoryLeasedSource, MemoryQueue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.events import Event
+    from holdfast.plugin.ports import Batch
 
 #: Renewals come each third of it, by the machine's clock; leases end by the queue's own clock, which tests turn.
 LEASE_S = 0.15
@@ -26,7 +28,14 @@ LEASE_S = 0.15
 class Consumer:
     """One app on a queue, in a thread of its own; also its observer."""
 
-    def __init__(self, queue: MemoryQueue, work: Work, claims: MemoryClaims | None, **settings: Any) -> None:
+    def __init__(
+        self,
+        queue: MemoryQueue,
+        work: Work,
+        claims: MemoryClaims | None,
+        audit: Audit | None = None,
+        **settings: Any,
+    ) -> None:
         self.source = MemoryLeasedSource(queue)
         self.events: list[Event] = []
         self.error: BaseException | None = None
@@ -37,9 +46,10 @@ class Consumer:
         self.app = Holdfast(
             self.source,
             claims=claims,
-            settings=Settings(workers=4, **settings),
+            settings=Settings(workers=4, **{"ramp": None} | settings),
             observers=[self],
             dead_letters=self.letters,
+            audit=audit,
         )
 
     def on_event(self, event: Event) -> None:
@@ -183,6 +193,10 @@ class TestRenewals:
         field.wait(lambda: consumer.source.extends > 1)
         assert any(isinstance(event, SourceTrouble) for event in consumer.events)
 
+    def test_the_source_is_asked_also_while_nothing_is_in_the_process(self, field: Field) -> None:
+        consumer = field.consumer()
+        field.wait(lambda: consumer.source.extends > 1)
+
 
 class TestFailures:
     def test_a_record_that_fails_for_good_goes_to_the_dead_letter_and_is_acknowledged(self, field: Field) -> None:
@@ -224,7 +238,9 @@ class TestEnd:
         consumer = field.consumer()
         field.wait(lambda: len(field.work.running) == 4)
         consumer.app.stop()
-        field.wait(lambda: consumer.source.released > 0)
+        # Also what waits for a worker: those may be busy for long.
+        field.wait(lambda: consumer.source.released == 296)
+        assert consumer.source.drained
         field.work.let_go()
         consumer.join()
         left = field.queue.open
@@ -262,6 +278,33 @@ class TestEnd:
         field.work.let_go()
         consumer.join()
         assert field.work.values() == ["x"]
+
+    def test_a_broker_that_does_not_answer_a_drain_does_not_break_the_way_out(self, field: Field) -> None:
+        field.queue.put("x")
+        consumer = field.consumer(start=False)
+        consumer.source.go_away("drain")
+        consumer.start()
+        field.wait(lambda: field.queue.open == [])
+        consumer.stop()
+        assert any(isinstance(event, SourceTrouble) for event in consumer.events)
+
+    def test_what_comes_while_the_app_is_leaving_is_given_back(self, field: Field) -> None:
+        consumer = field.consumer(start=False)
+        receive = consumer.source.poll
+
+        def poll(max_records: int, timeout_s: float) -> Batch:
+            batch = receive(max_records, timeout_s)
+            if batch.records:
+                consumer.app.stop()
+            return batch
+
+        consumer.source.poll = poll  # type: ignore[method-assign]
+        field.queue.put(*numbered("x", range(5)))
+        consumer.start()
+        consumer.join()
+        assert consumer.source.released == 5
+        field.consumer()
+        field.wait(lambda: field.queue.open == [])
 
     def test_a_broker_that_takes_nothing_back_does_not_break_the_way_out(self, field: Field) -> None:
         field.work.hold(*numbered("x", range(4)))

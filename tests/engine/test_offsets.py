@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from holdfast import Settings
-from holdfast.plugin.events import LogWentBack, ResetHonoured, RewindIgnored
-from tests.engine.bench import Bench, numbered, partition
+from holdfast.plugin.events import AdvanceIgnored, CommitOverwritten, LogWentBack, ResetHonoured, RewindIgnored
+from tests.engine.bench import Bench, Member, numbered, partition
+from tests.engine.partitioned_source import MemoryPartitionedSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.records import Partition
+    from holdfast.timing import Deadline
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 P0 = partition()
@@ -111,6 +120,121 @@ class TestRewinds:
             bench.work.let_go()
             bench.wait_committed(6)
         assert set(bench.work.starts().values()) == {1}
+
+
+class Markless(MemoryPartitionedSource):
+    """A broker whose commits carry no mark."""
+
+    marked = False
+
+
+class TestBrokersWithoutMarks:
+    def test_what_is_done_wins_over_a_committed_offset_in_either_direction(self) -> None:
+        kind: type[RewindIgnored | AdvanceIgnored]
+        for found, kind in ((2, RewindIgnored), (9, AdvanceIgnored)):
+            with Bench() as bench:
+                handled(bench, *numbered("x", range(5)))
+                bench.broker.produce("orders", 0, *numbered("y", range(5)))
+                bench.group.set_offset(P0, found, ours=True)
+                member = bench.member(settings=SETTINGS, source=Markless)
+                bench.wait_committed(10)
+                assert [(event.offset, event.watermark) for event in member.told(kind)] == [(found, 5)]
+            assert set(bench.work.times().values()) == {1}
+            assert len(bench.work.ended) == 10
+
+    def test_where_nothing_is_known_the_group_goes_on_from_what_is_committed(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            bench.group.set_offset(P0, 3, ours=True)
+            member = bench.member(settings=SETTINGS, source=Markless)
+            bench.wait_committed(5)
+            assert member.told(AdvanceIgnored) == []
+        assert sorted(bench.work.values()) == ["x3", "x4"]
+
+    def test_a_reset_that_the_broker_tells_of_is_honoured_while_running(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            member = bench.member(settings=SETTINGS, source=Markless)
+            bench.wait_committed(5)
+            member.source.news.append(lambda listener: listener.reset(P0, 3))
+            bench.wait(lambda: len(bench.work.ended) == 7)
+            bench.wait_committed(5)
+            assert member.told(ResetHonoured) == [ResetHonoured(partition=P0, offset=3, watermark=5)]
+        assert bench.work.times() == {"x0": 1, "x1": 1, "x2": 1, "x3": 2, "x4": 2}
+
+    def test_a_record_that_runs_when_the_broker_tells_of_a_reset_runs_again(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(3)), key="k")
+            bench.work.hold("x1")
+            member = bench.member(settings=SETTINGS, source=Markless)
+            bench.wait_running("x1")
+            member.source.news.append(lambda listener: listener.reset(P0, 0))
+            bench.wait(lambda: member.told(ResetHonoured))
+            bench.work.let_go()
+            bench.wait_committed(3)
+        assert bench.work.starts() == {"x0": 2, "x1": 2, "x2": 1}
+
+    def test_a_log_that_ends_before_what_was_read_is_told_and_read_from_where_it_begins(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            member = bench.member(settings=SETTINGS, source=Markless)
+            bench.wait_committed(5)
+            bench.broker.cut("orders", 0, 0)
+            bench.broker.produce("orders", 0, *numbered("y", range(3)))
+            member.source.news.append(lambda listener: listener.reset(P0, 0, cut=True))
+            bench.wait_committed(3)
+            assert LogWentBack(partition=P0, offset=0, expected=5) in member.told(LogWentBack)
+        assert set(bench.work.times().values()) == {1}
+
+    def test_a_commit_that_is_not_ours_is_told_of_and_replaced(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            member = bench.member(settings=SETTINGS, source=Markless)
+            bench.wait_committed(5)
+            bench.wait(lambda: not member.source.news)
+            for found in (2, 9):
+                bench.group.set_offset(P0, found)
+                told = len(member.told(CommitOverwritten))
+                bench.wait(lambda told=told, found=found: _tell(member, found, told))  # type: ignore[misc]
+                bench.wait_committed(5)
+        assert [event.offset for event in member.told(CommitOverwritten)] == [2, 9]
+        assert {event.committed for event in member.told(CommitOverwritten)} == {5}
+
+
+def _tell(member: Member, offset: int, told: int) -> bool:
+    """Until the engine has no commit under way, and takes the word."""
+    if len(member.told(CommitOverwritten)) > told:
+        return True
+    if not member.source.news:
+        member.source.news.append(lambda listener: listener.overwritten(P0, offset))
+    return False
+
+
+class TestSeveralBrokers:
+    def test_what_one_of_them_does_not_answer_keeps_nothing_else_from_being_taken_over(self) -> None:
+        silent = {"committed", "first"}
+
+        class Several(MemoryPartitionedSource):
+            def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Any]:
+                asked = [each for each in partitions if each != P0 or "committed" not in silent]
+                return super().committed(asked, deadline)
+
+            def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+                asked = [each for each in partitions if each != P0 or "first" not in silent]
+                return super().first_offsets(asked, deadline)
+
+        with Bench(orders=2) as bench:
+            bench.broker.produce("orders", 0, "x")
+            bench.broker.produce("orders", 1, "y")
+            member = bench.member(settings=SETTINGS, source=Several)
+            bench.wait_committed(1, 1)
+            silent.remove("committed")
+            bench.broker.produce("orders", 1, "z")
+            bench.wait_committed(2, 1)
+            assert member.owns == {partition(1)}
+            silent.clear()
+            bench.wait_committed(1)
+        assert sorted(bench.work.values()) == ["x", "y", "z"]
 
 
 class TestLogs:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.dedup.claims import ClaimStore
+    from holdfast.records import Record
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 #: A drain that a held handler always outlives.
@@ -103,6 +104,28 @@ class TestRevoke:
             bench.wait_committed(2)
             first.join()
         assert bench.work.starts() == {"x0": 1, "x1": 1}
+
+    def test_one_that_stops_by_raising_because_it_is_cancelled_is_run_by_the_new_owner(
+        self, claims: ClaimStore | None
+    ) -> None:
+        with Bench(orders=1, claims=claims) as bench:
+            done: list[str] = []
+
+            def handle(record: Record) -> None:
+                if not done:
+                    done.append("not yet")
+                    bench.wait(lambda: record.cancelled)
+                    raise TimeoutError
+                done.append(record.fence.session)
+
+            bench.broker.produce("orders", 0, "x0")
+            first = bench.member("a", settings=SHORT, handler=handle)
+            bench.wait(lambda: done)
+            second = bench.member("b", settings=SETTINGS, handler=handle)
+            bench.group.aim({second.source: [P0]})
+            bench.wait_committed(1)
+            assert done == ["not yet", second.session]
+            first.stop()
 
     @pytest.mark.parametrize("keyed", [False, True])
     def test_if_it_fails_then_only_the_new_owner_tries_again(self, claims: ClaimStore | None, *, keyed: bool) -> None:

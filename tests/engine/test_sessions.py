@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from holdfast import MemoryClaims, Settings
+from holdfast.plugin import core
 from holdfast.plugin.events import SessionLost
 from tests.engine.bench import Bench, numbered, partition
 
@@ -52,6 +53,25 @@ class TestLost:
         assert set(starts) == {*numbered("x", range(20)), "y"}
         assert {value for value, times in starts.items() if times > 1} <= {"x5", "y"}
 
+    def test_what_ends_at_that_moment_is_done_and_not_run_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As a handler that kept the interpreter lock for longer than the lease: run again, it would do so again."""
+        monkeypatch.setattr(core, "_WIND_UP_S", 60.0)
+        with Bench() as bench:
+            bench.work.hold("x0")
+            bench.broker.produce("orders", 0, *numbered("x", range(3)))
+            member = bench.member(settings=SETTINGS)
+            bench.wait_running("x0")
+            before = member.session
+            bench.expire(member)
+            bench.wait(lambda: member.told(SessionLost))
+            polls = member.source.polls
+            bench.wait(lambda: member.source.polls > polls + 5)  # time enough for a new session
+            assert bench.ids() == []
+            bench.work.let_go()
+            bench.wait_committed(3)
+            assert member.session != before
+        assert bench.work.starts()["x0"] == 1
+
     def test_a_handler_of_the_lost_session_and_its_repetition_never_run_at_the_same_time(self) -> None:
         with Bench() as bench:
             bench.work.hold("x0")
@@ -91,7 +111,8 @@ class TestLost:
                 bench.group.aim({heir.source: [P0]})
                 bench.group.lose(zombie.source)
             bench.wait(lambda: heir.owns == {P0})
-            bench.wait(lambda: any(seen.member == "heir" for seen in bench.work.running) and not zombie.owns)
+            bench.wait(lambda: any(seen.member == "heir" for seen in bench.work.running))
+            bench.wait_cancelled("zombie")
             bench.work.let_go()
             bench.wait_committed(3)
             attempts = bench.group.attempts[before:]

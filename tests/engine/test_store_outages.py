@@ -167,13 +167,14 @@ class TestTakingOver:
 
 
 class TestAtTheStart:
-    def test_a_store_that_is_late_is_waited_for(self) -> None:
+    def test_a_store_that_is_late_is_waited_for_and_that_is_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
         store = FlakyClaims()
-        store.lose_request("connect")
+        store.lose_request("connect", times=2)
         with Bench(claims=store) as bench:
             bench.broker.produce("orders", 0, "x")
             bench.member(settings=SETTINGS)
             bench.wait_committed(1)
+        assert len([each for each in caplog.messages if "trying for another" in each]) == 1
 
     def test_a_store_that_does_not_come_ends_the_start_before_the_group_is_joined(self) -> None:
         store = FlakyClaims()

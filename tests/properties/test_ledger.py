@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import StateError
-from holdfast.plugin.ledger import Ledger
+from holdfast.plugin.ledger import Ledger, joined, spans
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -52,9 +53,19 @@ class Model:
 
 SPAN = 25
 steps = st.lists(
-    st.tuples(st.sampled_from(["poll", "poll", "poll", "settle", "settle", "reach", "know"]), st.integers(0, SPAN)),
+    st.tuples(
+        st.sampled_from(["poll", "poll", "run", "run", "settle", "settle", "settle run", "reach", "know"]),
+        st.integers(0, SPAN),
+    ),
     max_size=60,
 )
+
+
+def poll_run(ledger: Ledger, model: Model, came: range) -> None:
+    known = any(offset in model.known for offset in came)
+    assert ledger.polled_all(came) != known
+    for offset in came:
+        assert (ledger.polled(offset) if known else True) == model.polled(offset)
 
 
 @settings(max_examples=400, deadline=None)
@@ -71,6 +82,14 @@ def test_it_says_what_the_model_says(start: int, done: set[int], steps: list[tup
         ahead = model.next + number % 4  # mostly the next one, now and then a gap
         if step == "poll":
             assert ledger.polled(ahead) == model.polled(ahead)
+        elif step == "run":
+            poll_run(ledger, model, range(ahead, ahead + 1 + number % 6))
+        elif step == "settle run":
+            # Also over gaps, over what is settled, and beyond what has come.
+            ended = range(max(model.watermark - 2, 0), model.watermark + number)
+            ledger.settle_all(ended)
+            for offset in ended:
+                model.settle(offset)
         elif step == "settle" and model.open:
             offset = sorted(model.open)[number % len(model.open)]
             for _ in range(1 + number % 2):  # twice is once
@@ -84,10 +103,19 @@ def test_it_says_what_the_model_says(start: int, done: set[int], steps: list[tup
             model.knows(number)
         assert ledger.next == model.next
         assert ledger.watermark == model.watermark
-        assert ledger.watermark_with(also) == model.watermark_with(also)
+        assert ledger.watermark_with(spans(also)) == model.watermark_with(also)
 
 
 def test_an_offset_that_came_before_is_an_error_for_the_caller_to_look_at() -> None:
     ledger = Ledger(5)
     with pytest.raises(StateError, match="offset 4 came after 4"):
         ledger.polled(4)
+
+
+@given(offsets=st.lists(st.integers(0, 60)), cuts=st.sets(st.integers(0, 60)))
+def test_spans_are_the_offsets_and_nothing_else(offsets: list[int], cuts: set[int]) -> None:
+    found = spans(offsets)
+    assert [offset for span in found for offset in span] == sorted(set(offsets))
+    assert all(one.stop < other.start for one, other in pairwise(found))
+    pieces = [piece for span in found for piece in (spans(set(span) & cuts) + spans(set(span) - cuts))]
+    assert joined(pieces) == found

@@ -6,18 +6,29 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Protocol = Literal["eager", "cooperative", "consumer"]
-PROTOCOLS: tuple[Protocol, ...] = ("eager", "cooperative", "consumer")
-Kind = Literal["holdfast", "careful", "default"]
-KINDS: tuple[Kind, ...] = ("holdfast", "careful", "default")
+from holdfast import Audit, FileEvents
+
+#: How a group shares partitions out: three ways on Kafka; on RocketMQ each kind of member has its own.
+Protocol = Literal["eager", "cooperative", "consumer", "rocketmq"]
+KAFKA: tuple[Protocol, ...] = ("eager", "cooperative", "consumer")
+EVERYWHERE: tuple[Protocol, ...] = (*KAFKA, "rocketmq")
+Kind = Literal["holdfast", "loop", "careful", "default", "push"]
+KINDS: tuple[Kind, ...] = ("holdfast", "loop", "careful", "default", "push")
+
+
+def kinds_on(protocol: Protocol) -> tuple[Kind, ...]:
+    """Who can be a member there."""
+    return ("holdfast", "push") if protocol == "rocketmq" else ("holdfast", "loop", "careful", "default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberConfig:
-    """A member. `kind`: holdfast, or a plain confluent-kafka loop, written with care or left at its defaults."""
+    """A member. `kind`: holdfast; a loop around its KafkaConsumer; a plain confluent-kafka loop, written with care or
+    left at its defaults; or rocketmq-client-python's PushConsumer alone."""
 
     name: str
     kind: Kind = "holdfast"
+    #: Of Kafka the bootstrap servers, of RocketMQ the name server.
     bootstrap: str
     group: str
     #: Names, and patterns that begin with ^.
@@ -33,10 +44,26 @@ class MemberConfig:
     workers: int = 16
     ordering: Literal["key", "partition", "none"] = "key"
     drain_timeout_s: float = 10.0
+    handler_timeout_s: float | None = None
+    handler_grace_s: float = 5.0
     attempts: int = 5
     dead_letter: str | None = None
     session_timeout_ms: int = 6_000
     max_poll_interval_ms: int = 30_000
+    #: A folder for its audit's events; None = no audit. And whether those name its business keys.
+    audit: str | None = None
+    audit_keys: Literal["none", "hashed", "plain"] = "none"
+    #: A static member: its name is its group.instance.id.
+    static: bool = False
+    #: A file: the member has begun when its process is told so by that file, and says that it waits for it by another
+    #: (`<go>.waits`). None = at once.
+    go: str | None = None
+
+    def audited(self) -> Audit | None:
+        """How it tells what it does, where the scenario asks for it."""
+        if self.audit is None:
+            return None
+        return Audit(FileEvents(self.audit), member=self.name, keys=self.audit_keys, progress_s=1.0)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -47,7 +74,7 @@ class MemberConfig:
         return MemberConfig(**{**fields, "topics": tuple(fields["topics"])})
 
     def client(self) -> dict[str, Any]:
-        """The client's configuration that all kinds share."""
+        """The client's configuration that all kinds on Kafka share."""
         conf: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap,
             "group.id": self.group,
@@ -57,6 +84,8 @@ class MemberConfig:
             # Five minutes by default: a new topic that matches a pattern would be seen then.
             "topic.metadata.refresh.interval.ms": 1_000,
         }
+        if self.static:
+            conf["group.instance.id"] = self.name
         if self.protocol == "consumer":
             return conf | {"group.protocol": "consumer"}  # session and heartbeat are the broker's to say
         strategy = "range" if self.protocol == "eager" else "cooperative-sticky"

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from tests.scenarios.config import PROTOCOLS
+from tests.scenarios.config import KAFKA
 from tests.scenarios.config import Protocol as GroupProtocol
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.scenarios.config import Kind
     from tests.scenarios.story import Story
     from tests.servers.kafka import KafkaServer
     from tests.servers.redis import RedisServer
@@ -22,10 +23,10 @@ SEED = 1
 class Tell(Protocol):
     """Play a story with holdfast's members and fail the test with every promise that it broke."""
 
-    def __call__(self, story: Story) -> None: ...
+    def __call__(self, story: Story, kind: Kind = "holdfast") -> None: ...
 
 
-@pytest.fixture(params=PROTOCOLS)
+@pytest.fixture(params=KAFKA)
 def protocol(request: pytest.FixtureRequest) -> GroupProtocol:
     """Each of the three rebalance protocols."""
     chosen: GroupProtocol = request.param
@@ -34,8 +35,8 @@ def protocol(request: pytest.FixtureRequest) -> GroupProtocol:
 
 @pytest.fixture
 def tell(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, protocol: GroupProtocol) -> Tell:
-    def play(story: Story) -> None:
-        outcome = story.tell(kafka, redis_server.url, tmp_path, protocol, SEED)
+    def play(story: Story, kind: Kind = "holdfast") -> None:
+        outcome = story.tell(kafka, redis_server.url, tmp_path, protocol, SEED, kind)
         faults = story.faults(outcome)
         assert not faults, "\n".join([*faults, f"ledger, logs and events: {tmp_path}"])
 

@@ -6,25 +6,30 @@ import random
 import signal
 import time
 import uuid
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from tests.scenarios.config import Kind, MemberConfig, Protocol
+from tests.scenarios.kafka_ground import KafkaGround
 from tests.scenarios.ledger import Reader
 from tests.scenarios.outcome import Outcome
 from tests.scenarios.process import Member
-from tests.scenarios.referee import Death
+from tests.scenarios.referee import Death, uncommitted
+from tests.scenarios.rocketmq_ground import RocketMQGround
 from tests.scenarios.sampler import Sampler
 from tests.scenarios.traffic import Traffic
+from tests.servers.kafka import KafkaServer
 from tests.servers.processes import end, tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
-    from pathlib import Path
 
+    from tests.scenarios.ground import Ground
     from tests.scenarios.ledger import Where
-    from tests.servers.kafka import KafkaServer
+    from tests.servers.rocketmq import RocketMQServer
 
 _LOOK_S = 0.05
 _WITHIN_S = 45.0
@@ -47,7 +52,7 @@ class Field:
 
     def __init__(
         self,
-        kafka: KafkaServer,
+        server: KafkaServer | RocketMQServer,
         redis_url: str | None,
         home: Path,
         *,
@@ -59,19 +64,21 @@ class Field:
         config: dict[str, Any] | None = None,
     ) -> None:
         name = uuid.uuid4().hex[:8]
-        self.kafka, self.home, self.protocol, self.kind = kafka, home, protocol, kind
+        self.ground: Ground = KafkaGround(server) if isinstance(server, KafkaServer) else RocketMQGround(server)
+        self.home, self.protocol, self.kind = home, protocol, kind
         self.random = random.Random(seed)
         self.group, self.topic = f"group-{name}", f"orders-{name}"
         self.topics: list[str] = []
         self.members: dict[str, Member] = {}
         self.deaths: list[Death] = []
+        self.silenced: set[int] = set()
         self.replayed: dict[Where, int] = {}
         self.dead_letters: str | None = None
         self._shared: dict[str, Any] = {"redis_url": redis_url, "topics": (self.topic,)} | (config or {})
         self._reader = Reader(home / "ledger.tsv")
         self._partitions: dict[str, list[int]] = {}
-        self.traffic = Traffic(kafka.bootstrap, seed, work_ms)
-        self.sampler = Sampler(kafka.bootstrap, self.group, lambda: dict(self._partitions))
+        self.traffic = Traffic(self.ground, seed, work_ms)
+        self.sampler = Sampler(self.ground.watch(self.group), lambda: dict(self._partitions))
         self.add_topic(self.topic, partitions)
 
     def __enter__(self) -> Self:
@@ -85,33 +92,61 @@ class Field:
                 end(member.process, patience_s=1.0)
         self.sampler.stop()
         self.traffic.close()
+        self.ground.close()
+
+    @property
+    def kafka(self) -> KafkaServer:
+        """For stories that Kafka alone can play."""
+        assert isinstance(self.ground, KafkaGround)
+        return self.ground.server
+
+    @property
+    def rocketmq(self) -> RocketMQServer:
+        """For stories that RocketMQ alone can play."""
+        assert isinstance(self.ground, RocketMQGround)
+        return self.ground.server
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def add_topic(self, name: str, partitions: int = 8) -> None:
         """A topic that is judged too."""
-        self.kafka.create_topic(name, partitions)
+        self.ground.create_topic(name, partitions)
         self.topics.append(name)
-        self._partitions[name] = list(range(partitions))
+        self._partitions[name] = self.ground.partitions(name)
 
     def grow(self, topic: str, partitions: int) -> None:
         """Add partitions to a topic."""
-        self.kafka.add_partitions(topic, partitions)
-        self._partitions[topic] = list(range(partitions))
+        self.ground.grow(topic, partitions)
+        self._partitions[topic] = self.ground.partitions(topic)
 
     def add_dead_letters(self) -> None:
         """A topic for what fails for good; for members started from now on."""
-        self.dead_letters = f"{self.topic}.dlq"
-        self.kafka.create_topic(self.dead_letters, 1)
+        self.dead_letters = f"{self.topic}-dlq"
+        self.ground.create_topic(self.dead_letters, 1)
         self._shared["dead_letter"] = self.dead_letters
 
-    def send_slow(
-        self, work_ms: float, partitions: Iterable[int] | None = None, fail_at: tuple[str, ...] = ()
-    ) -> list[str]:
+    def send_slow(self, work_ms: float, partitions: Iterable[int] | None = None, **changes: Any) -> list[str]:
         """Send one long order to each partition (of the first topic), ahead of what comes; returns their keys."""
+        return self._send_each(partitions, work_ms=work_ms, **changes)
+
+    def send_hung(self, *members: str, partitions: Iterable[int] | None = None) -> list[str]:
+        """The same with orders that those members ("*" = all) never come back from. Nothing else waits behind them."""
+        return self._send_each(partitions, hang_at=members, own_lane=True)
+
+    def send_locking(self, lock_ms: int, partitions: Iterable[int], **changes: Any) -> list[str]:
+        """The same with orders whose handlers keep the interpreter lock for so long."""
+        return self._send_each(partitions, lock_ms=lock_ms, **changes)
+
+    def send_spinning(self, spin_ms: int) -> list[str]:
+        """The same with orders whose handlers compute in Python for so long."""
+        return self._send_each(None, spin_ms=spin_ms)
+
+    def _send_each(self, partitions: Iterable[int] | None, *, own_lane: bool = False, **changes: Any) -> list[str]:
         orders = []
         for each in self._partitions[self.topic] if partitions is None else partitions:
-            order = self.traffic.next(work_ms=work_ms, fail_at=fail_at)
+            order = self.traffic.next(**changes)
+            if own_lane:
+                order = replace(order, lane=order.order_id)
             self.traffic.send(self.topic, order, partition=each)
             orders.append(order.order_id)
         return orders
@@ -138,7 +173,7 @@ class Field:
         config = MemberConfig(
             name=name,
             kind=self.kind,
-            bootstrap=self.kafka.bootstrap,
+            bootstrap=self.ground.address,
             group=self.group,
             namespace=self.group,
             ledger=str(self.home / "ledger.tsv"),
@@ -148,6 +183,19 @@ class Field:
         )
         self.members[name] = Member(config, self.home / f"{name}.log")
         return self.members[name]
+
+    def relieve(self, name: str) -> Member:
+        """Stop a member, and let another process of its name begin, which has been waiting for that: the name is away
+        for as long as it takes to leave and to join, however long Python takes to start here."""
+        old = self.members[f"{name}, the last"] = self.members[name]
+        go = self.home / f"{name}.go.{old.pid}"
+        new = self.start(name, go=str(go))
+        self.until(Path(f"{go}.waits").exists, f"the next {name} is ready")
+        self.stop(old)
+        del self.members[f"{name}, the last"]
+        go.touch()
+        self.until_works(new)
+        return new
 
     def flow(self, per_second: float = 300) -> None:
         """Let orders come to all topics from now on."""
@@ -166,24 +214,33 @@ class Field:
     def kill(self, member: Member) -> None:
         """SIGKILL."""
         member.may_end = True
-        self._dies(member)
         member.signal(signal.SIGKILL)
         member.process.wait()
+        self.silenced.add(member.pid)
+        self._died(member)
 
     def stall(self, member: Member) -> None:
         """SIGSTOP, to last past its session: counts as a death."""
-        self._dies(member)
         member.signal(signal.SIGSTOP)
+        self.until(lambda: member.stopped, f"{member.name} is stopped")
+        self._died(member)
 
     def pause(self, member: Member) -> None:
         """SIGSTOP, to last less than its session: no excuse for anything."""
         member.signal(signal.SIGSTOP)
 
+    def may_die(self, member: Member) -> None:
+        """From now on: what it has in hand may be run again by others, as after a death."""
+        member.may_end = True
+        self.silenced.add(member.pid)
+        self._died(member)
+
     def go_on(self, member: Member) -> None:
         """SIGCONT."""
         member.signal(signal.SIGCONT)
 
-    def _dies(self, member: Member) -> None:
+    def _died(self, member: Member) -> None:
+        """From now on it does nothing: a signal takes its time, and what starts meanwhile is in hand as well."""
         self.deaths.append(Death(member.name, member.pid, time.monotonic_ns(), member.config.workers + _MARK_BATCH))
 
     # -- waiting -------------------------------------------------------------------------------------------------------
@@ -219,6 +276,10 @@ class Field:
 
         self.until(spread, f"{', '.join(each.name for each in members)} share all partitions")
 
+    def owners(self) -> dict[tuple[str, int], int]:
+        """Partition -> process that began a record of it last."""
+        return {each.where[:2]: each.pid for each in self._reader.read() if each.what == "start"}
+
     def until_started(self, keys: Collection[str], *by: Member) -> None:
         """The orders have been started, each by one of these members (by anyone, if none is named)."""
         pids = {each.pid for each in by}
@@ -229,6 +290,24 @@ class Field:
             ),
             f"{len(keys)} chosen orders start",
         )
+
+    def until_done(self, keys: Collection[str], within_s: float = _WITHIN_S) -> None:
+        """The orders have ended, each somewhere."""
+        self.until(
+            lambda: set(keys) <= {each.key for each in self._reader.read() if each.what == "end"},
+            f"{len(keys)} chosen orders end",
+            within_s,
+        )
+
+    def owner_of(self, key: str) -> Member:
+        """Who started that order last."""
+        pid = next(each.pid for each in reversed(self._reader.read()) if each.what == "start" and each.key == key)
+        return next(each for each in self.members.values() if each.pid == pid)
+
+    def until_dead_letters(self, count: int) -> None:
+        """So many letters are in the dead letter topic."""
+        topic = self.dead_letters or ""
+        self.until(lambda: sum(self.ground.end_offsets(topic).values()) >= count, f"{count} dead letters")
 
     def until_executed(self, times: int) -> None:
         """That many executions have ended in all."""
@@ -257,23 +336,45 @@ class Field:
         """Everything that was produced has ended, or has failed for good."""
         self.until(self._settled, "all that was produced is handled", within_s=60)
 
+    def until_caught_up(self, slack: int) -> None:
+        """While the traffic goes on: no more than that is produced and not handled."""
+
+        def caught_up() -> bool:
+            done = len(self._done())  # read first: what is produced meanwhile is behind
+            return len(self.traffic.produced) - done <= slack
+
+        self.until(caught_up, "the lag is worked off")
+
+    def _done(self) -> set[Where]:
+        return {each.where for each in self._reader.read() if each.what == "end"}
+
     def _ended(self) -> int:
         return sum(each.what == "end" for each in self._reader.read())
 
     def _settled(self) -> bool:
         entries, produced, hopeless = self._reader.read(), list(self.traffic.produced), self.traffic.hopeless
+        ended = [each for each in entries if each.what == "end" or each.key in hopeless]
         if self._by_key:
-            return {each.key for each in produced} <= {each.key for each in entries if each.what == "end"} | hopeless
-        ended = {each.where for each in entries if each.what == "end" or each.key in hopeless}
-        if not all(each.where in ended for each in produced):
+            left: set[Any] = {each.key for each in produced} - {each.key for each in ended}
+        else:
+            left = {each.where for each in produced} - {each.where for each in ended}
+        if left or not self._copies_read():
             return False
         # A first failure settles nothing: there may be retries to come, and then there is the dead letter.
-        dead = self.kafka.end_offsets(self.dead_letters) if self.dead_letters else {}
+        dead = self.ground.end_offsets(self.dead_letters) if self.dead_letters else {}
         return self.dead_letters is None or sum(dead.values()) >= len(hopeless)
+
+    def _copies_read(self) -> bool:
+        """Whether what a retry has stored twice is read too: nothing runs then, offsets alone tell."""
+        ends = {topic: self.ground.end_offsets(topic) for topic in self.topics}
+        if sum(sum(each.values()) for each in ends.values()) == len(self.traffic.produced):
+            return True
+        return not any(uncommitted(each, self.ground.committed(self.group, topic)) for topic, each in ends.items())
 
     @property
     def _by_key(self) -> bool:
-        return self._shared.get("key") is not None
+        # On RocketMQ a producer's retry across a restart of the broker stores a message twice: one of them is to run.
+        return self._shared.get("key") is not None or self.protocol == "rocketmq"
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -300,14 +401,16 @@ class Field:
             produced=list(self.traffic.produced),
             entries=list(self._reader.read()),
             protocol=self.protocol,
+            group=self.group,
+            silenced=frozenset(self.silenced),
             deaths=self.deaths,
             samples=self.sampler.samples,
-            ends={topic: self.kafka.end_offsets(topic) for topic in self.topics},
-            committed={topic: self.kafka.committed(self.group, topic) for topic in self.topics},
+            ends={topic: self.ground.end_offsets(topic) for topic in self.topics},
+            committed={topic: self.ground.committed(self.group, topic) for topic in self.topics},
             by_key=self._by_key,
             given_up=frozenset(self.traffic.hopeless),
             replayed=self.replayed,
-            dead_letters=self.kafka.end_offsets(self.dead_letters) if self.dead_letters else {},
+            dead_letters=self.ground.end_offsets(self.dead_letters) if self.dead_letters else {},
         )
 
     def error(self, what: str) -> FieldError:
@@ -320,5 +423,5 @@ class Field:
         for member in self.members.values():
             parts.append(f"--- {member.name} (pid {member.pid}, status {member.process.poll()}), {member.log}:")
             parts.append(tail(member.log, 25))
-        parts.append(f"--- broker:\n{tail(self.kafka.log_file, 15)}")
+        parts.append(f"--- broker:\n{self.ground.log}")
         return FieldError("\n".join(parts))

@@ -39,6 +39,7 @@ class Ledger:
 
     def __init__(self, path: Path, member: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._path = path
         self._member = member
         self._pid = os.getpid()
 
@@ -46,6 +47,14 @@ class Ledger:
         """Append a line. Any thread."""
         fields = (time.monotonic_ns(), self._member, self._pid, *where, lane, key, what, epoch)
         os.write(self._file, ("\t".join(map(str, fields)) + "\n").encode())
+
+    def first(self, key: str) -> bool:
+        """Whether nobody has asked for that key before, in any process."""
+        try:
+            os.close(os.open(self._path.with_name(f"first-{key}"), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
 
 
 class Reader:

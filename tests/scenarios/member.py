@@ -13,13 +13,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast import Holdfast, RedisClaims, Retry, Settings
+from holdfast import Holdfast, RedisClaims, RedisCoordinator, Retry, Settings
 from holdfast.adapters.kafka import KafkaSource
+from holdfast.adapters.rocketmq import RocketMQSource
 from tests.scenarios.config import MemberConfig
 from tests.scenarios.ledger import Ledger, Where
+from tests.scenarios.numbers import number_of
 from tests.scenarios.orders import work
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.plugin.events import Event
     from holdfast.records import Record
 
@@ -37,19 +41,40 @@ class EventFile:
         os.write(self._file, f"{line}\n".encode())
 
 
+def _kafka(config: MemberConfig) -> KafkaSource:
+    return KafkaSource(config.client(), assignment="sticky" if config.protocol == "consumer" else "keep")
+
+
+def _rocketmq(config: MemberConfig, store: RedisClaims | None) -> RocketMQSource:
+    assert store is not None, "on RocketMQ a group is held together by its store"
+    return RocketMQSource(
+        namesrv=config.bootstrap,
+        group=config.group,
+        coordinator=RedisCoordinator(store),
+        instance_name=config.name,
+        lease_s=config.session_timeout_ms / 1000,
+        max_poll_interval_s=config.max_poll_interval_ms / 1000,
+        poll_name_server_interval_s=1.0,  # half a minute by default: new queues would be seen then
+    )
+
+
 def run(config: MemberConfig) -> None:
     """Consume until SIGTERM."""
     ledger = Ledger(Path(config.ledger), config.name)
+    store = RedisClaims.from_url(config.redis_url, namespace=config.namespace) if config.redis_url else None
     app = Holdfast(
-        KafkaSource(config.client(), assignment="sticky" if config.protocol == "consumer" else "keep"),
-        claims=RedisClaims.from_url(config.redis_url, namespace=config.namespace) if config.redis_url else None,
+        _rocketmq(config, store) if config.protocol == "rocketmq" else _kafka(config),
+        claims=store,
         settings=Settings(
             workers=config.workers,
             ordering=config.ordering,
             drain_timeout_s=config.drain_timeout_s,
             linger_timeout_s=60,
+            handler_timeout_s=config.handler_timeout_s,
+            handler_grace_s=config.handler_grace_s,
         ),
         observers=[EventFile(Path(config.events), config.name)],
+        audit=config.audited(),
     )
 
     @app.handler(
@@ -59,13 +84,22 @@ def run(config: MemberConfig) -> None:
         dead_letter=config.dead_letter,
     )
     def handle(record: Record) -> None:
-        where = Where(record.topic, record.partition.number, record.offset)
+        where = Where(record.topic, number_of(record.partition), record.offset)
         work(ledger, config.name, where, record.value or b"", record.fence.epoch)
 
+    if config.go is not None:
+        wait_for(Path(config.go))
     app.run()
 
 
-def main() -> None:
+def wait_for(go: Path) -> None:
+    """Everything is imported and made: say so, and return when the file is there."""
+    Path(f"{go}.waits").touch()
+    while not go.exists():
+        time.sleep(0.01)
+
+
+def main(run: Callable[[MemberConfig], None] = run) -> None:
     """Parse the command line, set logging up, run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", required=True, help="a MemberConfig")

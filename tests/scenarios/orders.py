@@ -3,7 +3,9 @@ it, so that all members agree, whatever their configuration."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import threading
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +27,15 @@ class Order:
     work_ms: float = 3.0
     #: Members whose handlers fail on it; "*" = all.
     fail_at: tuple[str, ...] = ()
+    #: Members whose handlers never come back from it; "*" = all.
+    hang_at: tuple[str, ...] = ()
+    #: Before its work, the handler keeps the interpreter lock for so long, as a C extension may: no other thread of
+    #: Python runs meanwhile.
+    lock_ms: int = 0
+    #: The same with Python's own code: the interpreter takes the lock from it every few milliseconds.
+    spin_ms: int = 0
+    #: Only who runs it first keeps the lock.
+    lock_once: bool = False
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -32,7 +43,7 @@ class Order:
     @staticmethod
     def decode(value: bytes) -> Order:
         fields = json.loads(value)
-        return Order(**{**fields, "fail_at": tuple(fields["fail_at"])})
+        return Order(**{**fields, "fail_at": tuple(fields["fail_at"]), "hang_at": tuple(fields["hang_at"])})
 
 
 class OrderFailed(Exception):
@@ -49,6 +60,13 @@ def work(ledger: Ledger, member: str, where: Where, value: bytes, epoch: int) ->
     """The handler of every member in the scenarios. Raises OrderFailed."""
     order = Order.decode(value)
     ledger.note("start", where, order.lane, order.order_id, epoch)
+    if member in order.hang_at or "*" in order.hang_at:
+        threading.Event().wait()
+    if order.lock_ms and (not order.lock_once or ledger.first(order.order_id)):
+        ctypes.PyDLL(None).usleep(order.lock_ms * 1_000)
+    spins_until = time.monotonic() + order.spin_ms / 1000
+    while time.monotonic() < spins_until:
+        pass
     time.sleep(order.work_ms / 1000)
     if member in order.fail_at or "*" in order.fail_at:
         ledger.note("fail", where, order.lane, order.order_id, epoch)

@@ -27,6 +27,9 @@ class Outcome:
     samples: list[referee.Sample]
     ends: Mapping[str, Mapping[int, int]]
     committed: Mapping[str, Mapping[int, int]]
+    group: str = ""
+    #: Processes that were killed, or might have been: what they did last, they could not tell.
+    silenced: frozenset[int] = frozenset()
     by_key: bool = False
     given_up: frozenset[str] = frozenset()
     #: How often each record is to be executed on purpose besides the first time (a reset by hand).
@@ -67,9 +70,11 @@ class Outcome:
 
     @cached_property
     def skipped(self) -> set[Where]:
-        """Duplicates of a business key: only one of its records is executed."""
+        """Settled without the end of a handler: duplicates of a business key, of which only one record is executed, and
+        records whose handlers never end."""
         ran = {each.where for each in self.ran}
-        return {each.where for each in self.produced if each.where not in ran} if self.by_key else set()
+        hang = {each.where for each in self.ran if each.outcome is None and each.key in self.given_up}
+        return hang | {each.where for each in self.produced if each.where not in ran and self.by_key}
 
     @cached_property
     def longest_pause_s(self) -> float:

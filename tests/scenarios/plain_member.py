@@ -8,7 +8,6 @@ commits.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import faulthandler
 import logging
 import signal
@@ -17,9 +16,12 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from holdfast import LoopAudit
+from holdfast.plugin.audit.schema import Outcome
+from holdfast.timing import wall_ms
 from tests.scenarios.config import MemberConfig
 from tests.scenarios.ledger import Ledger, Where
-from tests.scenarios.orders import OrderFailed, work
+from tests.scenarios.orders import Order, OrderFailed, work
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ class Plain:
         self._done: dict[tuple[str, int], int] = {}
         careful = config.kind == "careful"
         self._consumer = Consumer(config.client() | {"enable.auto.commit": not careful})
+        audit = config.audited()
+        self._audit = LoopAudit(audit, config.group, source=config.kind) if audit is not None else None
 
     def stop(self, *_: object) -> None:
         """Signal handler."""
@@ -53,21 +57,40 @@ class Plain:
                     self._handle(where, message)
                     self._done[where[:2]] = where.offset + 1
             self._commit(list(self._done))
-        self._consumer.close()
+        self._close()
 
     def run_default(self) -> None:
-        self._consumer.subscribe(list(self._config.topics))
+        callbacks = {"on_assign": self._assigned, "on_revoke": self._gone} if self._audit is not None else {}
+        self._consumer.subscribe(list(self._config.topics), **callbacks)
         while not self._stopping.is_set():
             message = self._consumer.poll(0.1)
             where = self._where(message) if message is not None else None
             if where is not None and message is not None:
                 self._handle(where, message)
+                self._tell_position({where[:2]: where.offset + 1})
+        self._close()
+
+    def _close(self) -> None:
         self._consumer.close()
+        if self._audit is not None:
+            self._audit.stopped()
 
     def _handle(self, where: Where, message: Message) -> None:
-        # A plain loop has nowhere to put a record that fails: it is logged and left behind.
-        with contextlib.suppress(OrderFailed):
-            work(self._ledger, self._config.name, where, message.value() or b"", 0)
+        began_ms, outcome, value = wall_ms(), Outcome.HANDLED, message.value() or b""
+        try:
+            work(self._ledger, self._config.name, where, value, 0)
+        except OrderFailed:  # a plain loop has nowhere to put such a record: it is left behind
+            outcome = Outcome.FAILED
+        if self._audit is not None:
+            key = Order.decode(value).order_id
+            self._audit.handled(*where[:3], key=f"s:{key}", began_ms=began_ms, outcome=outcome)
+
+    def _tell_position(self, positions: dict[tuple[str, int], int]) -> None:
+        if self._audit is not None:
+            ends = {
+                each: self._consumer.get_watermark_offsets(TopicPartition(*each), cached=True)[1] for each in positions
+            }
+            self._audit.committed(positions, {each: end for each, end in ends.items() if end >= 0})
 
     def _where(self, message: Message) -> Where | None:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
@@ -83,18 +106,29 @@ class Plain:
                 self._consumer.commit(offsets=offsets, asynchronous=False)
             except KafkaException as error:
                 _log.warning("commit: %s", error)
+            else:
+                self._tell_position({(each.topic, each.partition): each.offset for each in offsets})
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         _log.info("assigned %s", [each.partition for each in partitions])
+        if self._audit is not None and partitions:
+            found = self._consumer.committed(partitions, timeout=10)
+            self._audit.assigned({(each.topic, each.partition): max(0, each.offset) for each in found})
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         _log.info("revoked %s", [each.partition for each in partitions])
         self._commit([(each.topic, each.partition) for each in partitions])
+        self._gone(self._consumer, partitions)
+
+    def _gone(self, _: Consumer, partitions: list[TopicPartition], trigger: str = "revoked") -> None:
+        if self._audit is not None:
+            self._audit.revoked([(each.topic, each.partition) for each in partitions], trigger)
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         _log.info("lost %s", [each.partition for each in partitions])
         for each in partitions:
             self._done.pop((each.topic, each.partition), None)
+        self._gone(self._consumer, partitions, "lost")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -17,9 +18,18 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[2]
 _MODULES: dict[Kind, str] = {
     "holdfast": "tests.scenarios.member",
+    "loop": "tests.scenarios.loop_member",
     "careful": "tests.scenarios.plain_member",
     "default": "tests.scenarios.plain_member",
+    "push": "tests.scenarios.push_member",
 }
+
+
+def python_of(kind: Kind) -> str:
+    """The interpreter for members of that kind: rocketmq-client-python has an environment of its own."""
+    if kind != "push":
+        return sys.executable
+    return os.environ.get("HOLDFAST_ROCKETMQ_PYTHON", str(_ROOT / ".venv-rocketmq/bin/python"))
 
 
 class Member:
@@ -30,12 +40,19 @@ class Member:
         self.name = config.name
         self.started_ns = time.monotonic_ns()
         self.may_end = False
-        command = [sys.executable, "-m", _MODULES[config.kind], "--json", config.to_json()]
-        self.process = spawn(command, log, cwd=_ROOT)
+        command = [python_of(config.kind), "-m", _MODULES[config.kind], "--json", config.to_json()]
+        # The native client of RocketMQ writes logs under the user's home.
+        environment = os.environ | {"HOME": str(log.parent)} if config.kind == "push" else None
+        self.process = spawn(command, log, cwd=_ROOT, environment=environment)
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def stopped(self) -> bool:
+        """Whether SIGSTOP has taken effect (proc(5): the state follows the name in brackets)."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

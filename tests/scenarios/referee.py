@@ -81,10 +81,11 @@ def executions(entries: Iterable[Entry]) -> list[Execution]:
 
 
 def lost(produced: Iterable[Produced], ran: Iterable[Execution], given_up: Collection[str] = ()) -> list[Produced]:
-    """Records of which no execution ended. `given_up`: business keys that may fail for good (into the dead letter)."""
+    """Records of which no execution ended. `given_up`: business keys that may fail for good (into the dead letter), or
+    never end."""
     ran = list(ran)
     ended = {each.where for each in ran if each.outcome == "end"}
-    failed = {each.where for each in ran if each.outcome == "fail" and each.key in given_up}
+    failed = {each.where for each in ran if each.outcome != "end" and each.key in given_up}
     return [each for each in produced if each.where not in ended and each.where not in failed]
 
 
@@ -117,14 +118,15 @@ def key_repeats(ran: Iterable[Execution]) -> list[Execution]:
 
 
 def in_hand(ran: Iterable[Execution], death: Death) -> list[Execution]:
-    """What the member had started before it died, and that had not ended long before."""
-    return [
-        each
-        for each in ran
-        if each.pid == death.pid
-        and each.start_ns <= death.at_ns
-        and (each.end_ns is None or each.end_ns >= death.at_ns - IN_HAND_NS)
-    ]
+    """What the member had started before it died, and that had not ended long before.
+
+    Who was stopped may have been caught between the fence, or the return of `poll`, and the ledger: that record is
+    noted once the process goes on. One record, since a fence that is broken lets more than one through.
+    """
+    mine = sorted((each for each in ran if each.pid == death.pid), key=lambda each: each.start_ns)
+    began = [each for each in mine if each.start_ns <= death.at_ns]
+    caught = mine[len(began) : len(began) + 1]
+    return [each for each in began if each.end_ns is None or each.end_ns >= death.at_ns - IN_HAND_NS] + caught
 
 
 def unexcused(

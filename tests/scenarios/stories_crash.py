@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.scenarios.config import PROTOCOLS
+from tests.scenarios.config import EVERYWHERE, KAFKA
+from tests.scenarios.intake import Behind, peak_per_s, starts
 from tests.scenarios.story import story
 from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from tests.scenarios.field import Field
+    from tests.scenarios.outcome import Outcome
 
 _HOLDFAST = ("holdfast",)
 
 
-@story()
+@story(protocols=EVERYWHERE)
 def kill(field: Field) -> None:
     """Kill -9 of one of two members; later another takes its place."""
     a, b = field.start("a"), field.start("b")
@@ -27,7 +29,36 @@ def kill(field: Field) -> None:
     field.until_spread(b, c)
 
 
-@story()
+_STEADY_PER_S = 200
+
+
+def _no_spike(outcome: Outcome) -> list[str]:
+    """Until the backlog is worked off. The promise is 1.5 times what is produced, which the benchmark holds: a machine
+    that is busy elsewhere stalls the flow and bunches it."""
+    [death] = outcome.deaths
+    behind = Behind(outcome.produced, outcome.entries).recovered_s(death.at_ns, _STEADY_PER_S // 4)
+    if behind is None:
+        return ["the backlog was never worked off"]
+    until = death.at_ns + round(behind * 1e9)
+    sent = [each.at_ns for each in outcome.produced]
+    usual = max(_STEADY_PER_S, peak_per_s(each for each in sent if death.at_ns <= each <= until))
+    peak = peak_per_s(each for each in starts(outcome.entries, death.at_ns) if each <= until)
+    return [] if peak <= 2 * usual else [f"{peak} records were started within a second of the takeover, not {usual}"]
+
+
+@story(kinds=_HOLDFAST, check=_no_spike, protocols=EVERYWHERE)
+def takeover_with_a_backlog(field: Field) -> None:
+    """Kill -9 under a steady flow: its partitions come with what was produced while nobody had them."""
+    a, b = field.start("a"), field.start("b")
+    field.flow(_STEADY_PER_S)
+    field.until_spread(a, b)
+    field.until_handled(5 * _STEADY_PER_S)  # the survivor knows what is usual
+    field.kill(b)
+    field.until_spread(a)
+    field.until_caught_up(_STEADY_PER_S // 4)
+
+
+@story(protocols=EVERYWHERE)
 def kill_under_backlog(field: Field) -> None:
     """Kill -9 in the middle of a backlog: every batch is full, much is fetched and not yet handled."""
     a, b = field.start("a"), field.start("b")
@@ -39,7 +70,7 @@ def kill_under_backlog(field: Field) -> None:
     field.until_spread(b)
 
 
-@story(kinds=_HOLDFAST)
+@story(kinds=_HOLDFAST, protocols=EVERYWHERE)
 def kill_with_slow_handlers(field: Field) -> None:
     """The dead member has long handlers in hand: its successor runs them again, and only them."""
     a, b = field.start("a"), field.start("b")
@@ -50,7 +81,7 @@ def kill_with_slow_handlers(field: Field) -> None:
     field.until_spread(b)
 
 
-@story()
+@story(protocols=EVERYWHERE)
 def stall(field: Field) -> None:
     """SIGSTOP of one of two members until the other has all partitions, then SIGCONT: it must find itself fenced."""
     a, b = field.start("a"), field.start("b")
@@ -63,7 +94,7 @@ def stall(field: Field) -> None:
     field.until_spread(a, b)
 
 
-@story(config={"redis_url": None}, may_repeat=frozenset(PROTOCOLS), kinds=_HOLDFAST)
+@story(config={"redis_url": None}, may_repeat=frozenset(KAFKA), kinds=_HOLDFAST)
 def kill_without_store(field: Field) -> None:
     """claims=None: a crash repeats what was not committed, and loses nothing."""
     a, b = field.start("a"), field.start("b")
@@ -73,7 +104,7 @@ def kill_without_store(field: Field) -> None:
     field.until_spread(b)
 
 
-@story(config={"redis_url": None}, may_repeat=frozenset(PROTOCOLS), kinds=_HOLDFAST)
+@story(config={"redis_url": None}, may_repeat=frozenset(KAFKA), kinds=_HOLDFAST)
 def rolling_restart_without_store(field: Field) -> None:
     """claims=None: nothing is lost. What was done above the watermark, out of order, nobody remembers, and a broker may
     refuse the commit of what goes in the second phase of a cooperative rebalance: those records run again."""
@@ -87,7 +118,7 @@ def rolling_restart_without_store(field: Field) -> None:
         field.until_spread(*field.members.values())
 
 
-@story(config={"key": "order_id"}, kinds=_HOLDFAST)
+@story(config={"key": "order_id"}, kinds=("holdfast", "loop"), protocols=EVERYWHERE)
 def business_keys_through_a_crash(field: Field) -> None:
     """One order in twenty is sent twice: by business key each is executed once, through a join and a kill -9."""
     field.traffic.duplicates = 0.05
@@ -100,7 +131,7 @@ def business_keys_through_a_crash(field: Field) -> None:
     field.until_spread(b)
 
 
-@story(kinds=_HOLDFAST)
+@story(kinds=_HOLDFAST, protocols=EVERYWHERE)
 def store_stalls(field: Field) -> None:
     """Redis does not answer for 5 s: nothing runs twice, and the group goes on by itself."""
     with RedisServer(aof=True) as store:
@@ -114,7 +145,7 @@ def store_stalls(field: Field) -> None:
         field.wind_up()  # before the store goes
 
 
-@story(kinds=_HOLDFAST)
+@story(kinds=_HOLDFAST, protocols=EVERYWHERE)
 def store_restarts(field: Field) -> None:
     """Redis is killed and comes back with its data after a while."""
     with RedisServer(aof=True) as store:
@@ -128,7 +159,7 @@ def store_restarts(field: Field) -> None:
         field.wind_up()  # before the store goes
 
 
-@story(kinds=_HOLDFAST)
+@story(kinds=_HOLDFAST, protocols=EVERYWHERE)
 def join_while_store_stalls(field: Field) -> None:
     """A rebalance in the middle of an outage of the store: partitions move, nothing is run until it answers."""
     with RedisServer(aof=True) as store:

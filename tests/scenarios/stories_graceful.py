@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tests.scenarios.config import EVERYWHERE
 from tests.scenarios.story import story
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 _HOLDFAST = ("holdfast",)
 
 
-@story()
+@story(protocols=EVERYWHERE)
 def join(field: Field) -> None:
     """One member at work, a second comes, then a third."""
     a = field.start("a")
@@ -27,7 +28,7 @@ def join(field: Field) -> None:
     field.until_spread(a, b, c)
 
 
-@story()
+@story(protocols=EVERYWHERE)
 def leave(field: Field) -> None:
     """Three members at work, one is stopped, then another."""
     a, b, c = (field.start(name) for name in "abc")
@@ -39,7 +40,7 @@ def leave(field: Field) -> None:
     field.until_spread(c)
 
 
-@story()
+@story(protocols=EVERYWHERE)
 def scale(field: Field) -> None:
     """2 -> 4 -> 1 members; those that go, go at once."""
     a, b = field.start("a"), field.start("b")
@@ -51,7 +52,7 @@ def scale(field: Field) -> None:
     field.until_spread(b)
 
 
-@story()
+@story(protocols=EVERYWHERE)
 def rolling_restart(field: Field) -> None:
     """Three members; each is stopped and started again, one after the other."""
     names = ["a", "b", "c"]
@@ -83,7 +84,7 @@ def leave_in_pending_rebalance(field: Field) -> None:
     field.until_spread(b, c)
 
 
-@story()
+@story(protocols=EVERYWHERE)
 def leave_as_another_joins(field: Field) -> None:
     """One comes and one goes at the same moment, twice."""
     members = [field.start("a"), field.start("b")]
@@ -98,7 +99,7 @@ def leave_as_another_joins(field: Field) -> None:
         field.until_spread(*members)
 
 
-@story(config={"topics": ("^{topic}.*",)}, kinds=_HOLDFAST)
+@story(config={"topics": ("^{topic}.*",)}, kinds=_HOLDFAST, protocols=EVERYWHERE)
 def new_topic_matches(field: Field) -> None:
     """A topic that matches the pattern is created while the group is at work."""
     a, b = field.start("a"), field.start("b")
@@ -110,7 +111,7 @@ def new_topic_matches(field: Field) -> None:
     field.until_spread(a, b)
 
 
-@story()
+@story(protocols=EVERYWHERE)
 def partitions_are_added(field: Field) -> None:
     """The topic grows while the group is at work."""
     a, b = field.start("a"), field.start("b")
@@ -123,7 +124,9 @@ def partitions_are_added(field: Field) -> None:
 
 
 # max.poll.interval.ms must not be below the session's timeout; a drain and a commit have to fit into it.
-@story(config={"session_timeout_ms": 3_000, "max_poll_interval_ms": 4_000, "drain_timeout_s": 1.0})
+@story(
+    config={"session_timeout_ms": 3_000, "max_poll_interval_ms": 4_000, "drain_timeout_s": 1.0}, protocols=EVERYWHERE
+)
 def handler_longer_than_poll_interval(field: Field) -> None:
     """Some handlers run twice as long as a member may be silent, while the others go on."""
     a, b = field.start("a"), field.start("b")
@@ -134,7 +137,20 @@ def handler_longer_than_poll_interval(field: Field) -> None:
     field.until_spread(a, b)
 
 
-@story(config={"drain_timeout_s": 1.0}, kinds=_HOLDFAST)
+@story(protocols=EVERYWHERE)
+def slow_loops(field: Field) -> None:
+    """Handlers that take seconds, within max.poll.interval.ms, in loops that poll between them; members join and go."""
+    a, b = field.start("a"), field.start("b")
+    field.flow(50)
+    field.until_spread(a, b)
+    field.until_started(field.send_slow(1_500, partitions=[0, 2, 4, 6]))
+    c = field.start("c")
+    field.until_spread(a, b, c)
+    field.stop(b)
+    field.until_spread(a, c)
+
+
+@story(config={"drain_timeout_s": 1.0}, kinds=_HOLDFAST, protocols=EVERYWHERE)
 def handler_outlives_the_drain(field: Field) -> None:
     """Partitions move by a join, then by a leave, while a handler runs on each; the handlers go on for seconds."""
     a = field.start("a")
@@ -158,7 +174,7 @@ def _failed_once_then_ended(outcome: Outcome) -> list[str]:
     return found
 
 
-@story(config={"drain_timeout_s": 1.0}, kinds=_HOLDFAST, check=_failed_once_then_ended)
+@story(config={"drain_timeout_s": 1.0}, kinds=_HOLDFAST, check=_failed_once_then_ended, protocols=EVERYWHERE)
 def handler_outlives_the_drain_and_fails(field: Field) -> None:
     """Handlers of a member that leaves outlive the drain and then fail: its successor alone runs them again."""
     a, b = field.start("a"), field.start("b")
@@ -180,7 +196,7 @@ def _all_dead_letters_there(outcome: Outcome) -> list[str]:
     return found
 
 
-@story(config={"attempts": 3}, kinds=_HOLDFAST, check=_all_dead_letters_there)
+@story(config={"attempts": 3}, kinds=_HOLDFAST, check=_all_dead_letters_there, protocols=EVERYWHERE)
 def poison_in_rolling_restart(field: Field) -> None:
     """Orders on which everybody fails end in the dead letter, once, also while members come and go."""
     field.add_dead_letters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.scenarios.config import KINDS, Kind, Protocol
+from tests.scenarios.config import KAFKA, KINDS, Kind, Protocol
 from tests.scenarios.field import Field, FieldError
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tests.scenarios.outcome import Outcome
     from tests.servers.kafka import KafkaServer
+    from tests.servers.rocketmq import RocketMQServer
 
 
 def _nothing(_: Outcome) -> list[str]:
@@ -27,15 +28,18 @@ class Story:
     name: str
     play: Callable[[Field], None]
     config: dict[str, Any] = field(default_factory=dict)
+    partitions: int = 8
     #: Who can play it: some need what only holdfast has.
     kinds: tuple[Kind, ...] = KINDS
+    #: On which protocols.
+    protocols: tuple[Protocol, ...] = KAFKA
     #: Protocols under which only loss counts (there is no store).
     may_repeat: frozenset[Protocol] = frozenset()
     check: Callable[[Outcome], list[str]] = _nothing
 
     def tell(
         self,
-        kafka: KafkaServer,
+        server: KafkaServer | RocketMQServer,
         redis_url: str | None,
         home: Path,
         protocol: Protocol,
@@ -43,7 +47,16 @@ class Story:
         kind: Kind = "holdfast",
     ) -> Outcome:
         """Play it once. Raises FieldError where it does not come to its end."""
-        with Field(kafka, redis_url, home, protocol=protocol, seed=seed, kind=kind, config=self.config) as field:
+        with Field(
+            server,
+            redis_url,
+            home,
+            protocol=protocol,
+            seed=seed,
+            kind=kind,
+            partitions=self.partitions,
+            config=self.config,
+        ) as field:
             try:
                 self.play(field)
                 return field.finish()

@@ -14,6 +14,10 @@ def test_kill_9_repeats_at_most_what_was_in_hand(tell: Tell) -> None:
     tell(stories.kill)
 
 
+def test_a_takeover_with_a_backlog_is_no_spike(tell: Tell) -> None:
+    tell(stories.takeover_with_a_backlog)
+
+
 def test_kill_9_in_long_handlers_repeats_them_and_nothing_else(tell: Tell) -> None:
     tell(stories.kill_with_slow_handlers)
 

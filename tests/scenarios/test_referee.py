@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scenarios import referee
+from tests.scenarios.intake import Behind
 from tests.scenarios.ledger import Entry, Ledger, Reader, What, Where
 from tests.scenarios.outcome import Outcome
 from tests.scenarios.referee import Death, Produced, Sample
@@ -123,6 +124,18 @@ def test_a_death_excuses_no_more_than_its_bound() -> None:
     assert len(told.unexcused) == 1
 
 
+def test_the_record_that_a_stop_caught_before_the_ledger_is_excused() -> None:
+    told = outcome([*run(8, "b", 0), *run(9, "a", 0)], 0, deaths=[death("a", 2)])
+    assert told.repeats
+    assert told.faults() == []
+
+
+def test_a_zombie_that_starts_more_than_that_is_not_excused() -> None:
+    zombie = [*run(8, "b", 0), *run(9, "b", 1), *run(10, "a", 0), *run(11, "a", 1)]
+    told = outcome(zombie, 0, 1, deaths=[death("a", 2)])
+    assert [each.where.offset for each in told.unexcused] == [1]
+
+
 def test_two_executions_at_the_same_time_are_seen() -> None:
     told = outcome([*run(1, "a", 0), *run(1.2, "b", 0)], 0)
     assert any("at the same time" in each for each in told.faults())
@@ -208,3 +221,11 @@ def test_the_ledger_reads_back_what_it_was_told_and_waits_for_whole_lines(tmp_pa
     [found] = reader.read()
     assert found[1:2] + found[3:] == ("a", Where(TOPIC, 3, 7), "c1", "o1", "start", 4)
     assert reader.read() == [found]
+
+
+def test_a_lag_that_is_at_its_worst_when_the_flow_ends_is_worked_off_after_it() -> None:
+    some = produced(*range(8), at_s=1)
+    late = produced(8, 9, at_s=2)  # acknowledged when the producer was flushed
+    behind = Behind(some + late, [each for offset in range(10) for each in run(2 + offset, "a", offset)])
+    assert behind.recovered_s(S, usual=3) == pytest.approx(7.5, abs=0.05)  # seven have ended
+    assert Behind(some + late, run(2, "a", 0)).recovered_s(S, usual=3) is None

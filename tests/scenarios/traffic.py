@@ -6,17 +6,15 @@ import random
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Producer
-
-from tests.scenarios.ledger import Where
-from tests.scenarios.log import read_log
 from tests.scenarios.orders import Order, draw
 from tests.scenarios.referee import Produced
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
+    from tests.scenarios.ground import Ground
+    from tests.scenarios.ledger import Where
 
 _TICK_S = 0.01
 _FLUSH_S = 20.0
@@ -25,18 +23,9 @@ _FLUSH_S = 20.0
 class Traffic:
     """One producer. `produced` grows as acknowledgements come; any thread may read it."""
 
-    def __init__(self, bootstrap: str, seed: int, work_ms: float) -> None:
-        self._bootstrap = bootstrap
-        # Idempotent: a retry inside the client must not look like two orders.
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "log_level": 0,
-                "topic.metadata.refresh.interval.ms": 1_000,  # partitions that are added get their share
-            }
-        )
+    def __init__(self, ground: Ground, seed: int, work_ms: float) -> None:
+        self._ground = ground
+        self._sender = ground.sender()
         self._random = random.Random(seed)
         self._work_ms = work_ms
         self._number = 0
@@ -44,13 +33,13 @@ class Traffic:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._errors: list[str] = []
-        #: Topics where a batch was acknowledged in a retry: the broker then does not tell its offsets. -> when.
+        #: Topics where the broker has orders whose places it did not tell -> when.
         self._unplaced: dict[str, int] = {}
         self._recent: deque[Order] = deque(maxlen=300)
         #: Share of orders in a flow that are sent a second time, as a producer does that was not sure.
         self.duplicates = 0.0
         self.produced: list[Produced] = []
-        #: Keys of orders that every member fails on.
+        #: Keys of orders that every member fails on, or hangs on.
         self.hopeless: set[str] = set()
 
     def flow(self, topics: list[str], per_second: float) -> None:
@@ -60,54 +49,44 @@ class Traffic:
         self._thread = threading.Thread(target=self._flow, args=(topics, per_second), name="traffic", daemon=True)
         self._thread.start()
 
-    def burst(self, topic: str, count: int, work_ms: float | None = None) -> None:
+    def burst(self, topic: str, count: int, **changes: Any) -> None:
         """Send that many at once."""
         for _ in range(count):
-            self.send(topic, self.next(work_ms=work_ms))
+            self.send(topic, self.next(**changes))
         self.flush()
 
-    def next(self, *, work_ms: float | None = None, fail_at: tuple[str, ...] = ()) -> Order:
+    def next(self, **changes: Any) -> Order:
         """Draw an order."""
         with self._lock:
             self._number += 1
             order = draw(self._random, self._number, self._work_ms)
-        if work_ms is None and not fail_at:
-            return order
-        return Order(
-            order_id=order.order_id,
-            lane=order.lane,
-            work_ms=order.work_ms if work_ms is None else work_ms,
-            fail_at=fail_at,
-        )
+        return replace(order, **changes) if changes else order
 
-    def send(self, topic: str, order: Order, partition: int = -1) -> None:
+    def send(self, topic: str, order: Order, partition: int | None = None) -> None:
         """Send one order; `flush` waits for its acknowledgement."""
 
-        def acknowledged(error: KafkaError | None, message: Message) -> None:
-            number, offset = message.partition(), message.offset()
+        def placed(where: Where | None, error: str | None) -> None:
             if error is not None:
                 self._errors.append(f"{order.order_id}: {error}")
-            elif number is None or offset is None:
+            elif where is None:
                 self._unplaced[topic] = time.monotonic_ns()
             else:
-                where = Where(topic, number, offset)
                 self.produced.append(Produced(where, order.lane, order.order_id, time.monotonic_ns()))
 
-        if "*" in order.fail_at:
+        if "*" in order.fail_at or "*" in order.hang_at:
             self.hopeless.add(order.order_id)
-        self._producer.produce(topic, order.encode(), order.lane, partition=partition, on_delivery=acknowledged)
-        self._producer.poll(0)
+        self._sender.send(topic, order, partition, placed)
 
     def flush(self) -> None:
         """Wait for all acknowledgements. Raises RuntimeError where one is missing: nothing could be judged then."""
-        left = self._producer.flush(_FLUSH_S)
+        left = self._sender.flush(_FLUSH_S)
         if left or self._errors:
             msg = f"{left} orders without an acknowledgement; errors: {self._errors[:3]}"
             raise RuntimeError(msg)
         while self._unplaced:
             topic, at_ns = self._unplaced.popitem()
             known = {each.where for each in self.produced}
-            for where, order in read_log(self._bootstrap, topic):
+            for where, order in self._ground.read(topic):
                 if where not in known:
                     self.produced.append(Produced(where, order.lane, order.order_id, at_ns))
 
@@ -120,9 +99,9 @@ class Traffic:
             self.flush()
 
     def close(self) -> None:
-        """End the flow and the client."""
+        """End the flow and the producer."""
         self.stop()
-        self._producer.close()
+        self._sender.close()
 
     def _flow(self, topics: list[str], per_second: float) -> None:
         began, sent = time.monotonic(), 0

@@ -9,10 +9,18 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
 from confluent_kafka.cimpl import NewPartitions, NewTopic  # admin does not export them to type checkers
 
 from tests.servers.processes import ServerFailed, end, free_ports, spawn, tail
@@ -23,8 +31,17 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent / "kafka"
 _LIB = Path(__file__).parents[2] / ".servers" / "kafka" / "lib"
-_START_S = 60.0
-_CALL_S = 15.0
+_START_S = 180.0
+_CALL_S = 60.0
+#: What a broker answers about a topic that it is just about to have.
+_NOT_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+)
 # C1 only and the serial collector: a broker that lives for minutes on shared cores never earns C2's and G1's work back.
 _JAVA = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
@@ -54,7 +71,7 @@ class KafkaServer:
         if java is None or not any(self._lib.glob("kafka_*.jar")):
             missing = "no java on PATH" if java is None else f"no Kafka jars in {self._lib}"
             self._remove()
-            msg = f"{missing}: run `make setup` (it needs a Java 17 runtime and Maven)"
+            msg = f"{missing}: run `make setup` (it needs a JDK, 17 or later, and Maven)"
             raise ServerFailed(msg)
         port, controller_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{port}"
@@ -124,6 +141,13 @@ class KafkaServer:
         self.admin.create_partitions([NewPartitions(topic, total)], request_timeout=_CALL_S)[topic].result(_CALL_S)
         self._await_partitions(topic, total)
 
+    def forbid(self, kind: Literal["topic", "group"], name: str) -> None:
+        """Nobody may describe it any more, and hence do nothing else with it; brokers hear of that a moment later."""
+        what = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}[kind]
+        whom = (ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
+        rule = AclBinding(what, name, *whom, AclOperation.DESCRIBE, AclPermissionType.DENY)
+        self.admin.create_acls([rule], request_timeout=_CALL_S)[rule].result(_CALL_S)
+
     def partitions(self, topic: str) -> list[int]:
         """The topic's partitions; none = there is no such topic."""
         return sorted(self.admin.list_topics(timeout=_CALL_S).topics[topic].partitions) if self._has(topic) else []
@@ -139,11 +163,7 @@ class KafkaServer:
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """Partition -> offset that the next record will get."""
-        group = self._group("holdfast-tests-offsets")
-        return {
-            number: group.get_watermark_offsets(TopicPartition(topic, number), timeout=_CALL_S)[1]
-            for number in self.partitions(topic)
-        }
+        return self._ends(topic, self.partitions(topic))
 
     def reset(self, group: str, offsets: Iterable[TopicPartition]) -> None:
         """Set a group's offsets as an operator does; refused by the broker while the group has members."""
@@ -163,6 +183,21 @@ class KafkaServer:
     def _has(self, topic: str) -> bool:
         return topic in self.admin.list_topics(timeout=_CALL_S).topics
 
+    def _ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        # The admin client asks each time who leads. A consumer keeps what it knew: it never finds the new partitions.
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(topic, number): newest for number in partitions}
+        end_at = time.monotonic() + _CALL_S
+        while asked:
+            try:
+                answers = self.admin.list_offsets(asked, request_timeout=_CALL_S)
+                return {each.partition: answer.result(_CALL_S).offset for each, answer in answers.items()}
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_YET or time.monotonic() > end_at:
+                    raise
+                time.sleep(0.05)
+        return {}
+
     def _await_partitions(self, topic: str, count: int) -> None:
         end_at = time.monotonic() + _CALL_S
         while time.monotonic() < end_at:
@@ -172,6 +207,7 @@ class KafkaServer:
                 and len(found.partitions) == count
                 and all(each.leader >= 0 for each in found.partitions.values())
             ):
+                self._ends(topic, range(count))  # a leader is named a moment before it knows that it is one
                 return
             time.sleep(0.05)
         msg = f"{topic} has not got {count} partitions within {_CALL_S} s"

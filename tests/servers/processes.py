@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,10 +11,11 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_SETPRIV = shutil.which("setpriv")  # of util-linux
 # Loaded here: between fork and exec nothing may be imported, another thread could hold the import lock.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -23,7 +25,10 @@ class ServerFailed(Exception):
 
 
 def die_with_parent() -> None:
-    """In a child before exec: be killed when the *thread* that started it ends, even if that was by kill -9."""
+    """In a child before exec: be killed when the *thread* that started it ends, even if that was by kill -9.
+
+    Not in a process that has gRPC's threads: Python runs in the child then, and has died there of a segmentation fault.
+    """
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -40,8 +45,20 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def spawn(command: Sequence[str], log: Path, cwd: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start a process with its output appended to `log`, in a group of its own (Ctrl-C is for us to hand on)."""
+def spawn(
+    command: Sequence[str],
+    log: Path,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    user: str | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a process with its output appended to `log`, in a group of its own (Ctrl-C is for us to hand on).
+
+    `user`: whom it runs as, where we are root. It is killed when the thread that starts it ends, as by
+    `die_with_parent`; but by setpriv, where there is one: no Python runs in the child, whatever threads there are here.
+    """
+    if _SETPRIV is not None:
+        command = [_SETPRIV, "--pdeathsig", "KILL", "--", *command]
     with log.open("ab") as out:
         return subprocess.Popen(
             command,
@@ -49,9 +66,27 @@ def spawn(command: Sequence[str], log: Path, cwd: Path | None = None) -> subproc
             stdout=out,
             stderr=subprocess.STDOUT,
             cwd=cwd,
+            env=environment,
+            user=user,
+            extra_groups=None if user is None else [],
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=None if _SETPRIV is not None else die_with_parent,
         )
+
+
+def started(
+    given: int,
+    start: Callable[[int], subprocess.Popen[bytes]],
+    answers: Callable[[subprocess.Popen[bytes]], bool],
+) -> subprocess.Popen[bytes] | None:
+    """A server on the port that is given, or (0) on one that is free, another where somebody has taken it meanwhile.
+    None = it does not answer."""
+    for _ in range(1 if given else 5):
+        process = start(given or free_ports(1)[0])
+        if answers(process):
+            return process
+        end(process, patience_s=1.0)
+    return None
 
 
 def end(process: subprocess.Popen[bytes], patience_s: float) -> None:

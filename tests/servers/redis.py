@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Self
 import pytest
 import redis
 
-from tests.servers.processes import ServerFailed, end, free_ports, spawn, tail
+from tests.servers.processes import ServerFailed, end, spawn, started, tail
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
 
-_START_S = 20.0
+_START_S = 60.0
 
 
 class RedisServer:
@@ -50,7 +50,8 @@ class RedisServer:
         if self._binary is None:
             raise ServerFailed("no redis-server on PATH: apt install redis-server, or brew install redis")
         self._password = password
-        self._options = ["--save", "", "--appendonly", "yes" if aof else "no"]
+        # "always": with "everysec" a busy Redis answers before it has written, and forgets that when it is killed.
+        self._options = ["--save", "", "--appendonly", "yes" if aof else "no", "--appendfsync", "always"]
         # A replica gets its first copy at once, instead of after the five seconds that others may join in.
         self._options += ["--repl-diskless-sync-delay", "0"]
         for option, value in (("requirepass", password), ("maxmemory", maxmemory), ("maxmemory-policy", policy)):
@@ -108,21 +109,16 @@ class RedisServer:
             os.kill(self._process.pid, number)
 
     def _start(self) -> None:
-        given = self.port
-        for _ in range(5):
-            port = given or free_ports(1)[0]
-            command = [str(self._binary), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(self._home)]
-            process = spawn([*command, *self._options], self._log)
-            self.port = port
-            if self._answers(process):
-                self._process = process
-                return
-            end(process, patience_s=1.0)
-            if given:
-                break
-        log = tail(self._log)
-        self.stop()
-        raise ServerFailed(f"redis-server did not start:\n{log}")
+        self._process = started(self.port, self._spawn, self._answers)
+        if self._process is None:
+            log = tail(self._log)
+            self.stop()
+            raise ServerFailed(f"redis-server did not start:\n{log}")
+
+    def _spawn(self, port: int) -> subprocess.Popen[bytes]:
+        self.port = port
+        command = [str(self._binary), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(self._home)]
+        return spawn([*command, *self._options], self._log)
 
     def _answers(self, process: subprocess.Popen[bytes]) -> bool:
         """Wait for the first PONG of this very process: another may have taken the port."""

@@ -18,6 +18,9 @@ class NoFence:
     session = ""
     cancelled = False
 
+    def overdue(self, record: Record) -> bool:
+        return False
+
 
 ORDERS_3 = Partition("orders", 3)
 

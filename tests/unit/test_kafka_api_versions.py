@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.kafka import tls
 from holdfast.adapters.kafka.ability import bootstrap, judge
-from holdfast.adapters.kafka.api_versions import ApiVersions, Malformed, decode, encode
+from holdfast.adapters.kafka.api_versions import ApiVersions, decode, encode
+from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import SettingError
 
 # As a Kafka 4.3.1 answered, with two of its requests and two of its features left in.

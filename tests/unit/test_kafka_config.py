@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.kafka.ability import BrokerAbility
-from holdfast.adapters.kafka.config import DRAIN_MARGIN_S, GroupProtocol, check, check_drain
+from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.emission import ClientConfig, emit, needs_answer
-from holdfast.adapters.kafka.properties import as_bool, as_int, for_helpers, is_secret, masked
+from holdfast.adapters.kafka.properties import as_bool, as_int, for_helpers
 from holdfast.errors import SettingError
+from holdfast.plugin.budget import COMMIT_S
+from holdfast.plugin.secret_names import is_secret, masked
 
 if TYPE_CHECKING:
     from holdfast.adapters.kafka.config import Assignment
@@ -151,7 +153,7 @@ def test_the_old_name_of_the_brokers_is_understood() -> None:
 
 def test_a_drain_has_to_end_before_the_client_counts_as_stuck() -> None:
     checked = check({**BASE, "max.poll.interval.ms": 60_000}, "keep")
-    longest_s = 60 - DRAIN_MARGIN_S
+    longest_s = 60 - COMMIT_S
     check_drain(checked, longest_s - 0.001)
     with pytest.raises(SettingError) as caught:
         check_drain(checked, longest_s)

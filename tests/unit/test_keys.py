@@ -20,6 +20,9 @@ class NoFence:
     session: str = "s"
     cancelled: bool = False
 
+    def overdue(self, record: Record) -> bool:
+        return False
+
 
 def record(
     value: bytes | None = b"{}", *, key: bytes | None = None, headers: tuple[tuple[str, bytes | None], ...] = ()

@@ -22,7 +22,8 @@ def test_settings_are_frozen() -> None:
 
 NUMBERS = [field.name for field in fields(Settings) if isinstance(field.default, (int, float))]
 WHOLE = [field.name for field in fields(Settings) if isinstance(field.default, int)]
-WORDS = {"ordering": "keys", "missing_key": "skip", "store_down": "closed"}
+WORDS = {"ordering": "keys", "missing_key": "skip", "store_down": "closed", "on_handler_timeout": "retry"}
+AT_ONCE = ("workers", "drain_timeout_s", "linger_timeout_s", "handler_grace_s", "status_interval_s")
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -48,7 +49,7 @@ def test_a_count_must_be_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_zero_works_only_where_it_means_at_once(name: str) -> None:
-    if name in ("drain_timeout_s", "linger_timeout_s"):
+    if name in AT_ONCE:
         Settings(**{name: 0})  # type: ignore[arg-type]
     else:
         with pytest.raises(SettingError, match=f"^{name}=0: use a value above 0"):
@@ -66,9 +67,24 @@ def test_a_word_that_is_not_known_is_refused_with_those_that_are(name: str, valu
         Settings(**{name: value})  # type: ignore[arg-type]
 
 
+def test_handlers_may_run_however_long_unless_somebody_says_for_how_long() -> None:
+    assert Settings().handler_timeout_s is None
+    assert Settings(handler_timeout_s=None) == Settings()
+    assert Settings(handler_timeout_s=30).handler_timeout_s == 30
+    for value in (0, -1.0, float("nan"), "30", True):
+        with pytest.raises(SettingError, match=r"^handler_timeout_s="):
+            Settings(handler_timeout_s=value)  # type: ignore[arg-type]
+
+
 def test_there_is_room_for_a_record_in_each_worker() -> None:
     with pytest.raises(SettingError, match="max_in_flight=4: use at least workers=8"):
         Settings(workers=8, max_in_flight=4)
+
+
+def test_the_thread_that_polls_cannot_watch_itself() -> None:
+    assert Settings(workers=0).workers == 0
+    with pytest.raises(SettingError, match="handler_timeout_s=5: use workers=1 or more"):
+        Settings(workers=0, handler_timeout_s=5)
 
 
 @pytest.mark.parametrize(("name", "value"), [("records", 0), ("wait_s", -0.1)])

@@ -1,5 +1,9 @@
 """Kafka by confluent-kafka: `pip install 'holdfast[kafka]'`."""
 
+from holdfast.adapters.kafka.aio_consumer import AIOKafkaConsumer
+from holdfast.adapters.kafka.consumer import KafkaConsumer
+from holdfast.adapters.kafka.deserializing import DeserializingKafkaConsumer
+from holdfast.adapters.kafka.events import KafkaEvents
 from holdfast.adapters.kafka.source import KafkaSource
 
-__all__ = ["KafkaSource"]
+__all__ = ["AIOKafkaConsumer", "DeserializingKafkaConsumer", "KafkaConsumer", "KafkaEvents", "KafkaSource"]

@@ -7,6 +7,8 @@ from holdfast.errors import MissingExtraError
 try:
     from confluent_kafka import (
         Consumer,
+        ConsumerGroupTopicPartitions,
+        IsolationLevel,
         KafkaError,
         KafkaException,
         Message,
@@ -15,7 +17,9 @@ try:
         TopicPartition,
         libversion,
     )
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+    from confluent_kafka.error import ConsumeError, KeyDeserializationError, ValueDeserializationError
+    from confluent_kafka.serialization import MessageField, SerializationContext
 except ModuleNotFoundError as error:
     if error.name != "confluent_kafka":  # it is there and lacks something of its own: that message is better
         raise
@@ -23,12 +27,21 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "AdminClient",
+    "ConfigResource",
+    "ConsumeError",
     "Consumer",
+    "ConsumerGroupTopicPartitions",
+    "IsolationLevel",
     "KafkaError",
     "KafkaException",
+    "KeyDeserializationError",
     "Message",
+    "MessageField",
+    "OffsetSpec",
     "Producer",
+    "SerializationContext",
     "TopicCollection",
     "TopicPartition",
+    "ValueDeserializationError",
     "libversion",
 ]

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.kafka import tls
 from holdfast.adapters.kafka._client import libversion
 from holdfast.adapters.kafka.admin import Admin
-from holdfast.adapters.kafka.api_versions import CONSUMER_GROUP_HEARTBEAT, ApiVersions, Malformed, fetch
+from holdfast.adapters.kafka.api_versions import CONSUMER_GROUP_HEARTBEAT, ApiVersions, fetch
 from holdfast.adapters.kafka.properties import addresses
+from holdfast.adapters.kafka.wire import Malformed
 
 if TYPE_CHECKING:
     import ssl

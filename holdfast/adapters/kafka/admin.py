@@ -16,15 +16,23 @@ if TYPE_CHECKING:
 
     from holdfast.timing import Deadline
 
+_log = logging.getLogger("holdfast.kafka")
 # The client's own lines ("Connect to ... failed") repeat what our errors say; a user's own logger is left in place.
 _SILENT = logging.Logger("holdfast.kafka.admin", level=logging.CRITICAL + 1)  # noqa: LOG001 - of nobody's tree
 
+# Who has so much time waits for a start, and wants to know for what.
+_TOLD_S = 5.0
 # How long to wait for an answer before looking whether the client has met an error that no waiting cures.
 _LOOK_S = 0.05
-
-
+# The least that a call gets: with 0 it would be over before it was sent.
+_LEAST_S = 0.1
 # Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
 _SOME_TOPIC = "__consumer_offsets"
+
+
+def request_s(deadline: Deadline, share: float = 1.0) -> float:
+    """The timeout of one call of a client: what is left, or a share of it."""
+    return max(deadline.left_s() * share, _LEAST_S)
 
 
 class Admin:
@@ -47,6 +55,7 @@ class Admin:
     def reach(self, deadline: Deadline) -> str:
         """Reach one broker and log in there; returns the cluster's id. Raises SourceError."""
         what, slice_s = f"connecting to {self._where}", 0.2
+        wait = Wait(what, deadline)
         while True:
             try:
                 cluster = self.client.list_topics(_SOME_TOPIC, timeout=deadline.left_s(at_most=slice_s))
@@ -54,6 +63,7 @@ class Admin:
                 if cure_of(error.args[0]) is not Cure.CLIENT:
                     raise as_source_error(error.args[0], what) from error
                 self._look(deadline, what)
+                wait.goes_on()
                 # Each call asks anew, so one that is shorter than the way to the broker and back would never succeed.
                 slice_s *= 2
             else:
@@ -88,6 +98,20 @@ class Admin:
             f"{what}: no answer within {deadline.budget_s:g} s{met}; check the address, that the broker runs, and what "
             "is between"
         )
+
+
+class Wait:
+    """A wait for the brokers, of which the log tells once."""
+
+    def __init__(self, what: str, deadline: Deadline) -> None:
+        self._what, self._deadline = what, deadline
+        self._told = deadline.budget_s < _TOLD_S
+
+    def goes_on(self) -> None:
+        """There was no answer, and it is tried again."""
+        if not self._told:
+            self._told = True
+            _log.warning("%s: no answer yet; trying for another %.0f s", self._what, self._deadline.left_s())
 
 
 def refused(error: KafkaException) -> SettingError:

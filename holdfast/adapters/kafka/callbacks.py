@@ -56,8 +56,8 @@ class Callbacks:
         #: The application's own error_cb.
         self.error_cb: Callable[[KafkaError], object] | None = None
         self.assigned: set[Partition] = set()
-        #: Whether any client of this source was let into the group.
-        self.ever_assigned = False
+        #: How often partitions came; 0 = no client of this source was let into the group yet.
+        self.assignments = 0
         #: What only a person can cure, until it is raised.
         self.trouble: SourceError | None = None
         self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
@@ -67,7 +67,7 @@ class Callbacks:
         """Ask the engine where each begins; what it holds back is assigned paused."""
         partitions = partitions_of(came)
         self.assigned.update(partitions)
-        self.ever_assigned = True
+        self.assignments += 1
         starts = self.listener.assigned(partitions)
         # Offsets go into the assign call: a seek right after it races with the fetcher's own start. Where none is known
         # yet, the log's start does: the committed one would be asked of the coordinator, and if its answer comes after

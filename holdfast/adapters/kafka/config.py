@@ -11,18 +11,20 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.adapters.kafka.properties import as_bool, as_int, masked
+from holdfast.adapters.kafka.properties import as_bool, as_int
+from holdfast.adapters.kafka.static_member import PROPERTY as STATIC_ID
+from holdfast.adapters.kafka.static_member import check_name
 from holdfast.errors import SettingError
+from holdfast.plugin import budget
+from holdfast.plugin.budget import DEFAULT_MAX_POLL_MS, DEFAULT_SESSION_MS
+from holdfast.plugin.secret_names import masked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Assignment = Literal["sticky", "keep"]
 
-#: librdkafka's own defaults, where a check needs the value that will be in force.
-DEFAULT_SESSION_MS = 45_000
-DEFAULT_HEARTBEAT_MS = 3_000
-DEFAULT_MAX_POLL_MS = 300_000
+#: librdkafka's own default.
 DEFAULT_STRATEGY = "range,roundrobin"
 COOPERATIVE = "cooperative-sticky"
 
@@ -34,13 +36,6 @@ CLASSIC_ONLY = {
     "partition.assignment.strategy": "use group.remote.assignor=uniform or range",
     "group.protocol.type": "it has one value only, leave it out",
 }
-
-#: What the end of a drain still needs before the next poll: one bounded commit, which took up to 1.4 s on a real
-#: broker in the second phase of a cooperative rebalance, and a poll.
-DRAIN_MARGIN_S = 2.0
-
-# The default of the broker's group.min.session.timeout.ms: below it a classic join is answered INVALID_SESSION_TIMEOUT.
-_USUAL_MIN_SESSION_MS = 6_000
 
 # holdfast commits by itself, after the work. Left to the client, offsets are committed of work that is not done.
 _OWN_FLAGS = ("enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store")
@@ -132,15 +127,8 @@ def check(conf: Mapping[str, object], assignment: Assignment | None) -> CheckedC
 
 def check_drain(checked: CheckedConfig, drain_timeout_s: float) -> None:
     """A drain happens between two polls, so it has to end before the client counts as stuck. Raises SettingError."""
-    longest_s = checked.max_poll_ms / 1000 - DRAIN_MARGIN_S
-    if drain_timeout_s >= longest_s:
-        raise SettingError(
-            "drain_timeout_s",
-            drain_timeout_s,
-            f"a drain runs between two polls: {drain_timeout_s:g} s + {DRAIN_MARGIN_S:g} s for the commit reach "
-            f"max.poll.interval.ms={checked.max_poll_ms} ({checked.max_poll_ms / 1000:g} s), and the group would go on "
-            f"without this member; use less than {max(0.0, longest_s):g} s, or a larger max.poll.interval.ms",
-        )
+    if (misfit := budget.drain_fits(drain_timeout_s, checked.max_poll_ms)) is not None:
+        raise misfit.error()
 
 
 def _one_spelling(conf: Mapping[str, object]) -> dict[str, object]:
@@ -158,8 +146,8 @@ def _check_names(conf: Mapping[str, object]) -> None:
         value = conf.get(name)
         if not isinstance(value, str) or not value.strip():
             raise SettingError(name, value, f"set it, such as {example}")
-    if "group.instance.id" in conf and not str(conf["group.instance.id"] or "").strip():
-        raise SettingError("group.instance.id", conf["group.instance.id"], "use a name that one member alone has")
+    if STATIC_ID in conf:
+        check_name(STATIC_ID, conf[STATIC_ID])
 
 
 def _check_owned(conf: Mapping[str, object]) -> None:
@@ -236,20 +224,12 @@ def _check_times(conf: Mapping[str, object]) -> None:
         raise SettingError("session.timeout.ms", conf["session.timeout.ms"], "use a positive number")
     if "heartbeat.interval.ms" in conf:
         heartbeat_ms = as_int("heartbeat.interval.ms", conf["heartbeat.interval.ms"])
-        if heartbeat_ms <= 0 or heartbeat_ms * 3 > session_ms:
-            raise SettingError(
-                "heartbeat.interval.ms",
-                conf["heartbeat.interval.ms"],
-                f"use at most {session_ms // 3}, a third of session.timeout.ms={session_ms}, so that two may be lost",
-            )
+        if (misfit := budget.heartbeat_fits(heartbeat_ms, session_ms)) is not None:
+            raise misfit.error()
     if "max.poll.interval.ms" in conf or "session.timeout.ms" in conf:
         max_poll_ms = as_int("max.poll.interval.ms", conf.get("max.poll.interval.ms", DEFAULT_MAX_POLL_MS))
-        if max_poll_ms < session_ms:
-            raise SettingError(
-                "max.poll.interval.ms",
-                max_poll_ms,
-                f"use at least session.timeout.ms={session_ms}: librdkafka refuses less",
-            )
+        if (misfit := budget.session_below_poll(session_ms, max_poll_ms)) is not None:
+            raise misfit.error()
 
 
 def _findings(
@@ -277,13 +257,12 @@ def _findings(
             )
         )
     session_ms = as_int("session.timeout.ms", conf.get("session.timeout.ms", DEFAULT_SESSION_MS))
-    if session_ms < _USUAL_MIN_SESSION_MS:
-        found.append(
-            Finding(
-                field="session.timeout.ms",
-                value=session_ms,
-                reason=f"brokers refuse less than their group.min.session.timeout.ms, usually {_USUAL_MIN_SESSION_MS}",
-                remedy=f"use {_USUAL_MIN_SESSION_MS} or more, unless your broker allows it",
-            )
-        )
+    misfits = [budget.session_allowed(session_ms)]
+    if STATIC_ID in conf and protocol != "consumer":
+        misfits.append(budget.restart_fits(session_ms))
+    found += [_of_misfit(each) for each in misfits if each is not None]
     return tuple(found)
+
+
+def _of_misfit(misfit: budget.Misfit) -> Finding:
+    return Finding(field=misfit.field, value=misfit.value, reason=misfit.effect, remedy=misfit.remedy)

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, Message, Producer
-from holdfast.adapters.kafka.admin import refused
+from holdfast.adapters.kafka.admin import Wait, refused
 from holdfast.adapters.kafka.callbacks import ClientLog
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import addresses, for_helpers
@@ -30,8 +30,10 @@ _OWN = {
     "message.timeout.ms": 30_000,
     # 30 s by default, before a missing topic is called missing. A topic made just now is known everywhere by then.
     "topic.metadata.propagation.max.ms": 5_000,
-    # Letters are few and each is waited for.
+    # Letters are few and each is waited for. Each is a batch of its own: the broker measures batches, and one letter
+    # that is too large would take its neighbours along.
     "linger.ms": 0,
+    "batch.num.messages": 1,
 }
 _UNLESS_SAID = {
     # What could be fetched in one response (receive.message.max.bytes) can be sent: the broker's limit decides.
@@ -40,12 +42,12 @@ _UNLESS_SAID = {
     "logger": ClientLog(),
 }
 
-# What the target says of a letter and will say again, with what helps; beside the codes that only a person cures.
+#: What the target says of a letter and will say again, with what helps; beside the codes that only a person cures.
 _SIZE = (
     "raise max.message.bytes of the topic (a letter is a little larger than its record, by its headers), or let the "
     "handler deal with this record"
 )
-_REFUSALS = {
+REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: _SIZE,
     KafkaError.RECORD_LIST_TOO_LARGE: _SIZE,
     KafkaError.INVALID_RECORD: "the topic does not take such a record (a compacted one takes none without a key)",
@@ -56,6 +58,11 @@ _POLL_S = 0.1
 _SLICE_S = 0.2
 # How long a topic may be missing before it counts as missing: a broker that makes topics itself needs a moment.
 _MISSING_S = 3.0
+
+
+def producer_conf(conf: Mapping[str, object]) -> dict[str, Any]:
+    """A producer's configuration for letters, from a consumer's."""
+    return {**_UNLESS_SAID, **for_helpers(conf), **_OWN}
 
 
 class KafkaDeadLetters:
@@ -124,9 +131,7 @@ class KafkaDeadLetters:
             if self._closed:
                 raise DeadLetterError("dead letters are closed: the app is leaving")
             if self._running is None:
-                # Type: confluent-kafka takes any property as a value of any type.
-                mine: dict[str, Any] = {**_UNLESS_SAID, **for_helpers(self._conf), **_OWN}
-                self._running = _Running(mine)
+                self._running = _Running(producer_conf(self._conf))
             return self._running
 
     def _failure(self, error: KafkaError, what: str, running: _Running) -> DeadLetterError:
@@ -139,13 +144,14 @@ class KafkaDeadLetters:
             if running.hopeless is not None:  # such as brokers below 2.8 that deny IDEMPOTENT_WRITE
                 return DeadLetterRefused(str(as_source_error(running.hopeless, what)))
             return DeadLetterError(f"{what}: {error.str()} ({error.name()}); a new producer tries again")
-        if (remedy := _REFUSALS.get(error.code())) is not None:
+        if (remedy := REFUSALS.get(error.code())) is not None:
             return DeadLetterRefused(f"{what}: {error.str()} ({error.name()}); {remedy}")
         said = as_source_error(error, what)
         return DeadLetterRefused(str(said)) if cure_of(error) is Cure.PERSON else DeadLetterError(str(said))
 
     def _check(self, running: _Running, topic: str, deadline: Deadline) -> None:
         what, slice_s = f"checking the dead letter topic {topic} at {self._where}", _SLICE_S
+        wait = Wait(what, deadline)
         patience: Deadline | None = None
         while True:
             error = _topic_error(running.producer, topic, deadline.left_s(at_most=slice_s))
@@ -161,6 +167,8 @@ class KafkaDeadLetters:
                 raise as_source_error(error, what)
             elif deadline.passed:
                 raise SourceUnavailable(f"{what}: no answer within {deadline.budget_s:g} s; check the address")
+            else:
+                wait.goes_on()
             running.pause(deadline.left_s(at_most=_SLICE_S))
             slice_s *= 2  # each call asks anew: it has to become longer than the way to the broker and back
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.adapters.kafka.config import (
     CLASSIC_ONLY,
     COOPERATIVE,
-    DEFAULT_HEARTBEAT_MS,
-    DEFAULT_SESSION_MS,
     Finding,
     GroupProtocol,
 )
-from holdfast.adapters.kafka.properties import MASK, as_int, is_secret, masked
+from holdfast.adapters.kafka.properties import as_int
 from holdfast.errors import SettingError
+from holdfast.plugin.budget import DEFAULT_HEARTBEAT_MS, DEFAULT_SESSION_MS, heartbeat_for
+from holdfast.plugin.emit.kafka import FETCHING, START
+from holdfast.plugin.secret_names import MASK, is_secret, masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,29 +37,11 @@ class Reason(NamedTuple):
         return f"{self.key}={value}: {self.why}" if self.value is not None else f"{self.key} left out: {self.why}"
 
 
-# What is set where the user says nothing. Each of them has been the cause of a stall, a skip or a spike.
+# What is set where the user says nothing.
 _DEFAULTS = (
     Reason("enable.auto.commit", False, "holdfast commits what is done; the client would commit what it has read"),
     Reason("enable.auto.offset.store", False, "holdfast says what is done; the client would say what it has read"),
-    Reason(
-        "auto.offset.reset",
-        "earliest",
-        "librdkafka's default, largest, skips what is there at a group's first start; say latest if that is meant",
-    ),
-    Reason(
-        "queued.min.messages",
-        10_000,
-        "100,000 by default, for each partition: what is fetched ahead is thrown away and fetched again by every pause "
-        "and by every partition that moves",
-    ),
-    Reason(
-        "queued.max.messages.kbytes", 32_768, "bounds the same in bytes, for all partitions together; 64 MiB by default"
-    ),
-    Reason(
-        "fetch.queue.backoff.ms",
-        50,
-        "by default the client looks again only 1 s after a queue was full, which a small queue feels as a stall",
-    ),
+    *(Reason(*each) for each in (START, *FETCHING)),
 )
 
 
@@ -119,6 +102,11 @@ def emit(checked: CheckedConfig, ability: BrokerAbility) -> ClientConfig:
     protocol = _protocol(conf)
     if protocol is not GroupProtocol.CONSUMER:
         _fit_heartbeat(conf, reasons)
+    if "group.instance.id" in conf:
+        why = "a static member: a restart moves nothing while the session lasts"
+        if protocol is GroupProtocol.CONSUMER:
+            why += ", which is the broker's to say (consumer.session.timeout.ms of the group, 45 s by default)"
+        reasons.append(Reason("group.instance.id", conf["group.instance.id"], why))
     for default in _DEFAULTS:
         if default.key not in conf:
             conf[default.key] = default.value
@@ -185,8 +173,8 @@ def _take_cooperative(
 def _fit_heartbeat(conf: dict[str, object], reasons: list[Reason]) -> None:
     """A session that the user made short needs more heartbeats than the default's."""
     session_ms = _session_ms(conf)
-    if "heartbeat.interval.ms" not in conf and session_ms < 3 * DEFAULT_HEARTBEAT_MS:
-        conf["heartbeat.interval.ms"] = max(1, session_ms // 3)
+    if "heartbeat.interval.ms" not in conf and (heartbeat_ms := heartbeat_for(session_ms)) < DEFAULT_HEARTBEAT_MS:
+        conf["heartbeat.interval.ms"] = heartbeat_ms
         why = f"a third of session.timeout.ms={session_ms}, so that two may be lost; 3000 by default"
         reasons.append(Reason("heartbeat.interval.ms", conf["heartbeat.interval.ms"], why))
 

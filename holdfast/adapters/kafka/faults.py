@@ -160,9 +160,15 @@ def cure_of(error: KafkaError) -> Cure:
     return Cure.CLIENT if fault is None else fault.cure
 
 
-def is_passing(error: KafkaError) -> bool:
-    """Whether librdkafka gets over it by itself: report it and go on polling."""
-    return cure_of(error) is Cure.CLIENT
+def is_about_a_topic(error: KafkaError) -> bool:
+    """Whether a topic is missing, or closed to us: the client goes on with the others, and looks for it again."""
+    return error.code() == _E.TOPIC_AUTHORIZATION_FAILED or as_source_error(error, "").__class__ is UnknownTopic
+
+
+def is_about_static_id(error: KafkaError) -> bool:
+    """Whether a static member's client may have ended over its id. `_FATAL` hides what is behind it, and the binding
+    has no call for it; of a classic member's errors only the fence is fatal."""
+    return error.code() in (_E._FATAL, _E._FENCED, _E.FENCED_INSTANCE_ID, _E.UNRELEASED_INSTANCE_ID)
 
 
 def as_source_error(error: KafkaError, what: str) -> SourceError:

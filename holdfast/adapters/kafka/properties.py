@@ -1,24 +1,16 @@
-"""What a client property is: who knows it, whether it is a secret, how its value is read. Pure.
+"""What a client property is: who knows it, how its value is read. Pure. Secrets: plugin/secret_names.py.
 
 The names are those of librdkafka's CONFIGURATION.md (2.16).
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-MASK = "***"
-
-# By parts of the name, not by a list: a property that a later librdkafka adds (`...client.secret`) is masked too.
-# `.pem` takes in certificates, which are public: a page of base64 tells nobody anything. A Kerberos command and the
-# free text of sasl.oauthbearer.config may carry anything.
-_SECRET = re.compile(r"pass(word|phrase)|secret|\.pem$|^sasl\.oauthbearer\.config$|kinit\.cmd$|^ssl_key$")
 
 #: Properties that only a consumer knows (column C). A producer or an admin client logs a warning for each.
 CONSUMER_ONLY = frozenset(
@@ -65,16 +57,6 @@ _ABOUT_THIS_CONSUMER = frozenset(
 
 _TRUE = frozenset({"true", "t", "1"})
 _FALSE = frozenset({"false", "f", "0"})
-
-
-def is_secret(name: str) -> bool:
-    """Whether a property's value must appear in no repr, log or message."""
-    return _SECRET.search(name) is not None
-
-
-def masked(conf: Mapping[str, object]) -> dict[str, object]:
-    """The same with credentials replaced: fit for a repr, a log line, an error."""
-    return {name: MASK if is_secret(name) else value for name, value in conf.items()}
 
 
 def for_helpers(conf: Mapping[str, object]) -> dict[str, object]:

@@ -5,38 +5,44 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.adapters.kafka import ability, faults
+from holdfast.adapters.kafka import ability, farewell, faults
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka.admin import Wait, request_s
 from holdfast.adapters.kafka.callbacks import Callbacks, ClientLog, topic_partitions
+from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
+from holdfast.adapters.kafka.log_ends import LogEnds
+from holdfast.adapters.kafka.offsets import EARLIEST, LATEST, committed, offsets_at
 from holdfast.adapters.kafka.properties import as_int
+from holdfast.adapters.kafka.static_member import Refusals, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
-from holdfast.plugin.ports import Batch, Committed, End
+from holdfast.plugin.ports import NOTHING, Batch, End
 from holdfast.plugin.retry import BACKOFF
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Message
-    from holdfast.adapters.kafka.config import Assignment
+    from holdfast.adapters.kafka.config import Assignment, Finding
     from holdfast.adapters.kafka.emission import ClientConfig
-    from holdfast.plugin.ports import RebalanceListener
+    from holdfast.plugin.ports import Committed, RebalanceListener
     from holdfast.plugin.settings import Settings
     from holdfast.records import Fence
 
 _log = logging.getLogger("holdfast.kafka")
 
-#: What ListOffsets takes for a time to answer with the log's start or end (Kafka's protocol).
-_EARLIEST, _LATEST = -2, -1
 _POLICIES = {
-    "earliest": _EARLIEST, "smallest": _EARLIEST, "beginning": _EARLIEST,
-    "latest": _LATEST, "largest": _LATEST, "end": _LATEST,
+    "earliest": EARLIEST, "smallest": EARLIEST, "beginning": EARLIEST,
+    "latest": LATEST, "largest": LATEST, "end": LATEST,
 }  # fmt: skip
+_NOT_ASKED = ability.BrokerAbility(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
+#: At the start: without an answer for so long it is told that the broker is waited for.
+_FIRST_TRY_S = 1.0
 #: A client that lived for so long was no part of a series of failures: the next wait is short again.
 _STABLE_S = 120.0
 
@@ -51,22 +57,38 @@ class KafkaSource:
         conf: as for `confluent_kafka.Consumer`.
         assignment: "sticky" emits what the broker can do, decided by asking it at the start: the consumer protocol
             (KIP-848) with the uniform assignor, else cooperative-sticky. "keep" leaves the configuration as it is.
+        static_id: the name under which this process comes back after a restart (group.instance.id), so that nothing
+            moves meanwhile; or a function that tells it, called once, at the start.
+        leave: a static member leaves for good at each stop, as others do. `Holdfast.stop(leave=True)` does so once.
 
     Raises:
         SettingError: names the property, its value and the remedy.
     """
 
-    def __init__(self, conf: Mapping[str, Any], *, assignment: Assignment | None = None) -> None:
-        self._checked = check(conf, assignment)
-        for finding in self._checked.findings:
-            _log.warning("%s", finding)
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        assignment: Assignment | None = None,
+        static_id: str | Callable[[], str] | None = None,
+        leave: bool = False,
+    ) -> None:
+        self._static_id = static_id if callable(static_id) else None
+        self._leave = leave
+        self._checked = check(
+            conf if static_id is None or callable(static_id) else with_id(conf, static_id), assignment
+        )
+        self._warned: list[Finding] = []
+        self._warn(self._checked.findings)
+        self._refusals: Refusals | None = None
         self._client: ClientConfig | None = None
         self._consumer: Consumer | None = None
         self._owners: Mapping[Partition, Fence] = {}
         self._topics: list[str] = []
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._ids = TopicIds(self._checked.conf)
-        self._known_ids: dict[str, str] = {}
+        ids = TopicIds(self._checked.conf)
+        self._mark = CommitMark(self._checked.group, ids)
+        self._ends = LogEnds(ids.admin, self._checked.conf)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._rebuilds = 0
         self._rebuild_at = 0.0
@@ -75,6 +97,9 @@ class KafkaSource:
         return f"KafkaSource({self._checked!r})"
 
     # ---- what the engine asks before the start
+    #: A producer that is idempotent stores nothing twice, and a failed record is tried again in place.
+    identity = retry_topic = retries = stray_letters = None
+
     @property
     def group(self) -> str:
         """The consumer group's name."""
@@ -116,34 +141,57 @@ class KafkaSource:
     ) -> None:
         """Reach the broker, look for the topics, join. Raises SourceError within the deadline."""
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
-        asked = ability.ask(self._checked.conf, deadline) if needs_answer(self._checked) else _NOT_ASKED
-        self._use(asked)
-        self._consumer = self._build()
+        self._make_client(deadline)
         self._look_for_topics(deadline)
         self._join()
 
+    def _make_client(self, deadline: Deadline) -> None:
+        """The broker is asked what it can only where the configuration depends on it. Raises SourceError."""
+        self._use(ability.ask(self._checked.conf, deadline) if needs_answer(self._checked) else _NOT_ASKED)
+        self._consumer = self._build()
+
     def _use(self, asked: ability.BrokerAbility) -> None:
+        if self._static_id is not None:
+            static_id, self._static_id = id_from(self._static_id), None
+            self._checked = check(with_id(self._checked.conf, static_id), self._checked.assignment)
         self._client = emit(self._checked, asked)
-        for finding in self._client.findings:
-            _log.warning("%s", finding)
+        self._warn(self._client.findings)
         for reason in self._client.reasons:
             _log.debug("%s", reason)
         self._callbacks.incremental = self._client.protocol is not GroupProtocol.EAGER
         self._callbacks.error_cb = self._client.error_cb
+        if self._client.static_id is not None:
+            consumer_protocol = self._client.protocol is GroupProtocol.CONSUMER
+            self._refusals = Refusals(self._client.static_id, self.group, SYSTEM_CLOCK.now, waits=consumer_protocol)
+            why = farewell.cannot(self._checked.conf) if consumer_protocol else None
+            if self._leave and why is not None:
+                _log.warning("leave=True: %s, so others wait for this member's session when it stops", why)
+
+    def _warn(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            if finding not in self._warned:
+                self._warned.append(finding)
+                _log.warning("%s", finding)
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Ask for other topics from now on; the rebalance follows in polls to come."""
         self._topics = list(topics)
         self._join()
 
-    def close(self, deadline: Deadline) -> None:  # noqa: ARG002 - librdkafka's close knows no deadline
+    def close(self, deadline: Deadline, *, leave: bool = False) -> None:
         """Give the membership up. Everything is committed and let go before: a commit inside it can hang the process.
 
         Measured on Kafka 4.3: with an unpolled rebalance pending, close() with a synchronous commit in on_revoke hung
         in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7.
+
+        librdkafka's close() of a static member says nothing to the group (classic), or that it comes back (KIP-848).
         """
         consumer, self._consumer = self._consumer, None
-        if consumer is not None:
+        if consumer is None:
+            return
+        if self._client is not None and self._client.static_id is not None and (leave or self._leave):
+            farewell.leave(consumer, self._client, deadline)
+        else:
             consumer.close()
 
     # ---- polling
@@ -155,22 +203,29 @@ class KafkaSource:
         consumer = self._consumer
         if consumer is None:
             self._rebuild(timeout_s)
-            return _NOTHING
+            return NOTHING
+        assignments = self._callbacks.assignments
         # poll() returns at the first message, consume() only when it is full or the time is over.
         first = consumer.poll(timeout_s) if timeout_s > 0 or max_records == 1 else None
         # Sorted before consume(), in which its partition may go and come back: it belongs to the ownership of now.
         batch = self._sort([first], Batch([], [])) if first is not None else Batch([], [])
         more = max_records > 1 and (first is not None or timeout_s <= 0)
-        if more and self._consumer is consumer and self._callbacks.trouble is None:
-            batch = self._sort(consumer.consume(max_records - 1, 0), batch)
+        # What an assignment brings is for the engine to ask for anew: it wants less than before.
+        same = self._callbacks.assignments == assignments
+        if more and same and self._consumer is consumer and self._callbacks.trouble is None:
+            batch = self._sort(consumer.consume(max_records - (first is not None), 0), batch)
         self._callbacks.tell_commits()
+        if self._refusals is not None and self._refusals.waiting and self._callbacks.assignments != assignments:
+            _log.info("the member of %s is in after %.1f s", self.group, self._refusals.let_in())
         return batch
 
     def _sort(self, messages: Sequence[Message], batch: Batch) -> Batch:
         """Add messages to a batch: records with their fence, ends of partitions; errors go their own way."""
         records, ends = list(batch.records), list(batch.ends)
-        owners, known = self._owners, self._partitions
-        for message in messages:
+        owners, known, new = self._owners, self._partitions, tuple.__new__
+        at, partition, fence = ("", -1), Partition("", -1), None
+        # Records and ends of partitions have a topic, a number and an offset; errors of a client may not.
+        for message in cast("Sequence[Any]", messages):
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
                 if self._failed(error, f"consuming {message.topic() or self._topics}"):
@@ -178,19 +233,24 @@ class KafkaSource:
                 # What cannot be read may be skipped by the client: behind a hole that nobody looked at, nothing counts.
                 # The next poll raises it, and the app stops with the watermark before the hole.
                 break
-            # Records and ends of partitions have a topic, a number and an offset; errors of a client may not.
-            topic, number, offset = cast(
-                "tuple[str, int, int]", (message.topic(), message.partition(), message.offset())
-            )
-            partition = known.get((topic, number))
-            if partition is None:
-                partition = known[topic, number] = Partition(topic, number)
+            if (where := (message.topic(), message.partition())) != at:  # messages of a partition come together
+                at = where
+                partition = known.setdefault(where, Partition(*where))
+                fence = owners.get(partition)
             if error is not None:
-                ends.append(End(partition, offset))
-            elif (fence := owners.get(partition)) is not None:
-                headers = cast("Sequence[tuple[str, bytes | None]]", message.headers() or ())
-                key, value = message.key(), message.value()
-                records.append(Record(partition, offset, key, value, headers, message.timestamp()[1], fence))
+                ends.append(End(partition, message.offset()))
+            elif fence is not None:
+                # Record(...) goes through a function in Python, which costs as much as all the rest of this line.
+                fields = (
+                    partition,
+                    message.offset(),
+                    message.key(),
+                    message.value(),
+                    message.headers() or (),
+                    message.timestamp()[1],
+                    fence,
+                )
+                records.append(new(Record, fields))
         return Batch(records, ends)
 
     def _failed(self, error: KafkaError, what: str) -> bool:
@@ -205,8 +265,7 @@ class KafkaSource:
             self._rebuilds += 1
             wait_s = BACKOFF.wait_s(self._rebuilds, SourceFatal()) or 0.0
             self._rebuild_at = SYSTEM_CLOCK.now() + wait_s
-            said = faults.as_source_error(error, f"member of {self.group}")
-            self._callbacks.trouble = SourceFatal(f"{said}; a new client is made in {wait_s:.1f} s")
+            self._callbacks.trouble = self._said(error, wait_s)
             finished, self._consumer = self._consumer, None
             self._callbacks.listener.lost(sorted(self._callbacks.assigned))
             self._callbacks.assigned.clear()
@@ -219,6 +278,13 @@ class KafkaSource:
             self._callbacks.trouble = self._callbacks.trouble or faults.as_source_error(error, what)
         return False
 
+    def _said(self, error: KafkaError, wait_s: float) -> SourceError | None:
+        """What there is to say of a client that is finished; None = it is said already."""
+        if self._refusals is not None and faults.is_about_static_id(error):
+            return self._refusals.judge(error)
+        said = faults.as_source_error(error, f"member of {self.group}")
+        return SourceFatal(f"{said}; a new client is made in {wait_s:.1f} s")
+
     @property
     def _refused_at_the_door(self) -> bool:
         """Whether the consumer protocol, which the broker says it has, never let us in. A broker whose file has
@@ -227,7 +293,7 @@ class KafkaSource:
         client = self._client
         return (
             self._checked.assignment == "sticky"
-            and not self._callbacks.ever_assigned
+            and not self._callbacks.assignments
             and client is not None
             and client.protocol is GroupProtocol.CONSUMER
             and client.static_id is None
@@ -236,7 +302,7 @@ class KafkaSource:
     def _rebuild(self, timeout_s: float) -> None:
         """Make the client anew, once its wait is over."""
         wait_s = self._rebuild_at - SYSTEM_CLOCK.now()
-        if wait_s > 0 or self._client is None:
+        if wait_s > 0 or self._client is None or (self._refusals is not None and self._refusals.final):
             SYSTEM_CLOCK.sleep(min(max(wait_s, 0.0), timeout_s))
             return
         self._consumer = self._build()
@@ -271,56 +337,35 @@ class KafkaSource:
     def _look_for_topics(self, deadline: Deadline) -> None:
         """Topics that are named must exist: the client by itself would wait for them in silence."""
         consumer = self._client_or_raise()
+        asked = f"reaching Kafka at {self._checked.bootstrap}"
         try:
-            known = consumer.list_topics(timeout=max(deadline.left_s(), 0.1)).topics
+            try:
+                known = consumer.list_topics(timeout=max(deadline.left_s(_FIRST_TRY_S), 0.1)).topics
+            except KafkaException as first:
+                if deadline.passed or faults.cure_of(first.args[0]) is not faults.Cure.CLIENT:
+                    raise
+                Wait(asked, deadline).goes_on()
+                known = consumer.list_topics(timeout=request_s(deadline)).topics
             for topic in self._topics:
                 if topic.startswith("^") or topic in known:
                     continue
-                error = consumer.list_topics(topic, timeout=max(deadline.left_s(), 0.1)).topics[topic].error
+                error = consumer.list_topics(topic, timeout=request_s(deadline)).topics[topic].error
                 if error is not None:
                     raise faults.as_source_error(error, f"subscribing to {topic}")
         except KafkaException as error:
             consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
             trouble = self._callbacks.take_trouble()
-            asked = f"reaching Kafka at {self._checked.bootstrap}"
             raise trouble or faults.as_source_error(error.args[0], asked) from error
 
     # ---- positions
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
         """Group, topic, topic id, number: a topic that was deleted and made again has another id."""
-        self._known_ids.update(self._ids.of(sorted({partition.topic for partition in partitions}), deadline))
-        return {
-            partition: f"{self.group}/{partition.topic}/{self._known_ids[partition.topic]}/{partition.number}"
-            for partition in partitions
-        }
+        return self._mark.position_names(partitions, deadline)
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
         """What the group has committed. Raises SourceError: an error is not "nothing"."""
-        consumer = self._client_or_raise()
-        try:
-            replies = consumer.committed(topic_partitions(partitions), timeout=max(deadline.left_s(), 0.1))
-        except KafkaException as error:
-            raise faults.as_source_error(error.args[0], "reading the committed offsets") from error
-        found: dict[Partition, Committed | None] = {}
-        for reply in replies:
-            if reply.error is not None:
-                raise faults.as_source_error(reply.error, f"reading the committed offset of {reply.topic}")
-            partition = Partition(reply.topic, reply.partition)
-            if reply.offset < 0 or self._is_of_another_topic(reply):
-                found[partition] = None
-            else:
-                found[partition] = Committed(reply.offset, reply.metadata == self._mark(partition, reply.offset))
-        return found
-
-    def _mark(self, partition: Partition, offset: int) -> str:
-        """The metadata of our commits: ours, for this very offset, of this very topic."""
-        return f"{_MARK}:{offset}:{self._known_ids.get(partition.topic, '')}"
-
-    def _is_of_another_topic(self, reply: TopicPartition) -> bool:
-        """Whether the commit is ours and of a topic of that name that was deleted since: then it says nothing."""
-        parts = (reply.metadata or "").split(":")
-        now = self._known_ids.get(reply.topic, "")
-        return len(parts) == 4 and ":".join(parts[:2]) == _MARK and bool(now and parts[3]) and parts[3] != now
+        replies = committed(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
+        return {Partition(reply.topic, reply.partition): self._mark.read(reply) for reply in replies}
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """As auto.offset.reset says, asked once; later offsets of a group are its own."""
@@ -335,28 +380,20 @@ class KafkaSource:
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """With isolation.level=read_committed (the default): up to where no transaction is open."""
-        return self._list_offsets(partitions, _LATEST, deadline)
+        return self._list_offsets(partitions, LATEST, deadline)
 
     def _list_offsets(self, partitions: Sequence[Partition], when: int, deadline: Deadline) -> Mapping[Partition, int]:
-        asked = topic_partitions(partitions, dict.fromkeys(partitions, when))
-        try:
-            replies = self._client_or_raise().offsets_for_times(asked, timeout=max(deadline.left_s(), 0.1))
-        except KafkaException as error:
-            raise faults.as_source_error(error.args[0], "asking for the ends of the logs") from error
-        for reply in replies:
-            if reply.error is not None:
-                raise faults.as_source_error(reply.error, f"asking for the ends of {reply.topic}")
-        return {Partition(reply.topic, reply.partition): reply.offset for reply in replies}
+        return offsets_at(self._client_or_raise(), partitions, when, deadline, "asking for the ends of the logs")
+
+    def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
+        """As `last_offsets`, without waiting."""
+        return self._ends.look(partitions)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit. Never blocks: inside on_revoke librdkafka itself holds the partitions until the broker has
         answered, or its request has timed out, and a synchronous commit has no bound at all (95 s were seen)."""
-        wanted = [
-            TopicPartition(partition.topic, partition.number, offset, self._mark(partition, offset))
-            for partition, offset in offsets.items()
-        ]
         try:
-            self._client_or_raise().commit(offsets=wanted, asynchronous=True)
+            self._client_or_raise().commit(offsets=self._mark.on(offsets), asynchronous=True)
         except KafkaException as error:
             self._callbacks.not_sent(error.args[0], offsets)
 
@@ -400,8 +437,3 @@ class KafkaSource:
         if self._consumer is None:
             raise SourceUnavailable("there is no client at the moment: it is being rebuilt")
         return self._consumer
-
-
-_NOTHING = Batch(())
-_MARK = "holdfast:1"
-_NOT_ASKED = ability.BrokerAbility(consumer_protocol=False, why="the configuration does not depend on it", asked=False)

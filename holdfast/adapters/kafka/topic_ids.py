@@ -10,6 +10,7 @@ from holdfast.adapters.kafka.admin import Admin
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from holdfast.records import Partition
     from holdfast.timing import Deadline
 
 # How a broker that gives no ids says so: the UUID of zeros, in Kafka's base64.
@@ -17,6 +18,11 @@ _NO_ID = "A" * 22
 # librdkafka's mock cluster names a controller that is none of its brokers, so that no admin request of one broker is
 # ever answered there; nor can a topic be deleted.
 _MOCK = "mockCluster"
+
+
+def position_name(group: str, partition: Partition, topic_id: str) -> str:
+    """What the store calls a group's position in a partition: a topic that was made again begins with nothing known."""
+    return f"{group}/{partition.topic}/{topic_id}/{partition.number}"
 
 
 class TopicIds:
@@ -28,6 +34,12 @@ class TopicIds:
     def __init__(self, conf: Mapping[str, object]) -> None:
         self._conf = conf
         self._admin: Admin | None = None
+
+    def admin(self) -> Admin:
+        """The client that asks; made at the first call. Raises SettingError."""
+        if self._admin is None:
+            self._admin = Admin(self._conf)
+        return self._admin
 
     def of(self, topics: Collection[str], deadline: Deadline) -> dict[str, str]:
         """Topic -> id, the same for as long as the topic lives; "" for all where the cluster gives none.
@@ -41,15 +53,14 @@ class TopicIds:
         """
         if not topics:
             return {}
-        if self._admin is None:
-            self._admin = Admin(self._conf)
-        if self._admin.reach(deadline).startswith(_MOCK):
+        admin = self.admin()
+        if admin.reach(deadline).startswith(_MOCK):
             return dict.fromkeys(topics, "")
-        asked = self._admin.client.describe_topics(
+        asked = admin.client.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=max(0.001, deadline.left_s())
         )
         found = {
-            topic: str(self._admin.answer(future, deadline, f"asking for the id of {topic}").topic_id)
+            topic: str(admin.answer(future, deadline, f"asking for the id of {topic}").topic_id)
             for topic, future in sorted(asked.items())
         }
         # During an upgrade from below 2.8 brokers differ: a mixture is "none", so that no topic seems to have changed

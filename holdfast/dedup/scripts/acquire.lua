@@ -8,6 +8,7 @@ for i = 2, #KEYS do
   elseif owner and owner ~= ME and live(owner) then
     replies[i - 1] = 'W'
   else
+    redis.call('HSETNX', KEYS[i], 'born', string.format('%.0f', NOW))
     redis.call('HINCRBY', KEYS[i], 'epoch', 1)
     redis.call('HSET', KEYS[i], 'owner', ME)
     redis.call('PEXPIRE', KEYS[i], ARGV[3])

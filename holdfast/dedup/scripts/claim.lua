@@ -1,19 +1,29 @@
--- KEYS[2..] = business keys; ARGV[3] = ms after which a forgotten claim is garbage; ARGV[4] = the tokens.
--- Reply: one character a key, N D B F.
-if not live(ME) then return string.rep('F', #KEYS - 1) end
+-- As in keys.lua; another key may be that of the fence.
+-- Reply: one character a key, N D B F; with the fence's key { those, the fence of those that are N }.
+--
+-- Each call has a higher fence than all before it. It begins with this server's milliseconds, so that it goes on rising
+-- after the server has lost its data.
+local function reply(verdicts)
+  if not other(1) then return verdicts end
+  local fence = string.format('%.0f', math.max(NOW, (tonumber(redis.call('GET', other(1)) or 0)) + 1))
+  redis.call('SET', other(1), fence)
+  return { verdicts, fence }
+end
+
+if not live(ME) then return reply(string.rep('F', COUNT)) end
 local verdicts = {}
-for i, own in ipairs(own_claims(ARGV[4])) do
-  local key = KEYS[i + 1]
-  local held = redis.call('GET', key)
-  if held == DONE then
+for i = 1, COUNT do
+  local found = held(i)
+  if found == DONE then
     verdicts[i] = 'D'
-  elseif held == own then
+  elseif found == OWN[i] then
     verdicts[i] = 'N' -- asked again after no answer
-  elseif held and live(string.match(held, '^C([^|]*)|')) then
+  elseif found and holds(found) then
     verdicts[i] = 'B' -- also by this very session for another record: two records of one key are never both NEW
   else
-    redis.call('SET', key, own, 'PX', ARGV[3])
+    set_claimed(i)
     verdicts[i] = 'N'
   end
 end
-return table.concat(verdicts)
+save()
+return reply(table.concat(verdicts))

@@ -1,16 +1,10 @@
--- KEYS[2..] = business keys; ARGV[3] = ms for which they stay done; ARGV[4] = the tokens. Whether the session still
--- lives does not matter: a claim that nobody took over is still its own. Reply: one character a key, D F.
+-- As in keys.lua. Whether the session still lives does not matter: a claim that nobody took over is still its own.
+-- Reply: one character a key, D F.
 local verdicts = {}
-for i, own in ipairs(own_claims(ARGV[4])) do
-  local key = KEYS[i + 1]
-  local held = redis.call('GET', key)
-  if held == DONE then
-    verdicts[i] = 'D'
-  elseif held == own then
-    redis.call('SET', key, DONE, 'PX', ARGV[3])
-    verdicts[i] = 'D'
-  else
-    verdicts[i] = 'F'
-  end
+for i = 1, COUNT do
+  local found = held(i)
+  if found == OWN[i] then set_done(i) end
+  verdicts[i] = (found == OWN[i] or found == DONE) and 'D' or 'F'
 end
+save()
 return table.concat(verdicts)

@@ -1,12 +1,49 @@
--- Between common.lua and each script about business keys. A key holds
---   "1"                   done. One of Redis' shared integers: a key that is done has no value object of its own
---   "C<session>|<token>"  claimed, by one record under one ownership: token = "epoch|offset|partition"
+-- Between common.lua and each script about business keys; keys_plain.lua or keys_hashed.lua follows, and gives:
+--   held(i)             what item i of the batch holds: DONE, OWN[i], another's claim, or false
+--   set_claimed(i)      the record has claimed it
+--   set_done(i)         of an item that holds OWN[i]
+--   set_absent(i)
+--   left_ms(i)          of an item that is done: for how long it stays so
+--   other(i)            the i-th key after those of the layout
+--   set_result(i, text) to be kept at other(i) for as long as the item is done
+--   save()              last: what was set may have waited, to be written at once
+-- A claim is "C<session>|<token>": one record under one ownership, token = "epoch|offset|partition"; or the id of a batch
+-- attempt, a whole number from 2 on.
+--   KEYS[2]  the shard's batch attempts: id -> "R<since>:<session>" while it runs, "F<until>:<session>" finished, both in this
+--            server's milliseconds since 1970; what it has claimed is done until then
+--   ARGV[3]  number of items
+--   ARGV[4]  what each item holds where the record that asks has claimed it, one a line; '' where no record asks. One
+--            long argument, because a client spends more on 500 short ones than this server on the whole call
+--   ARGV[5]  see the layout
+--   ARGV[6]  ms after which a forgotten claim is garbage
+--   ARGV[7]  ms for which a key stays done
+--   ARGV[8]  and on: the script's own
 local DONE = '1'
+local COUNT, GARBAGE_MS, WINDOW_MS = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local OWN = {}
+for claim in string.gmatch(ARGV[4], '[^\n]+') do OWN[#OWN + 1] = claim end
 
--- What KEYS[2..] hold where they are held by the records that ask. `lines`: their tokens, one a line. One long argument,
--- because a client spends more on 500 short ones than this server on the whole call.
-local function own_claims(lines)
-  local prefix, claims = 'C' .. ME .. '|', {}
-  for token in string.gmatch(lines, '[^\n]+') do claims[#claims + 1] = prefix .. token end
-  return claims
+-- Of a batch attempt's id: its session, or DONE and until when; nil = nobody knows it any more. Asked once an id and script.
+local ATTEMPTS, told = KEYS[2], {}
+local function attempt(id)
+  local known = told[id]
+  if not known then
+    local state, ms, by = string.match(redis.call('HGET', ATTEMPTS, id) or '', '^([RF])(%d+):(.*)$')
+    known = { state == 'F' and DONE or by, tonumber(ms) }
+    if state == 'F' and known[2] < NOW then known = {} end
+    told[id] = known
+  end
+  return known[1], known[2]
+end
+
+-- What a key holds, given what is stored: an attempt's id is as good as what is known of it.
+local function meaning(stored)
+  if not stored or stored == DONE or string.byte(stored) == 67 then return stored end -- 67 = C
+  local by = attempt(stored)
+  return by == DONE and DONE or by and stored
+end
+
+-- Whether a claim's session lives.
+local function holds(claim)
+  return live(string.match(claim, '^C([^|]*)|') or attempt(claim))
 end

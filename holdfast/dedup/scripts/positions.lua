@@ -1,8 +1,10 @@
 -- Between common.lua and each script about positions. One hash a partition:
 --   epoch    changes of ownership so far
+--   born     when the hash was made, in this server's milliseconds since 1970
 --   owner    a session; absent = none
 --   w        watermark: every offset below is done
 --   running  "offset=session:epoch ...": handed over in its owner's hands; absent = none. Never an offset that is done
+--   again    after a reset: offsets below were done or running before it; absent = there was none
 --   b:<n>    a bitmap of 32 bytes: of the offsets 256*n .. 256*n+255, those from the watermark on that are done
 -- Offsets are exact up to 2^53; the client refuses higher ones.
 local WIDTH = 256
@@ -16,6 +18,33 @@ local function position(key)
     for offset, holder in string.gmatch(running, '(%d+)=(%S+)') do p.running[tonumber(offset)] = holder end
   end
   return p
+end
+
+-- Forget all that is known but the epoch and when it was made, so that neither falls.
+local function start_over(p)
+  local born = redis.call('HGET', p.key, 'born')
+  redis.call('UNLINK', p.key)
+  redis.call('HSET', p.key, 'epoch', string.format('%.0f', p.epoch))
+  if born then redis.call('HSET', p.key, 'born', born) end
+end
+
+-- Every offset from there on was never known as done or running, before a reset or now.
+local function known_up_to(p)
+  local top = math.max(p.w, tonumber(redis.call('HGET', p.key, 'again') or 0))
+  for offset in pairs(p.running or {}) do top = math.max(top, offset + 1) end
+  for _, field in ipairs(redis.call('HKEYS', p.key)) do
+    local n = tonumber(string.match(field, '^b:(%d+)$'))
+    if n and (n + 1) * WIDTH > top then
+      local bytes = { string.byte(redis.call('HGET', p.key, field), 1, -1) }
+      for i = WIDTH - 1, 0, -1 do
+        if bit.band(bytes[floor(i / 8) + 1] or 0, lshift(1, i % 8)) ~= 0 then
+          top = math.max(top, n * WIDTH + i + 1)
+          break
+        end
+      end
+    end
+  end
+  return top
 end
 
 local function owned(p, epoch)

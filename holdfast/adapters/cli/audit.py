@@ -1,0 +1,137 @@
+"""`holdfast audit`: what consumers told of themselves, judged. As text, as JSON, and as a page."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.arguments import parse_properties, text_of
+from holdfast.adapters.cli.audit_output import tell
+from holdfast.errors import SettingError
+from holdfast.plugin.audit.report.build import audit_of
+from holdfast.plugin.audit.report.page import page
+from holdfast.plugin.audit.report.words import mood
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.adapters.cli.output import Output
+
+_EXAMPLE = """\
+  holdfast audit /var/log/holdfast --html audit.html
+  holdfast audit kafka:localhost:9092/audit --output /lake/audit --group billing \\
+      --spark spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0
+  holdfast audit --tables /lake/audit --html audit.html
+  holdfast audit kafka:localhost:9092/audit --output /lake/audit --follow /lake/audit.checkpoint   # what is new
+
+Events are judged by Spark, in this process: pip install 'holdfast[spark]', Java 17 or 21. Tables need no Spark.
+exit codes: 0 nothing is lost and nothing ran twice; 1 something is, or did; 4 not all is known, since a process was
+killed or events are missing; 2 and 3 as of all commands.
+"""
+_CODES = {"good": 0, "bad": 1, "unsure": 4}
+
+
+def add(commands: shared.Commands) -> None:
+    """The command."""
+    made = shared.command(
+        commands, "audit", "judge what consumers told of their work: lost, repeated, stopped", _EXAMPLE
+    )
+    made.add_argument(
+        "events", nargs="*", metavar="EVENTS", help="files, folders with them, or kafka:HOST:PORT,.../TOPIC"
+    )
+    made.add_argument(
+        "--group", action="append", default=[], metavar="NAME", help="tell of this group alone; may be given again"
+    )
+    made.add_argument(
+        "--complete", action="store_true", help="all that was sent had to be consumed: what is left over is lost"
+    )
+    made.add_argument("--html", metavar="FILE", help="write the report as a page that needs nothing else")
+    made.add_argument("--output", metavar="FOLDER", help="keep the tables there, as Parquet: a folder each")
+    made.add_argument(
+        "--follow",
+        metavar="FOLDER",
+        help="read what is new since the last time, of which Spark's checkpoint there knows, and add it to --output",
+    )
+    made.add_argument("--tables", metavar="FOLDER", help="tell of the tables that are there, in the place of events")
+    spark = made.add_argument_group("Spark")
+    spark.add_argument(
+        "--spark",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="such as spark.driver.memory=4g",
+    )
+    spark.add_argument(
+        "--kafka-config", metavar="FILE", help="properties to log in with, name=value: those of Kafka's Java client"
+    )
+    made.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Make the tables, or take those that are there, and tell. Raises HoldfastError."""
+    if not options.events and not options.tables:
+        raise SettingError("EVENTS", None, "name files or a topic with events, or a folder with tables by --tables")
+    if options.tables and (options.events or options.output or options.complete or options.follow):
+        remedy = "EVENTS, --output, --follow and --complete are for tables to be made"
+        raise SettingError("--tables", options.tables, remedy)
+    if options.follow and (not options.output or options.complete):
+        raise SettingError("--follow", options.follow, "it needs --output, where rows are added, and no --complete")
+    with _tables(options, output) as folder:
+        from holdfast.adapters.parquet.tables import ParquetTables  # noqa: PLC0415 - pyarrow, where it is used
+
+        audit = audit_of(ParquetTables(folder), options.group)
+    if missing := set(options.group) - {each.group for each in audit.groups}:
+        raise SettingError("--group", min(missing), "there is no event of that group")
+    tell(audit, output)
+    if options.html:
+        _write(options.html, page(audit))
+        output.note(f"the page: {Path(options.html).resolve()}")
+    return _CODES[mood(audit)]
+
+
+@contextmanager
+def _tables(options: argparse.Namespace, output: Output) -> Iterator[Path]:
+    if options.tables:
+        yield Path(options.tables)
+        return
+    from holdfast.adapters.spark import audit  # noqa: PLC0415 - Spark, where it is used
+    from holdfast.adapters.spark.local import local_spark  # noqa: PLC0415 - as above
+
+    kafka = {} if options.kafka_config is None else _properties(options.kafka_config)
+    with tempfile.TemporaryDirectory(prefix="holdfast-audit-") as passing:
+        folder = Path(options.output or passing).resolve()
+        output.note("Spark starts, which takes a while")
+        with local_spark("holdfast audit", dict(options.spark)) as spark:
+            if options.follow:
+                lines, now = audit.stream(spark, *options.events, options=kafka), {"availableNow": True}
+                query = audit.follow(lines, output=str(folder), checkpoint=options.follow, trigger=now)
+                query.awaitTermination()
+            else:
+                events = audit.read(spark, *options.events, options=kafka)
+                with audit.audit(spark, events, audit.AuditSettings(complete=options.complete)) as found:
+                    found.write(str(folder))
+        yield folder
+
+
+def _properties(file: str) -> dict[str, str]:
+    found = parse_properties(text_of("--kafka-config", file), file)
+    return {f"kafka.{name}": str(value) for name, value in found.items()}
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark: write it as spark.driver.memory=4g")
+    return name, value
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingError("--html", path, f"the file cannot be written ({error.strerror})") from None

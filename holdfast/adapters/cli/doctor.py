@@ -1,0 +1,174 @@
+"""`holdfast doctor`: configurations and a live group, held against the rules. Exit code by what is worst."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.arguments import at_least_0, span_s
+from holdfast.adapters.cli.conf_file import read_conf
+from holdfast.adapters.cli.output import shown
+from holdfast.errors import NoCoordinator, SettingError
+from holdfast.plugin import doctor
+from holdfast.plugin.doctor import Circumstances, Client, ClientConf, Severity, Watched
+from holdfast.plugin.looks import GroupView
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from holdfast.adapters.cli.output import Output
+    from holdfast.plugin.doctor import Finding
+
+_EXAMPLE = """\
+  holdfast doctor consumer.properties --handler 200ms --batch 500 --restart 30s
+  holdfast doctor --group billing --bootstrap localhost:9092
+  holdfast doctor consumer.properties --group billing --kafka-config client.properties
+
+A file has lines of name=value, JSON, or TOML. A file and a group: the file is also held against that group.
+exit codes: 0 notes at most; 4 warnings at most; 1 an error was found; 2 and 3 as of all commands.
+"""
+#: Of exit codes, 1 to 3 are taken.
+_CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 4, Severity.ERROR: 1}
+_WIDTH = 110
+_WHOSE = {
+    Client.LIBRDKAFKA: "librdkafka (confluent-kafka)",
+    Client.HOLDFAST: "holdfast's Kafka consumers",
+    Client.JAVA: "Kafka's Java client",
+    Client.ROCKETMQ: "RocketMQ's push consumer",
+}
+
+
+def add(commands: shared.Commands) -> None:
+    """The command."""
+    made = shared.command(commands, "doctor", "find what will hurt: in configurations, in a live group", _EXAMPLE)
+    made.add_argument("files", nargs="*", metavar="FILE", help="a consumer's configuration")
+    made.add_argument(
+        "--client",
+        choices=[each.value for each in Client],
+        help="whose names and defaults it has (default: as it looks)",
+    )
+    made.add_argument("--section", metavar="NAME", help="only what is under this name in the file: kafka.consumer")
+    told = made.add_argument_group("what a configuration does not say")
+    told.add_argument("--handler", type=span_s, metavar="TIME", help="the longest that one record takes: 200ms, 2s, 5m")
+    told.add_argument(
+        "--batch",
+        type=at_least_0,
+        metavar="N",
+        help="records between two polls, as consume(N) takes (default: Java's max.poll.records, else 1)",
+    )
+    told.add_argument(
+        "--workers", type=at_least_0, default=1, metavar="N", help="records at the same time (default: 1)"
+    )
+    told.add_argument("--drain", type=span_s, default=0.0, metavar="TIME", help="how long a hand-over waits for them")
+    told.add_argument(
+        "--polls-meanwhile", action="store_true", help="the client is polled while handlers run, as holdfast does"
+    )
+    told.add_argument("--restart", type=span_s, metavar="TIME", help="how long a process is away when it is restarted")
+    live = made.add_argument_group("a live group")
+    live.add_argument("--group", help="look at this one")
+    live.add_argument("--looks", type=at_least_0, default=6, metavar="N", help="how often (default: %(default)s)")
+    live.add_argument(
+        "--every", type=span_s, default=2.0, metavar="TIME", help="from one look to the next (default: 2s)"
+    )
+    live.add_argument(
+        "--commit-interval",
+        type=span_s,
+        default=5.0,
+        metavar="TIME",
+        help="how often its members commit; an offset that stands still for twice that is told of (default: 5s)",
+    )
+    shared.add_brokers(made)
+    shared.add_redis(made, "RocketMQ: holds the plan of a group that holdfast coordinates", required=False)
+    made.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Judge each; the worst decides."""
+    if not options.files and not options.group:
+        raise SettingError("FILE", None, "name a file with a consumer's configuration, or a live group with --group")
+    confs = {path: _conf(path, options) for path in options.files}
+    watched = _watch(options, output) if options.group else None
+    found: list[Finding] = []
+    for path, conf in confs.items():
+        told = doctor.examine_conf(conf)
+        if watched is not None:
+            told += doctor.examine_joining(conf, watched.now)
+        found += told
+        _tell(f"{path}, as a configuration of {_WHOSE[conf.client]}", told, output, {"file": path})
+    if watched is not None:
+        told = doctor.examine_group(watched)
+        found += told
+        _tell(_summary(watched), told, output, {"group": options.group})
+        for note in watched.now.notes:
+            output.note(f"not known: {shown(note, 300)}")
+    return _CODES[doctor.worst(found)]
+
+
+def _conf(path: str, options: argparse.Namespace) -> ClientConf:
+    circumstances = Circumstances(
+        handler_s=options.handler,
+        batch=options.batch,
+        workers=options.workers,
+        drain_s=options.drain,
+        polls_meanwhile=options.polls_meanwhile,
+        restart_s=options.restart,
+    )
+    client = Client(options.client) if options.client else None
+    return ClientConf(read_conf(path, options.section), client=client, circumstances=circumstances)
+
+
+def _watch(options: argparse.Namespace, output: Output) -> Watched:
+    """Look at the group, some times. Raises SourceError, StoreError, SettingError."""
+    views: list[GroupView] = []
+    at_s: list[float] = []
+    looks = max(options.looks, 1)
+    with shared.group_look_of(options) as look, output.progress("looks", looks) as progress:
+        while True:
+            started_s = SYSTEM_CLOCK.now()
+            try:
+                views.append(look.view(Deadline(options.timeout)))
+            except NoCoordinator as error:
+                # That is what is wrong with it.
+                views.append(GroupView(kind="kafka", group=options.group, state="", protocol="", notes=(str(error),)))
+            at_s.append(started_s)
+            if len(views) >= looks:
+                break
+            progress.at(len(views))
+            SYSTEM_CLOCK.sleep(max(started_s + options.every - SYSTEM_CLOCK.now(), 0.0))
+    return Watched(views=tuple(views), at_s=tuple(at_s), commit_interval_s=options.commit_interval)
+
+
+def _summary(watched: Watched) -> str:
+    now = watched.now
+    parts = [now.state, f"{len(now.members)} member{'' if len(now.members) == 1 else 's'}"]
+    if now.protocol:
+        parts.append(f"{now.protocol} protocol" + (f", {now.assignor}" if now.assignor else ""))
+    lags = [each.lag for each in now.partitions.values()]
+    unknown = lags.count(None)
+    behind = f"{sum(each or 0 for each in lags):,} behind in {len(lags) - unknown} partitions"
+    parts.append(behind + (f" and not known in {unknown}" if unknown else ""))
+    looks = len(watched.views)
+    parts.append(f"{looks} look{'' if looks == 1 else f's within {watched.apart_s:.0f} s'}")
+    return f"group {now.group} ({', '.join(part for part in parts if part)})"
+
+
+def _tell(title: str, found: Sequence[Finding], output: Output, of: dict[str, str]) -> None:
+    """What was found, the worst first; in words, or a line of JSON each and one that counts them."""
+    found = sorted(found, key=lambda each: -each.severity.rank)
+    counts = Counter(each.severity for each in found)
+    for each in found:
+        output.json({"type": "finding", **of, **each.as_dict()})
+    output.json({"type": "diagnosis", **of, **{f"{each.value}s": counts[each] for each in Severity}})
+    parts = [f"{counts[each]} {each.value}{'s' if counts[each] > 1 else ''}" for each in Severity if counts[each]]
+    output.say(f"{title}: {', '.join(parts) or 'nothing found'}")
+    for each in found:
+        output.say()
+        output.say(f"{each.severity.value.upper()}: {each.effect.value}  [{each.rule}]")
+        for label, text in (("found", f"{each.where}: {each.found}"), ("why", each.why), ("do", each.remedy)):
+            safe = shown(text, 2_000)  # names of topics and members are strangers' text
+            output.say(textwrap.fill(safe, _WIDTH, initial_indent=f"  {label:<6}", subsequent_indent=" " * 8))
+    output.say()

@@ -1,0 +1,93 @@
+"""START HERE: from a command line to an exit code. Each command is `run(options, output) -> int` in another module.
+
+Exit codes: 0 done; 1 a problem was found, or what was asked is refused; 2 the command line or a setting cannot work;
+3 the broker or the store gave no answer; 4 warnings alone (`doctor`), or not all is
+known (`audit`); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.cli import (
+    audit,
+    claims,
+    dead_letters,
+    doctor,
+    emit,
+    group,
+    lag,
+    migrate,
+    plan,
+    reset,
+)
+from holdfast.adapters.cli.output import Output
+from holdfast.errors import HoldfastError, SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REFUSED, USAGE, NO_ANSWER, INTERRUPTED = 1, 2, 3, 130
+
+_EPILOG = """\
+exit codes: 0 done; 1 a problem was found, or refused; 2 a wrong command line or setting; 3 no answer from the broker or
+the store; 4 warnings (doctor), or not all is known (audit); 130 interrupted
+
+examples:
+  holdfast claims show 4711 --redis redis://localhost:6379/0 --scope billing/orders
+  holdfast reset --group billing --topic orders --to 2026-11-20T10:00:00Z --bootstrap localhost:9092 \\
+      --redis redis://localhost:6379/0 --dry-run
+  holdfast dead-letters list --topic orders.dlq --bootstrap localhost:9092
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    whole = argparse.ArgumentParser(
+        prog="holdfast",
+        description="Look after groups that consume with holdfast: claims, positions, dead letters.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    whole.add_argument("--version", action="version", version=f"holdfast {_version()}")
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for each in (claims, reset, dead_letters, group, lag, plan, doctor, emit, migrate, audit):
+        each.add(commands)
+    return whole
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. Raises SystemExit as argparse does."""
+    options = parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.DEBUG if options.debug else logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr
+    )
+    output = Output(as_json=options.json, out=sys.stdout, err=sys.stderr)
+    try:
+        code: int = options.run(options, output)
+        sys.stdout.flush()
+    except HoldfastError as error:
+        if options.debug:
+            raise
+        output.note(f"holdfast: {error}")
+        return USAGE if isinstance(error, SettingError) else NO_ANSWER if error.retriable else REFUSED
+    except KeyboardInterrupt:
+        output.note("holdfast: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. The interpreter's own flush at the end must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("holdfast")
+    except importlib.metadata.PackageNotFoundError:
+        return "(from source, not installed)"

@@ -1,0 +1,126 @@
+"""Positions that a command owns for a while, by the calls of an app's own session: nobody else works there then."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.dedup.claims import Acquired, LetGo, Mark, Poll, Polled
+from holdfast.errors import StoreError, StoreRefused, StoreUnavailable
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from holdfast.dedup.claims import ClaimSession, ClaimStore
+    from holdfast.records import Partition
+    from holdfast.timing import Deadline
+
+T = TypeVar("T")
+
+#: Of a command that was killed the next one waits for the lease to end.
+LEASE_S = 10.0
+_AGAIN_S = 0.2
+_FENCED = "this command was silent for longer than its lease and somebody else has taken over: run it again"
+
+
+class Holding:
+    """One thread.
+
+    Args:
+        store: where the positions are.
+        names: theirs.
+        tell: takes a line for people, where it has to wait.
+    """
+
+    def __init__(self, store: ClaimStore, names: Mapping[Partition, str], tell: Callable[[str], None]) -> None:
+        self._store, self._names, self._tell = store, names, tell
+        self._session: ClaimSession | None = None
+        self.acquired: dict[Partition, Acquired] = {}
+
+    def take(self, deadline: Deadline) -> Mapping[Partition, Acquired]:
+        """Own all of them. Raises StoreRefused: another session that lives holds one at the deadline."""
+        self._session = session = asked(partial(self._store.begin, LEASE_S), deadline)
+        wanted, told = list(self._names), False
+        while wanted:
+            replies = asked(partial(session.acquire, [self._names[each] for each in wanted]), deadline)
+            self.acquired |= {
+                each: reply for each, reply in zip(wanted, replies, strict=True) if isinstance(reply, Acquired)
+            }
+            self.check()
+            wanted = [each for each in wanted if each not in self.acquired]
+            if wanted and deadline.passed:
+                raise StoreRefused(
+                    f"a process that lives still holds {', '.join(map(str, wanted))} in the store: stop it, and try "
+                    "again (one that was killed counts as alive until its lease has ended)"
+                )
+            if wanted and not told:
+                told = True
+                self._tell(f"waiting for a process that holds {', '.join(map(str, wanted[:3]))} in the store")
+            if wanted:
+                SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
+        return self.acquired
+
+    def check(self) -> None:
+        """Before something is done that only the owner may do. Raises StoreUnavailable: somebody else may be by now."""
+        if not self._live().live():
+            raise StoreUnavailable(f"the store has not answered: {_FENCED}")
+
+    def busy(self, deadline: Deadline) -> dict[Partition, list[int]]:
+        """Offsets that a process which has left still works on, and which may still end well."""
+        polls = {each: found for each, found in self.acquired.items() if found.running}
+        if not polls:
+            return {}
+        asking = [Poll(self._names[each], found.epoch, sorted(found.running)) for each, found in polls.items()]
+        replies = asked(partial(self._live().poll, asking), deadline)
+        busy = {}
+        for (partition, found), reply in zip(polls.items(), replies, strict=True):
+            if not isinstance(reply, Polled):
+                raise StoreRefused(_FENCED)
+            if left := sorted(found.running - reply.done - reply.yours):
+                busy[partition] = left
+        return busy
+
+    def mark(self, done: Mapping[Partition, tuple[int, Sequence[int]]], deadline: Deadline) -> None:
+        """Note watermarks and offsets as done. Raises StoreRefused: they are not noted, somebody else is the owner."""
+        marks = [
+            Mark(self._names[each], self.acquired[each].epoch, watermark, offsets)
+            for each, (watermark, offsets) in done.items()
+        ]
+        if any(asked(partial(self._live().mark, marks), deadline)):
+            raise StoreRefused(_FENCED)
+
+    def drop(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
+        """Each goes on from there: done is what is below, nothing else is known."""
+        for partition, offset in offsets.items():
+            call = partial(self._live().drop, self._names[partition], self.acquired[partition].epoch, offset)
+            if not asked(call, deadline):
+                raise StoreRefused(_FENCED)
+
+    def close(self) -> None:
+        """Let them go, so that the next owner need not wait. Does not raise; idempotent."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        try:
+            session.let_go([LetGo(self._names[each], found.epoch, ()) for each, found in self.acquired.items()])
+            session.end()
+        except StoreError:
+            session.abandon()  # the lease ends by itself
+        self.acquired = {}
+
+    def _live(self) -> ClaimSession:
+        if self._session is None:
+            raise AssertionError(self)
+        return self._session
+
+
+def asked(ask: Callable[[], T], deadline: Deadline) -> T:
+    """Ask until there is an answer. Raises StoreUnavailable at the deadline."""
+    while True:
+        try:
+            return ask()
+        except StoreUnavailable:
+            if deadline.passed:
+                raise
+            SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))

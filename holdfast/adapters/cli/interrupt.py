@@ -1,0 +1,33 @@
+"""Ctrl-C in the middle of work that has to end in order: the first asks, the second ends the process."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """A context; in the main thread."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave, it takes
+
+    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True

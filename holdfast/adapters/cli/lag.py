@@ -1,0 +1,241 @@
+"""`holdfast lag`: how far a group is behind, by partition and by member, once or watching."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.arguments import at_least_1, seconds
+from holdfast.adapters.cli.interrupt import Interrupt
+from holdfast.adapters.cli.lagging import Line, Rates, Total, lines_of, names
+from holdfast.adapters.cli.output import count, shown, span
+from holdfast.errors import SourceUnavailable
+from holdfast.timing import SYSTEM_CLOCK, Deadline, wall_ms
+
+if TYPE_CHECKING:
+    import argparse
+
+    from holdfast.adapters.cli.options import Commands
+    from holdfast.adapters.cli.output import Output
+    from holdfast.plugin.looks import GroupLook, GroupView
+
+_EXAMPLE = """\
+  holdfast lag --group billing --bootstrap localhost:9092
+  holdfast lag --group billing --bootstrap localhost:9092 --watch
+  holdfast lag --group billing --namesrv localhost:9876 --redis redis://localhost:6379/0 --json
+
+exit code 1: of some partition the lag cannot be told (it has no leader, its topic is gone, the offset is beyond the
+log's end), or its log has lost records that the group had not read. Partitions in which the group has never committed
+are none of that.
+"""
+_LOOK_S = 0.1
+_REMARK = 90
+#: Lines of a screen beside the table of partitions: heading, names, the members' table and its names, total, notes.
+_FRAME = 8
+_RATES = ("READ/S", "WRITTEN/S", "CAUGHT UP IN")
+_CLEAR = "\x1b[H\x1b[J"
+
+
+def add(commands: Commands) -> None:
+    """The command and its options."""
+    made = shared.command(commands, "lag", "how far a consumer group is behind", _EXAMPLE)
+    made.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
+    made.add_argument(
+        "--topic", action="append", default=[], metavar="NAME", help="of this topic alone; may be given several times"
+    )
+    made.add_argument("--watch", action="store_true", help="again and again, with rates, until Ctrl-C")
+    made.add_argument(
+        "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)g)"
+    )
+    made.add_argument("--count", type=at_least_1, metavar="N", help="end after so many looks")
+    shared.add_brokers(made)
+    shared.add_redis(made, "RocketMQ: it knows who has what in a group of holdfast's", required=False)
+    made.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Look, and tell. Raises HoldfastError."""
+    with shared.group_look_of(options) as look:
+        if options.watch or options.count:
+            return _watch(look, options, output)
+        view = _look(look, options)
+        lines = lines_of(view)
+        _tell(view, lines, output)
+    return int(bool(view.unseen) or any(line.wrong for line in lines))
+
+
+def _look(look: GroupLook, options: argparse.Namespace) -> GroupView:
+    return look.view(Deadline(options.timeout), topics=options.topic).only(options.topic)
+
+
+def _watch(look: GroupLook, options: argparse.Namespace, output: Output) -> int:
+    rates, looks = Rates(), 0
+    view: GroupView | None = None
+    lines: list[Line] = []
+    live = sys.stdout.isatty() and not output.as_json
+    with Interrupt() as interrupt:
+        while True:
+            next_s = SYSTEM_CLOCK.now() + options.every
+            try:
+                view = _look(look, options)
+            except SourceUnavailable as error:
+                if view is None:
+                    raise
+                output.note(f"holdfast: {error}")
+            else:
+                rates.add(SYSTEM_CLOCK.now(), view)
+                lines = lines_of(view, rates)
+                _tell(view, lines, output, watching=True, height=_height() if live else None)
+            looks += 1
+            if looks == options.count or _asked(interrupt, next_s):
+                return int(bool(view.unseen) or any(line.wrong for line in lines))
+            if not live:
+                output.say()
+
+
+def _asked(interrupt: Interrupt, until_s: float) -> bool:
+    """Wait; whether Ctrl-C has come before the time is over."""
+    while not interrupt.asked and (left_s := until_s - SYSTEM_CLOCK.now()) > 0:
+        SYSTEM_CLOCK.sleep(min(_LOOK_S, left_s))
+    return interrupt.asked
+
+
+def _height() -> int:
+    return shutil.get_terminal_size().lines
+
+
+# ---- telling
+def _tell(
+    view: GroupView, lines: list[Line], output: Output, *, watching: bool = False, height: int | None = None
+) -> None:
+    """Args: height: of a terminal that is drawn anew."""
+    if height is not None:
+        output.say(_CLEAR + heading(view))
+    else:
+        output.say(heading(view))
+    output.json(_group_json(view, lines))
+    for line in lines:
+        output.json(line.as_json())
+    shown_lines = lines
+    if height is not None:  # what is furthest behind first, since the rest has no room
+        shown_lines = sorted(lines, key=lambda line: (not line.wrong, -(line.view.lag or 0)))
+        shown_lines = shown_lines[: max(height - _FRAME - len(view.members) - len(view.notes), 3)]
+    if lines:
+        _partitions(shown_lines, output, watching=watching)
+        if len(shown_lines) < len(lines):
+            output.say(f"and {len(lines) - len(shown_lines)} partitions more")
+        if view.members:
+            output.say()
+            _members(view, lines, output, watching=watching)
+    output.say(_summary(view, lines, watching=watching))
+    for note in [*view.notes, *(f"{topic}: {why}" for topic, why in view.unseen.items())]:
+        output.say(f"note: {shown(note, 200)}")
+
+
+def heading(view: GroupView) -> str:
+    """The group in a line."""
+    broker = "Kafka" if view.kind == "kafka" else "RocketMQ"
+    parts = [f"{view.group} at {broker}: {view.state}", count(len(view.members), "member")]
+    how = {"": "", "classic": "classic protocol", "consumer": "consumer protocol", "remoting": "each client by itself"}
+    said = how.get(view.protocol, "holdfast's plan")
+    if said:
+        parts.append(f"{said} with {view.assignor}" if view.assignor else said)
+    if view.generation is not None:
+        parts.append(f"{'epoch' if view.protocol == 'consumer' else 'generation'} {view.generation}")
+    if view.coordinator:
+        parts.append(f"coordinator {view.coordinator.name} ({view.coordinator.address})")
+    return ", ".join(parts)
+
+
+def _partitions(lines: list[Line], output: Output, *, watching: bool) -> None:
+    rows: list[list[object]] = []
+    for line in lines:
+        view, rate = line.view, line.rate
+        row = [str(view.partition), shown("?" if line.member is None else line.member or "-")]
+        rates = _rates(rate.consumed_s, rate.produced_s, rate.catch_up_s(view.lag)) if watching else ()
+        rows.append([*row, view.committed, view.end, view.lag, *rates, shown(line.remark, _REMARK)])
+    output.table(("PARTITION", "MEMBER", "OFFSET", "END", "LAG", *(_RATES if watching else ()), ""), rows)
+
+
+def _members(view: GroupView, lines: list[Line], output: Output, *, watching: bool) -> None:
+    called = names(view)
+    everybody = [(called[each.id], each.host, each.partitions is not None) for each in view.members]
+    by_member: dict[str | None, list[Line]] = {None: [], "": []}
+    for line in lines:
+        by_member.setdefault(line.member, []).append(line)
+    rows: list[list[object]] = []
+    for name, host, told in everybody:
+        mine = by_member.get(name, [])
+        total = Total.of(mine)
+        rates = _rates(*total.rate, total.catch_up_s) if watching else ()
+        rows.append([shown(name), shown(host), *([len(mine), total.text] if told else [None, "?"]), *rates])
+    if left := by_member[""]:
+        total = Total.of(left)
+        rates = _rates(*total.rate, total.catch_up_s) if watching else ()
+        rows.append(["(nobody)", "", len(left), total.text, *rates])
+    output.table(("MEMBER", "HOST", "PARTITIONS", "LAG", *(_RATES if watching else ())), rows)
+
+
+def _rates(consumed_s: float | None, produced_s: float | None, catch_up_s: float | None) -> list[object]:
+    when = "-" if catch_up_s is None else "never" if catch_up_s == math.inf else span(catch_up_s)
+    return [consumed_s, produced_s, when]
+
+
+def _summary(view: GroupView, lines: list[Line], *, watching: bool) -> str:
+    if not lines:
+        return "lag: not known: the broker does not tell now which topics the group reads"
+    total = Total.of(lines)
+    parts = [f"lag: {total.text} in {count(total.partitions, 'partition')}"]
+    if view.unseen:
+        parts.append(f"without {', '.join(sorted(view.unseen))}, of which nothing is known")
+    new = [line for line in lines if line.state == "never_committed" and line.in_log]
+    if new:
+        in_log = sum(line.in_log or 0 for line in new)
+        parts.append(f"{len(new)} without an offset of the group ({in_log:,} records in the log)")
+    if view.rebalancing:
+        parts.append("the group rebalances")
+    elif not view.members and not any(line.view.given_out for line in lines):
+        parts.append("nobody consumes")
+    if watching and (when := total.catch_up_s):
+        parts.append("never caught up at this rate" if when == math.inf else f"caught up in {span(when)}")
+    return ", ".join(parts)
+
+
+def _group_json(view: GroupView, lines: list[Line]) -> dict[str, object]:
+    total = Total.of(lines)
+    return {
+        "type": "group",
+        "at_ms": wall_ms(),
+        "group": view.group,
+        "kind": view.kind,
+        "state": view.state,
+        "protocol": view.protocol,
+        "assignor": view.assignor,
+        "generation": view.generation,
+        "coordinator": view.coordinator.address if view.coordinator else None,
+        "members": [
+            {
+                "id": each.id,
+                "name": name,
+                "client": each.client_id,
+                "host": each.host,
+                "partitions": None if each.partitions is None else len(each.partitions),
+                "lag": _known_lag([line for line in lines if line.member == name]),
+            }
+            for each, name in ((each, names(view)[each.id]) for each in view.members)
+        ],
+        "partitions": total.partitions,
+        "lag": None if total.unknown else total.lag,
+        "lag_known": total.lag,
+        "lag_not_known_in": total.unknown,
+        "unseen": dict(view.unseen),
+        "notes": list(view.notes),
+    }
+
+
+def _known_lag(lines: list[Line]) -> int | None:
+    total = Total.of(lines)
+    return None if total.unknown else total.lag

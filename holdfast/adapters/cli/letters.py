@@ -1,0 +1,166 @@
+"""A dead letter as its headers tell it, and which of them a person asks for. Pure; the headers are those of
+`plugin.dead_letter`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.cli.output import of_bytes, shown, size, span
+from holdfast.plugin.dead_letter import PREFIX
+
+if TYPE_CHECKING:
+    from holdfast.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLetter:
+    """None = the header is missing, or not what it should be: other tools write to the topic too."""
+
+    record: Record
+    origin_topic: str | None
+    origin_partition: int | None
+    #: "" = of brokers that need no name for it (Kafka).
+    origin_broker: str
+    origin_offset: int | None
+    handler: str | None
+    group: str | None
+    attempts: int | None
+    error_type: str | None
+    error_message: str | None
+    #: When it failed, else when the letter was written; milliseconds since 1970.
+    when_ms: int
+
+    @classmethod
+    def of(cls, record: Record) -> StoredLetter:
+        """What a record of a dead letter topic says of itself."""
+        failed_at_ms = _number(record, "failed-at-ms")
+        # As `plugin.dead_letter` writes it: 3, or broker-a-3.
+        broker, _, number = (_text(record, "origin-partition") or "").rpartition("-")
+        return cls(
+            record=record,
+            origin_topic=_text(record, "origin-topic"),
+            origin_partition=_as_number(number),
+            origin_broker=broker,
+            origin_offset=_number(record, "origin-offset"),
+            handler=_text(record, "handler"),
+            group=_text(record, "group"),
+            attempts=_number(record, "attempts"),
+            error_type=_text(record, "error-type"),
+            error_message=_text(record, "error-message"),
+            when_ms=record.timestamp_ms if failed_at_ms is None else failed_at_ms,
+        )
+
+    @property
+    def origin(self) -> str | None:
+        """Where the record was born, for people."""
+        if self.origin_topic is None:
+            return None
+        place = _place(self.origin_broker, "?" if self.origin_partition is None else self.origin_partition)
+        return f"{self.origin_topic}-{place}@{'?' if self.origin_offset is None else self.origin_offset}"
+
+    def row(self, now_ms: int, *, values: bool) -> list[object]:
+        """Its line in a table; see COLUMNS."""
+        record = self.record
+        told: list[object] = [
+            f"{_place(record.partition.broker, record.partition.number)}@{record.offset}",
+            span((now_ms - self.when_ms) / 1000),
+            shown(self.origin or "-"),
+            shown(self.handler or "-", 40),
+            self.attempts,
+            shown(self.error_type or "-", 40),
+            shown(self.error_message or "-", 50),
+            "-" if record.key is None else shown(record.key.decode("utf-8", "backslashreplace"), 40),
+            size(len(record.value or b"")),
+        ]
+        if values:
+            value = record.value
+            told.append("-" if value is None else shown(value.decode("utf-8", "backslashreplace"), 10_000))
+        return told
+
+    def as_json(self, *, values: bool) -> dict[str, object]:
+        """The same for programs; the fields are those of the README."""
+        record = self.record
+        told: dict[str, object] = {
+            "type": "letter",
+            "topic": record.partition.topic,
+            "partition": record.partition.number,
+            "broker": record.partition.broker,
+            "offset": record.offset,
+            "failed_at_ms": self.when_ms,
+            "origin_topic": self.origin_topic,
+            "origin_partition": self.origin_partition,
+            "origin_broker": self.origin_broker,
+            "origin_offset": self.origin_offset,
+            "handler": self.handler,
+            "group": self.group,
+            "attempts": self.attempts,
+            "error_type": self.error_type,
+            "error_message": self.error_message,
+            "key": of_bytes(record.key),
+            "value_bytes": len(record.value or b""),
+        }
+        if values:
+            told["value"] = of_bytes(record.value)
+        return told
+
+
+COLUMNS = ("LETTER", "AGE", "ORIGIN", "HANDLER", "ATTEMPTS", "ERROR", "MESSAGE", "KEY", "SIZE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which letters; None = all."""
+
+    handler: str | None = None
+    error_type: str | None = None
+    origin: str | None = None
+    since_ms: int | None = None
+
+    def __call__(self, letter: StoredLetter) -> bool:
+        """Whether this one."""
+        return (
+            (self.handler is None or letter.handler == self.handler)
+            and (self.error_type is None or _is_type(letter.error_type, self.error_type))
+            and (self.origin is None or letter.origin_topic == self.origin)
+            and (self.since_ms is None or letter.when_ms >= self.since_ms)
+        )
+
+
+@dataclass(slots=True)
+class Summary:
+    """Letters by what went wrong."""
+
+    by_error: Counter[str] = field(default_factory=Counter)
+    oldest_ms: dict[str, int] = field(default_factory=dict)
+    newest_ms: dict[str, int] = field(default_factory=dict)
+
+    def add(self, letter: StoredLetter) -> None:
+        """Count one."""
+        kind = letter.error_type or "(not told)"
+        self.by_error[kind] += 1
+        self.oldest_ms[kind] = min(letter.when_ms, self.oldest_ms.get(kind, letter.when_ms))
+        self.newest_ms[kind] = max(letter.when_ms, self.newest_ms.get(kind, letter.when_ms))
+
+
+def _is_type(found: str | None, wanted: str) -> bool:
+    """PaymentError finds shop.errors.PaymentError too."""
+    return found is not None and (found == wanted or found.endswith(f".{wanted}"))
+
+
+def _place(broker: str, number: int | str) -> str:
+    return f"{broker}-{number}" if broker else str(number)
+
+
+def _text(record: Record, name: str) -> str | None:
+    value = record.header(PREFIX + name)
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _number(record: Record, name: str) -> int | None:
+    return _as_number(_text(record, name) or "")
+
+
+def _as_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None

@@ -1,0 +1,184 @@
+"""`holdfast migrate`: how a live Kafka group gets from an eager strategy to a better one, and what that moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.arguments import at_least_1, topic_counts
+from holdfast.adapters.cli.described import from_options
+from holdfast.adapters.cli.emit import kafka_brokers
+from holdfast.adapters.cli.lagging import names
+from holdfast.errors import SettingError, SourceUnavailable
+from holdfast.plugin.assign.members import Subscriber
+from holdfast.plugin.emit import Sheet, as_properties
+from holdfast.plugin.emit.kafka import Client
+from holdfast.plugin.emit.migration import Goal, migrate
+from holdfast.plugin.emit.rehearsal import Living, mode_of
+from holdfast.plugin.forecast import assigned
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from holdfast.adapters.cli.output import Output
+    from holdfast.plugin.emit.migration import Migration, Step
+    from holdfast.plugin.emit.rehearsal import Rebalance
+    from holdfast.plugin.looks import GroupView
+
+_EXAMPLE = """\
+  holdfast migrate --group billing --bootstrap localhost:9092
+  holdfast migrate --group billing --bootstrap localhost:9092 --client java --to cooperative
+  holdfast migrate --kafka 3.9 --client java --topics orders=12,payments=4 --members 3
+
+Nothing is changed: the steps are told, and what each restart would move. MOVES: partitions that change hands while a
+member is away and when it is back; HELD UP: those that stand still for it though they stay where they are. "none": a
+static member, whose restart nobody hears of.
+"""
+_COLUMNS = ("MEMBER", "MOVES WHILE AWAY", "MOVES WHEN BACK", "HELD UP")
+
+
+def add(commands: shared.Commands) -> None:
+    """The command."""
+    made = shared.command(commands, "migrate", "the steps from an eager group to one that moves little", _EXAMPLE)
+    made.add_argument("--group", help="a live one, looked at; nothing is changed")
+    described = made.add_argument_group("without looking")
+    described.add_argument("--kafka", metavar="VERSION", help="brokers of that version")
+    described.add_argument("--assignor", default="range", help="the strategy now (default: %(default)s)")
+    described.add_argument("--topics", type=topic_counts, metavar="T=N,...", help="topics and their partitions")
+    described.add_argument("--members", type=at_least_1, metavar="N", help="so many members, who all read them")
+    described.add_argument("--static", action="store_true", help="members that have names (group.instance.id)")
+    made.add_argument("--client", choices=get_args(Client), default="confluent-kafka", help="(default: %(default)s)")
+    made.add_argument("--to", choices=get_args(Goal), help="(default: consumer where the brokers have it)")
+    shared.add_brokers(made)
+    made.set_defaults(run=run, redis=None)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Raises SettingError: there is no such way; SourceError: no answer."""
+    if not options.kafka and shared.is_rocketmq(options):
+        raise SettingError("--namesrv", options.namesrv, "RocketMQ's clients have nothing better to go to; from one of "
+                           "them to holdfast: examples/rocketmq_move")  # fmt: skip
+    if bool(options.kafka) == bool(options.group):
+        raise SettingError("--group", options.group, "name the group, or with --kafka the version of some brokers")
+    if options.group and (options.topics or options.members or options.static):
+        raise SettingError(
+            "--group", options.group, "it is looked at: --topics, --members and --static describe another"
+        )
+    brokers = kafka_brokers(options)
+    goal: Goal = options.to or ("consumer" if brokers.consumer_protocol else "cooperative")
+    if goal == "consumer" and not brokers.consumer_protocol:
+        raise SettingError("--to", goal, f"{brokers.why}: use cooperative, or bring the brokers to 4.0")
+    living, called = _described(options), {}
+    if options.group:
+        with shared.group_look_of(options) as look:
+            view = look.view(Deadline(options.timeout))
+        living, called = living_of(view), dict(names(view))
+        _about(view, living, goal, output)
+    _tell(migrate(goal, options.client, living, assignor=options.assignor), called, output)
+    return 0
+
+
+def living_of(view: GroupView) -> Living:
+    """What is seen, to be rehearsed with.
+
+    Raises:
+        SourceUnavailable: the group rebalances now.
+        SettingError: it has no members, or an assignor that is not Kafka's.
+    """
+    if not view.members:
+        raise SettingError("--group", view.group, "it has no members: just start them with the new settings")
+    if view.rebalancing or any(each.partitions is None for each in view.members):
+        raise SourceUnavailable(f"{view.group} rebalances now ({view.state}): ask again when it is stable")
+    members = tuple(
+        Subscriber(
+            id=each.id,
+            topics=each.topics if each.topics is not None else frozenset(p.topic for p in each.partitions or ()),
+            rack=each.rack,
+            instance_id=each.instance_id,
+        )
+        for each in view.members
+    )
+    wanted = frozenset().union(*(each.topics for each in members))
+    assignor = view.assignor or ("uniform" if view.protocol == "consumer" else "range")
+    mode_of(assignor)
+    return Living(
+        members=members,
+        partitions=frozenset(each for each, one in view.partitions.items() if one.exists and each.topic in wanted),
+        plan={partition: member.id for partition, member in view.owners.items()},
+        assignor=assignor,
+        racks={each: one.racks for each, one in view.partitions.items() if one.racks},
+    )
+
+
+def _described(options: argparse.Namespace) -> Living | None:
+    """A group of so many members, if one is described. Raises SettingError."""
+    if options.topics is None and options.members is None:
+        return None
+    if not options.topics or not options.members:
+        raise SettingError("--topics", options.topics, "give --topics and --members, or neither")
+    group = from_options(options.topics, options.members, options.assignor).group
+    members = tuple(replace(each, instance_id=each.id if options.static else None) for each in group.members)
+    plan = assigned(group)
+    return Living(members=members, partitions=frozenset(group.partitions), plan=plan, assignor=options.assignor)
+
+
+def _about(view: GroupView, living: Living, goal: Goal, output: Output) -> None:
+    static = sum(each.instance_id is not None for each in living.members)
+    facts = {"members": len(living.members), "static": static, "partitions": len(living.partitions)}
+    output.json({"type": "group", "group": view.group, "assignor": living.assignor, "goal": goal, **facts})
+    output.say(
+        f"{view.group}: {len(living.members)} members, {static} of them static, {len(living.partitions)} partitions, "
+        f"{living.assignor}"
+    )
+
+
+def _tell(migration: Migration, called: Mapping[str, str], output: Output) -> None:
+    for number, step in enumerate(migration.steps, 1):
+        output.json(_as_json(step, number, called))
+        output.say(f"\nstep {number} of {len(migration.steps)}: {step.what}")
+        output.say(f"({step.why})\n")
+        sheet = Sheet(name="settings", where="of each member", form="properties", choices=step.settings)
+        output.say(as_properties(sheet).rstrip("\n"))
+        if step.without:
+            output.say(f"and without {', '.join(step.without)}")
+        if step.restarts:
+            output.say()
+            output.table(
+                _COLUMNS,
+                [
+                    (called.get(each.member, each.member), _moves(each.away), _moves(each.back), each.held_up)
+                    for each in step.restarts
+                ],
+            )
+    if migration.notes:
+        output.json({"type": "notes", "notes": list(migration.notes)})
+        output.say()
+    for note in migration.notes:
+        output.say(note)
+
+
+def _moves(rebalance: Rebalance | None) -> object:
+    return "none" if rebalance is None else len(rebalance.movement.moves)
+
+
+def _as_json(step: Step, number: int, called: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "type": "step",
+        "number": number,
+        "what": step.what,
+        "why": step.why,
+        "settings": {each.key: each.value for each in step.settings},
+        "without": list(step.without),
+        "restarts": [
+            {
+                "member": called.get(each.member, each.member),
+                "away": None if each.away is None else len(each.away.movement.moves),
+                "back": None if each.back is None else len(each.back.movement.moves),
+                "held_up": each.held_up,
+            }
+            for each in step.restarts
+        ],
+    }

@@ -1,0 +1,162 @@
+"""Options that several commands share, and what is made of them."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.cli.arguments import (
+    ROCKETMQ_NAMES,
+    kafka_conf,
+    partitions,
+    redis_url,
+    rocketmq_conf,
+    seconds,
+)
+from holdfast.dedup.redis_coordinator import RedisCoordinator
+from holdfast.dedup.redis_existing import existing_claims
+from holdfast.errors import SettingError
+from holdfast.plugin.tools import GroupMember
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from holdfast.dedup.redis_store import RedisClaims
+    from holdfast.plugin.looks import GroupLook
+    from holdfast.plugin.tools import LetterBox, OffsetTool
+    from holdfast.records import Partition
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name for it
+
+
+def command(commands: Commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
+    """A command with the options that all have. `example`: lines for the end of its --help."""
+    made = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example:\n{example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--json", action="store_true", help="JSON on standard output, one value a line")
+    made.add_argument("--debug", action="store_true", help="log more; tracebacks instead of one line")
+    made.add_argument(
+        "--timeout", type=seconds, default=30.0, metavar="S", help="seconds for an answer (default: %(default)g)"
+    )
+    return made
+
+
+def add_redis(made: argparse.ArgumentParser, why: str, *, required: bool = True) -> None:
+    """--redis and --namespace."""
+    redis = made.add_argument_group("the store")
+    redis.add_argument(
+        "--redis", required=required, metavar="URL", help=f"redis://user:password@host:port/db, or @FILE with it; {why}"
+    )
+    redis.add_argument("--namespace", default="holdfast", metavar="NAME", help="of the app (default: %(default)s)")
+
+
+def add_brokers(made: argparse.ArgumentParser) -> None:
+    """--bootstrap and --kafka-config, or --namesrv and --rocketmq-config."""
+    kafka = made.add_argument_group("the broker: Kafka")
+    kafka.add_argument("--bootstrap", metavar="HOST:PORT", help="Kafka brokers")
+    kafka.add_argument(
+        "--kafka-config", metavar="FILE", help="the client's properties: JSON, or lines of name=value, as librdkafka's"
+    )
+    rocketmq = made.add_argument_group("or RocketMQ")
+    rocketmq.add_argument("--namesrv", metavar="HOST:PORT", help="RocketMQ's name servers: host:port;host:port")
+    rocketmq.add_argument(
+        "--rocketmq-config",
+        metavar="FILE",
+        help=f"how to log in: JSON, or lines of name=value; {', '.join(ROCKETMQ_NAMES)}",
+    )
+
+
+def add_partitions(made: argparse.ArgumentParser) -> None:
+    """--partitions."""
+    made.add_argument("--partitions", type=partitions, metavar="N", help="some of them: 0,3-5 (default: all)")
+
+
+def claims_of(
+    options: argparse.Namespace, *, positions_ttl_s: float = 90 * 86_400.0
+) -> AbstractContextManager[RedisClaims]:
+    """The store, with the settings that the namespace's members have. Raises StoreError, SettingError."""
+    url = redis_url(options.redis)
+    return closing(existing_claims(url, namespace=options.namespace, positions_ttl_s=positions_ttl_s))
+
+
+def chosen(found: Sequence[Partition], numbers: frozenset[int] | None) -> list[Partition]:
+    """The partitions that `--partitions` names. Raises SettingError: it names one that does not exist."""
+    if numbers is None:
+        return list(found)
+    missing = numbers - {partition.number for partition in found}
+    if missing:
+        raise SettingError(
+            "--partitions", min(missing), f"{found[0].topic} has no such partition: it has {len(found)}, from 0 on"
+        )
+    return [partition for partition in found if partition.number in numbers]
+
+
+def offset_tool_of(options: argparse.Namespace) -> AbstractContextManager[OffsetTool]:
+    """The group at its broker. Raises MissingExtraError, SettingError."""
+    if is_rocketmq(options):
+        from holdfast.adapters.cli.rocketmq import offset_tool  # noqa: PLC0415 - a command loads the client that it uses
+
+        return closing(offset_tool(rocketmq_conf(options.namesrv, options.rocketmq_config), options.group))
+    conf = kafka_conf(options.bootstrap, options.kafka_config)
+    from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool  # noqa: PLC0415 - as above
+
+    return closing(KafkaOffsetTool(conf, options.group))
+
+
+def coordinated(options: argparse.Namespace, store: RedisClaims) -> Sequence[GroupMember]:
+    """The members of a RocketMQ group by its coordinator: it knows of one that no broker hears of any more until its
+    lease has ended. Raises StoreError."""
+    if not is_rocketmq(options):
+        return ()
+    found = RedisCoordinator(store).members(options.group)
+    return [GroupMember(each.client_id, "the coordinator in Redis", each.id, ()) for each in found]
+
+
+@contextmanager
+def group_look_of(options: argparse.Namespace) -> Iterator[GroupLook]:
+    """The group from the side; its plan in Redis too, where a RocketMQ group's Redis is named (`add_redis`).
+
+    Raises MissingExtraError, SettingError, StoreError.
+    """
+    if is_rocketmq(options):
+        from holdfast.adapters.cli.rocketmq import group_look  # noqa: PLC0415 - as above
+
+        with ExitStack() as stack:
+            coordinator = RedisCoordinator(stack.enter_context(claims_of(options))) if options.redis else None
+            login = rocketmq_conf(options.namesrv, options.rocketmq_config)
+            yield stack.enter_context(closing(group_look(login, options.group, coordinator)))
+        return
+    conf = kafka_conf(options.bootstrap, options.kafka_config)
+    from holdfast.adapters.kafka.group_look import KafkaGroupLook  # noqa: PLC0415 - as above
+
+    with closing(KafkaGroupLook(conf, options.group)) as look:
+        yield look
+
+
+def letter_box_of(options: argparse.Namespace) -> AbstractContextManager[LetterBox]:
+    """Letters at their broker. Raises MissingExtraError, SettingError."""
+    if is_rocketmq(options):
+        from holdfast.adapters.cli.rocketmq import letter_box  # noqa: PLC0415 - as above
+
+        return closing(letter_box(rocketmq_conf(options.namesrv, options.rocketmq_config)))
+    conf = kafka_conf(options.bootstrap, options.kafka_config)
+    from holdfast.adapters.kafka.letter_box import KafkaLetterBox  # noqa: PLC0415 - as above
+
+    return closing(KafkaLetterBox(conf))
+
+
+def is_rocketmq(options: argparse.Namespace) -> bool:
+    """Which broker is meant. Raises SettingError: both, or none."""
+    kafka, rocketmq = options.bootstrap or options.kafka_config, options.namesrv or options.rocketmq_config
+    if kafka and rocketmq:
+        raise SettingError("--namesrv", rocketmq, "that is RocketMQ, and --bootstrap is Kafka: give one of the two")
+    if not kafka and not rocketmq:
+        raise SettingError("--bootstrap", None, "give host:port of a Kafka broker, or --namesrv with a RocketMQ's")
+    return bool(rocketmq)

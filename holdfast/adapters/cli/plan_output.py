@@ -1,0 +1,90 @@
+"""A plan as lines and tables for people, and as values for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.adapters.cli.output import count, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.adapters.cli.output import Output
+    from holdfast.plugin.forecast import Forecast
+
+
+class Heading(NamedTuple):
+    """What is said of the group before its plan."""
+
+    name: str
+    about: Sequence[str]
+    facts: Mapping[str, object]
+    notes: Sequence[str]
+
+
+def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Sequence[str], output: Output) -> None:
+    """All of a plan. `called`: members' names by id; `about`: what else is to be said before it."""
+    move = made.movement
+    output.json(
+        {
+            "type": "plan",
+            "group": heading.name,
+            **heading.facts,
+            "assignor": made.assignor,
+            "partitions": move.stayed + len(move.moves),
+            "stay": move.stayed,
+            "move": len(move.moved),
+            "begin": len(move.begun),
+            "end": len(move.ended),
+            "paused": made.paused,
+            "spread_before": move.before.spread,
+            "spread_after": move.after.spread,
+            "even_after": move.after.even,
+            "worth": made.worth,
+            "notes": [*heading.notes, *about, *made.notes],
+        }
+    )
+    for member in sorted(move.before.sizes.keys() | move.after.sizes.keys(), key=lambda each: called.get(each, each)):
+        output.json(
+            {
+                "type": "member",
+                "name": called.get(member, member),
+                "before": move.before.sizes.get(member),
+                "after": move.after.sizes.get(member),
+            }
+        )
+    for each in move.moves:
+        output.json(
+            {
+                "type": "move",
+                "topic": each.partition.topic,
+                "partition": each.partition.number,
+                **({"broker": each.partition.broker} if each.partition.broker else {}),
+                "from": each.source and called.get(each.source, each.source),
+                "to": each.target and called.get(each.target, each.target),
+            }
+        )
+    for line in [*heading.about, *about]:
+        output.say(shown(line, 250))
+    output.say()
+    output.say(move.describe(called))
+    if move.moves:
+        output.say()
+        output.table(
+            ("PARTITION", "FROM", "TO"),
+            [
+                [
+                    str(each.partition),
+                    *(shown(called.get(who, who)) if who else "-" for who in (each.source, each.target)),
+                ]
+                for each in move.moves
+            ],
+        )
+    output.say()
+    output.say(f"by {made.assignor}: {made.worth}")
+    if made.paused and made.paused == len(made.before):
+        output.say("meanwhile all partitions stop, whether or not they move")
+    elif made.paused:
+        output.say(f"meanwhile {count(made.paused, 'partition')} stop{'s' * (made.paused == 1)}, and the others go on")
+    for note in [*heading.notes, *made.notes]:
+        output.say(f"note: {shown(note, 250)}")

@@ -1,0 +1,59 @@
+"""The tools of RocketMQ, from what the command line says of it."""
+
+from __future__ import annotations
+
+import ssl
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.group_look import RocketMQGroupLook
+from holdfast.adapters.rocketmq.letter_box import RocketMQLetterBox
+from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
+from holdfast.adapters.rocketmq.remoting import Credentials, RemotingClient
+from holdfast.adapters.rocketmq.remoting.admin import Admin
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.dedup.coordinator import Coordinator
+    from holdfast.timing import Deadline
+
+
+def offset_tool(conf: Mapping[str, str], group: str) -> RocketMQOffsetTool:
+    """Raises SettingError."""
+    return RocketMQOffsetTool(_connect(conf), group)
+
+
+def group_look(conf: Mapping[str, str], group: str, coordinator: Coordinator | None) -> RocketMQGroupLook:
+    """Raises SettingError."""
+    return RocketMQGroupLook(_connect(conf), group, coordinator)
+
+
+def letter_box(conf: Mapping[str, str]) -> RocketMQLetterBox:
+    """Raises SettingError."""
+    return RocketMQLetterBox(_connect(conf))
+
+
+def version(conf: Mapping[str, str], deadline: Deadline) -> str:
+    """The brokers' oldest. Raises SettingError, SourceError."""
+    with _connect(conf)() as client:
+        return Admin(client).version(deadline)
+
+
+def _connect(conf: Mapping[str, str]) -> Callable[[], RemotingClient]:
+    credentials = None
+    if "access_key" in conf:
+        credentials = Credentials(
+            access_key=conf["access_key"], secret_key=conf["secret_key"], security_token=conf.get("security_token")
+        )
+    return partial(RemotingClient, conf["namesrv"], credentials=credentials, tls=_tls(conf))
+
+
+def _tls(conf: Mapping[str, str]) -> ssl.SSLContext | None:
+    if conf.get("tls", "false").lower() != "true" and "tls_ca_file" not in conf:
+        return None
+    try:
+        return ssl.create_default_context(cafile=conf.get("tls_ca_file"))
+    except OSError as error:  # ssl.SSLError too
+        raise SettingError("tls_ca_file", conf.get("tls_ca_file"), f"it cannot be used ({error.strerror})") from None

@@ -1,0 +1,285 @@
+"""AIOKafkaConsumer: way 2 for loops around `confluent_kafka.aio.AIOConsumer`.
+
+One thread owns a `KafkaConsumer`, and every call is sent to it. While a callback of the application runs in the event
+loop, that thread waits for it and serves the calls that the callback itself makes.
+"""
+
+# ruff: noqa: ASYNC109 - the signatures are the client's
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from holdfast.adapters.kafka.consumer import KafkaConsumer
+from holdfast.adapters.kafka.deserializing import DeserializingKafkaConsumer
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from confluent_kafka import TopicPartition
+
+    from holdfast.adapters.kafka._client import Message
+
+T = TypeVar("T")
+
+_CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit")
+
+
+class _Inside:
+    """Calls made by one callback, for the thread that waits for it."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        #: Set and read in the event loop's thread alone. Tasks that a callback leaves behind inherit its context.
+        self.open = True
+
+
+_INSIDE: ContextVar[_Inside | None] = ContextVar("holdfast_inside_callback", default=None)
+
+
+class AIOKafkaConsumer:
+    """`confluent_kafka.aio.AIOConsumer` for a loop that is to keep its grip: see `KafkaConsumer` for what is promised.
+
+    To be made and used in one event loop. Callbacks are `async def`, as with the client. A `poll` that is cancelled (by
+    `asyncio.wait_for`, say) loses nothing: what it would have returned is returned by the next one.
+
+    Args:
+        consumer_conf: as for the client; with key.deserializer or value.deserializer as `DeserializingKafkaConsumer`.
+        max_workers: of no effect: one thread owns the client.
+        executor: refused: that thread is ours.
+        how: as for `KafkaConsumer`; `claims` is required.
+
+    Raises:
+        SettingError: as `KafkaConsumer`.
+    """
+
+    def __init__(
+        self,
+        consumer_conf: Mapping[str, Any],
+        max_workers: int = 100,  # noqa: ARG002 - the client's
+        executor: Executor | None = None,
+        **how: Any,  # noqa: ANN401 - KafkaConsumer's own
+    ) -> None:
+        if executor is not None:
+            raise SettingError("executor", executor, "leave it out: one thread of holdfast's owns the client")
+        self._loop = asyncio.get_running_loop()
+        self._owner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-aio")
+        self._closed = False
+        conf = {name: self._sync(value) if name in _CALLBACKS else value for name, value in consumer_conf.items()}
+        wanted = DeserializingKafkaConsumer if any(".deserializer" in name for name in conf) else KafkaConsumer
+        self._consumer = wanted(conf, **how)
+        #: Calls that nobody waits for any more.
+        self._cancelled: set[Future[Any]] = set()
+        #: What those came back with that cannot be asked for again: errors. The owner's thread's.
+        self._untold: deque[Message | BaseException] = deque()
+        self._consumer.interrupted_by(lambda: bool(self._cancelled))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, exc_type: object, exc_value: object, exc_traceback: object) -> None:
+        await self._call(self._consumer.__exit__, exc_type, exc_value, exc_traceback)
+        await self.close()
+
+    # ---- records
+    async def poll(self, timeout: float | None = -1) -> Message | None:
+        """As `KafkaConsumer.poll`."""
+
+        def poll() -> Message | None:
+            late = self._told_late()
+            return late if late is not None else self._consumer.poll(timeout)
+
+        return await self._receive(poll)
+
+    async def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
+        """As `KafkaConsumer.consume`."""
+
+        def consume() -> list[Message]:
+            late = self._told_late()
+            return [late] if late is not None else self._consumer.consume(num_messages, timeout)
+
+        return await self._receive(consume)
+
+    async def done(self, message: Message | None = None) -> None:
+        """As `KafkaConsumer.done`."""
+        await self._call(self._consumer.done, message)
+
+    async def again(self, message: Message) -> None:
+        """As `KafkaConsumer.again`."""
+        self._consumer.again(message)
+
+    # ---- the rest, as the client's
+    async def subscribe(self, topics: list[str], **callbacks: Any) -> None:  # noqa: ANN401 - on_assign, ...
+        """As `KafkaConsumer.subscribe`; the callbacks get this consumer."""
+        mine = {name: self._sync(call, first=self) for name, call in callbacks.items() if call is not None}
+        await self._call(self._consumer.subscribe, topics, **mine)
+
+    async def unsubscribe(self) -> None:
+        """As `KafkaConsumer.unsubscribe`."""
+        await self._call(self._consumer.unsubscribe)
+
+    async def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:  # noqa: ANN401 - overloaded there
+        """As `KafkaConsumer.commit`."""
+        return await self._call(self._consumer.commit, *args, **kwargs)
+
+    async def store_offsets(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as there
+        """As `KafkaConsumer.store_offsets`."""
+        await self._call(self._consumer.store_offsets, *args, **kwargs)
+
+    async def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """As `KafkaConsumer.committed`."""
+        return await self._call(self._consumer.committed, partitions, timeout)
+
+    async def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """As `KafkaConsumer.position`."""
+        return await self._call(self._consumer.position, partitions)
+
+    async def seek(self, partition: TopicPartition) -> None:
+        """As `KafkaConsumer.seek`."""
+        await self._call(self._consumer.seek, partition)
+
+    async def pause(self, partitions: list[TopicPartition]) -> None:
+        """As `KafkaConsumer.pause`."""
+        await self._call(self._consumer.pause, partitions)
+
+    async def resume(self, partitions: list[TopicPartition]) -> None:
+        """As `KafkaConsumer.resume`."""
+        await self._call(self._consumer.resume, partitions)
+
+    async def assignment(self) -> list[TopicPartition]:
+        """As `KafkaConsumer.assignment`."""
+        return await self._call(self._consumer.assignment)
+
+    async def assign(self, partitions: list[TopicPartition]) -> None:
+        """As `KafkaConsumer.assign`."""
+        await self._call(self._consumer.assign, partitions)
+
+    async def unassign(self) -> None:
+        """As `KafkaConsumer.unassign`."""
+
+    async def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """As `KafkaConsumer.incremental_assign`."""
+        await self._call(self._consumer.assign, partitions)
+
+    async def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """As `KafkaConsumer.incremental_unassign`."""
+
+    async def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
+        """As `KafkaConsumer.get_watermark_offsets`."""
+        return await self._call(self._consumer.get_watermark_offsets, partition, timeout, cached)
+
+    async def offsets_for_times(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """As `KafkaConsumer.offsets_for_times`."""
+        return await self._call(self._consumer.offsets_for_times, partitions, timeout)
+
+    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:  # noqa: ANN401 - as there
+        """As `KafkaConsumer.list_topics`."""
+        return await self._call(self._consumer.list_topics, topic, timeout)
+
+    async def cluster_id(self, timeout: float = -1) -> str:
+        """As `KafkaConsumer.cluster_id`."""
+        return await self._call(self._consumer.cluster_id, timeout)
+
+    async def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - as there
+        """As `KafkaConsumer.consumer_group_metadata`."""
+        return await self._call(self._consumer.consumer_group_metadata)
+
+    async def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As `KafkaConsumer.set_sasl_credentials`."""
+        await self._call(self._consumer.set_sasl_credentials, username, password)
+
+    async def close(self) -> None:
+        """As `KafkaConsumer.close`. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.wrap_future(self._submit(self._consumer.close))
+            self._owner.shutdown(wait=False)
+
+    # ---- inside
+    async def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - handed on
+        if self._closed:
+            raise RuntimeError("Consumer closed")
+        return await asyncio.wrap_future(self._submit(lambda: call(*args, **kwargs)))
+
+    async def _receive(self, call: Callable[[], T]) -> T:
+        if self._closed:
+            raise RuntimeError("Consumer closed")
+        future = self._submit(call)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            # Nobody is there to take what may come: it may not count as returned, and the call need not go on.
+            self._cancelled.add(future)
+            future.add_done_callback(self._nobody_took)
+            raise
+
+    def _nobody_took(self, future: Future[Any]) -> None:
+        # In the owner's thread, before its next call; or at once, where it had ended.
+        self._cancelled.discard(future)
+        if future.cancelled():
+            return
+        if (error := future.exception()) is not None:
+            self._untold.append(error)
+            return
+        came = future.result()
+        for message in came if isinstance(came, list) else [came]:
+            if message is None:
+                continue
+            if message.error() is None:
+                self._consumer.again(message)
+            else:
+                self._untold.append(message)
+
+    def _told_late(self) -> Message | None:
+        """What a cancelled call came back with; raised, where that raised it. In the owner's thread."""
+        late = self._untold.popleft() if self._untold else None
+        if isinstance(late, BaseException):
+            raise late
+        return late
+
+    def _submit(self, call: Callable[[], T]) -> Future[T]:
+        inside = _INSIDE.get()
+        if inside is None or not inside.open:
+            return self._owner.submit(call)
+        future: Future[T] = Future()
+
+        def job() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - whoever awaits it gets it
+                future.set_exception(error)
+
+        inside.jobs.put(job)
+        return future
+
+    def _sync(self, callback: Callable[..., Any], first: object = None) -> Callable[..., Any]:
+        """The callback for the owner's thread, which serves it meanwhile."""
+
+        def call(*args: Any) -> Any:  # noqa: ANN401 - the client's
+            inside = _Inside()
+            given = args if first is None else (first, *args[1:])
+
+            async def run() -> Any:  # noqa: ANN401 - the application's
+                _INSIDE.set(inside)
+                try:
+                    result = callback(*given)
+                    return await result if inspect.isawaitable(result) else result
+                finally:
+                    inside.open = False
+                    inside.jobs.put(None)
+
+            future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+            while (job := inside.jobs.get()) is not None:
+                job()
+            return future.result()
+
+        return call

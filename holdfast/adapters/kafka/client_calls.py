@@ -1,0 +1,84 @@
+"""What a KafkaConsumer hands on to the client as it is, one call at a time."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.kafka.messages import as_kafka_exception
+from holdfast.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.adapters.kafka._client import TopicPartition
+    from holdfast.adapters.kafka.messages import MessageSource
+    from holdfast.plugin.driven import Driven
+
+
+class ClientCalls:
+    """The part of a `KafkaConsumer` that the engine has nothing to do with."""
+
+    _source: MessageSource
+    _driven: Driven
+    _closed: bool
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
+        """As the client's."""
+        with self._turn():
+            return self._source.client.get_watermark_offsets(partition, timeout=timeout, cached=cached)
+
+    def offsets_for_times(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """As the client's."""
+        with self._turn():
+            return self._source.client.offsets_for_times(partitions, timeout=timeout)
+
+    def assignment(self) -> list[TopicPartition]:
+        """As the client's."""
+        with self._turn():
+            return self._source.client.assignment()
+
+    def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """As the client's. The metadata is our mark."""
+        with self._turn():
+            return self._source.client.committed(partitions, timeout=timeout)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:  # noqa: ANN401 - as the client has it
+        """As the client's."""
+        with self._turn():
+            client = self._source.client
+            return client.list_topics(timeout=timeout) if topic is None else client.list_topics(topic, timeout=timeout)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """As the client's, in versions that have it."""
+        with self._turn():
+            return self._source.client.cluster_id(timeout=timeout)
+
+    def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - as the client has it
+        """As the client's. Offsets that a producer's transaction commits lack our mark: at the next takeover they are
+        honoured as somebody's reset."""
+        with self._turn():
+            return self._source.client.consumer_group_metadata()
+
+    def memberid(self) -> str:
+        """As the client's."""
+        with self._turn():
+            return self._source.client.memberid()
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """As the client's."""
+        with self._turn():
+            self._source.client.set_sasl_credentials(username, password)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One call at a time, with the client's own kind of error."""
+        with self._driven.lock:
+            if self._closed:
+                raise RuntimeError("Consumer closed")
+            try:
+                yield
+            except SourceError as error:
+                raise as_kafka_exception(error) from error

@@ -1,0 +1,59 @@
+"""The mark that our commits carry in their metadata: ours, for that very offset, of that very topic.
+
+A committed offset without it was set by somebody: a reset. One with the id of another topic is of a topic of that name
+that was deleted since, and says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka._client import TopicPartition
+from holdfast.adapters.kafka.topic_ids import position_name
+from holdfast.plugin.ports import Committed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.adapters.kafka.topic_ids import TopicIds
+    from holdfast.records import Partition
+    from holdfast.timing import Deadline
+
+_MARK = "holdfast:1"
+
+
+class CommitMark:
+    """Knows the topics' ids, as they were when names were last asked for. One thread."""
+
+    def __init__(self, group: str, ids: TopicIds) -> None:
+        self._group, self._ids = group, ids
+        self._known: dict[str, str] = {}
+
+    def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
+        """What the store calls the partitions; asks the broker for the ids of their topics. Raises SourceError."""
+        self._known.update(self._ids.of(sorted({partition.topic for partition in partitions}), deadline))
+        return {
+            partition: position_name(self._group, partition, self._known[partition.topic]) for partition in partitions
+        }
+
+    def on(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+        """What is committed."""
+        return [
+            TopicPartition(partition.topic, partition.number, offset, self._of(partition.topic, offset))
+            for partition, offset in offsets.items()
+        ]
+
+    def read(self, reply: TopicPartition) -> Committed | None:
+        """What a committed offset says; None = nothing."""
+        metadata = reply.metadata or ""
+        if reply.offset < 0 or self._is_of_another_topic(reply.topic, metadata):
+            return None
+        return Committed(reply.offset, metadata == self._of(reply.topic, reply.offset))
+
+    def _of(self, topic: str, offset: int) -> str:
+        return f"{_MARK}:{offset}:{self._known.get(topic, '')}"
+
+    def _is_of_another_topic(self, topic: str, metadata: str) -> bool:
+        parts = metadata.split(":")
+        now = self._known.get(topic, "")
+        return len(parts) == 4 and ":".join(parts[:2]) == _MARK and bool(now and parts[3]) and parts[3] != now

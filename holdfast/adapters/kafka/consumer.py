@@ -1,0 +1,417 @@
+"""KafkaConsumer: way 2, around a loop that exists already. A drop-in for `confluent_kafka.Consumer`.
+
+The methods, their arguments and results are the client's; what differs is said at each. Underneath is the engine of
+`Holdfast`, driven by the loop's own calls: `holdfast/plugin/driven.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
+
+from holdfast.adapters.kafka._client import KafkaError, TopicPartition
+from holdfast.adapters.kafka.client_calls import ClientCalls
+from holdfast.adapters.kafka.loop_config import LoopConfig, read
+from holdfast.adapters.kafka.loop_offsets import LoopOffsets, place_of
+from holdfast.adapters.kafka.messages import MessageSource
+from holdfast.dedup.keys import resolve_key
+from holdfast.dedup.none import NoClaims
+from holdfast.errors import SettingError
+from holdfast.plugin.audit.settings import checked
+from holdfast.plugin.driven import Driven
+from holdfast.plugin.handlers import Handler, Routes
+from holdfast.plugin.partitioned import Partitioned
+from holdfast.plugin.settings import Settings
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from holdfast.adapters.kafka._client import Message
+    from holdfast.adapters.kafka.config import Assignment
+    from holdfast.adapters.kafka.messages import MessageRecord
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.dedup.keys import KeySpec
+    from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.driven import DoneWhen
+    from holdfast.plugin.ports import Observer
+    from holdfast.plugin.snapshot import Snapshot
+
+#: librdkafka's logical offsets (rdkafka.h): what no number is.
+_BEGINNING, _END = -2, -1
+_NOT_ASSIGNED = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's name
+_FOR_EVER_S = 1e9
+
+
+class KafkaConsumer(ClientCalls):
+    """`confluent_kafka.Consumer` for a loop that is to keep its grip.
+
+    Records that are done already are not returned. What moves away is marked and committed before it goes. A loop
+    that does not poll within max.poll.interval.ms loses its membership as before: `Holdfast` is for that.
+
+    As with the client, one call runs at a time: another thread's waits for it. `done`, `again` and `processing` are
+    the exception, any thread may call them at any time.
+
+    Args:
+        conf: as for `confluent_kafka.Consumer`. enable.auto.commit and enable.auto.offset.store say when a record is
+            done (see `done_when`); the commits themselves are ours.
+        claims: where claims live; None goes without (see `Holdfast`).
+        key: what makes two records the same piece of work, for all topics or by topic; see `Holdfast.handler`. A key
+            that another member has in hand holds up its partition until that one has ended.
+        scope: what a key is unique in; by default the group and the topic.
+        done_when: "next_poll": what was returned is done when the loop polls again (or commits). "commit": what the
+            loop commits (or stores) is done; what it has not committed of a partition that goes, the next owner
+            handles. "explicit": what the loop says by `done` or `processing`; the next owner waits for the rest.
+            By default as `conf` has it: "commit" where it turns enable.auto.commit or enable.auto.offset.store off,
+            else "next_poll".
+        assignment: as for `KafkaSource`; "sticky" asks the broker, so the construction may take a moment.
+        static_id: as for `KafkaSource`.
+        leave: as for `KafkaSource`.
+        settings: see `Settings`; what is about workers and handlers has no meaning here. By default a record without
+            its key is protected by its position alone (`missing_key="position"`); with "error" `poll` raises
+            KeyMissing at its turn.
+        observers: see `holdfast.plugin.ports.Observer`.
+        audit: see `Holdfast`. What the loop says is done is told as handled.
+
+    Raises:
+        SettingError: names the property, its value and the remedy.
+        SourceError: with "sticky", the broker gives no answer.
+    """
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any] | None = None,
+        /,
+        *,
+        claims: ClaimStore | None,
+        key: KeySpec | Mapping[str, KeySpec] | None = None,
+        scope: str | None = None,
+        done_when: DoneWhen | None = None,
+        assignment: Assignment | None = None,
+        static_id: str | Callable[[], str] | None = None,
+        leave: bool = False,
+        settings: Settings | None = None,
+        observers: Sequence[Observer] = (),
+        audit: Audit | None = None,
+        **more_conf: Any,  # noqa: ANN401 - properties as keywords, as the client takes them
+    ) -> None:
+        own = read({**(conf or {}), **{name.replace("_", "."): value for name, value in more_conf.items()}}, done_when)
+        settings = settings or Settings(missing_key="position")
+        self._source = MessageSource(
+            own.conf,
+            assignment=assignment,
+            static_id=static_id,
+            leave=leave,
+            on_commit=own.on_commit,
+            ends_told=own.ends_told,
+            deserialise=self._deserialiser(own),
+        )
+        self._source.check_settings(settings)
+        self._driven = Driven(
+            done_when=own.done_when,
+            store=claims if claims is not None else NoClaims(),
+            routes=_routes(key, scope),
+            settings=settings,
+            letters=None,
+            observers=observers,
+            audit=checked(audit),
+            group=self._source.group,
+        )
+        self._driven.family = Partitioned(self._driven, self._source)
+        self._offsets = LoopOffsets(self._driven, self._source)
+        callbacks = self._source.callbacks
+        callbacks.facade, callbacks.settled = self, self._offsets.begin_at
+        self.interrupted_by(lambda: False)
+        self._stored_only = own.stored_only
+        self._joined = self._closed = False
+        self._source.build(Deadline(settings.startup_timeout_s))
+
+    def interrupted_by(self, nobody_waits: Callable[[], bool]) -> None:
+        """A `poll` that waits returns as soon as that is true: for those who wrap this."""
+        source = self._source
+        self._driven.interrupted = lambda: bool(source.told or source.callbacks.raised or nobody_waits())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._source!r}, done_when={self._driven.done_when!r})"
+
+    # ---- the subscription
+    def subscribe(
+        self,
+        topics: list[str],
+        on_assign: Callable[[Any, list[TopicPartition]], object] | None = None,
+        on_revoke: Callable[[Any, list[TopicPartition]], object] | None = None,
+        on_lost: Callable[[Any, list[TopicPartition]], object] | None = None,
+    ) -> None:
+        """As the client's. The first one reaches the store, so it may block for `Settings.startup_timeout_s`.
+
+        on_assign is called when the partitions are assigned (an `assign` of other offsets in it is taken for a reset
+        to them); on_revoke before anything goes, so what it commits or calls done counts; on_lost as the client's.
+
+        Raises:
+            StoreError: the store refuses, or does not answer.
+            KafkaException: the client refuses.
+        """
+        with self._turn():
+            if not topics or not all(topics):
+                raise SettingError("topics", topics, "name at least one topic, or pattern that begins with ^")
+            self._source.callbacks.user.update(on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+            if self._joined:
+                self._driven.family.subscribe(topics)
+            else:
+                self._driven.begin(topics)
+                self._joined = True
+
+    def unsubscribe(self) -> None:
+        """As the client's: what was assigned is revoked in the next poll."""
+        with self._turn():
+            self._source.unsubscribe()
+
+    # ---- records
+    def poll(self, timeout: float | None = -1) -> Message | None:
+        """As the client's: the next message, or one that carries an error, or None when the time is over. Seconds; -1
+        and None wait for ever (Ctrl-C is seen).
+
+        Raises:
+            HoldfastError: what stopped the engine: the store refuses, the log cannot be read.
+            KeyMissing: see `settings`.
+        """
+        with self._driven.lock:
+            record = cast("MessageRecord | None", self._driven.take_quick())
+            if record is not None:
+                if record.failure is not None:
+                    raise record.failure
+                return record.message
+        with self._turn():
+            return next(iter(self._take(1, timeout)), None)
+
+    def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
+        """As the client's: as many messages as asked for, or what has come when the time is over. Raises as `poll`."""
+        with self._turn():
+            if num_messages < 1:
+                raise ValueError("num_messages must be between 1 and 1000000 (1M)")
+            return self._take(num_messages, timeout)
+
+    def done(self, message: Message | None = None) -> None:
+        """This message has been handled; None: all that were returned have. Any thread. What is not in hand any more
+        (its partition was lost, say) is passed over in silence."""
+        if message is None:
+            with self._turn():
+                self._driven.end_all()
+        else:
+            self._driven.end(*place_of(message))
+
+    def snapshot(self) -> Snapshot:
+        """What it knows of itself now, as `Holdfast.snapshot`."""
+        with self._turn():
+            return self._driven.meter.take()
+
+    def again(self, message: Message) -> None:
+        """This message has not been handled: it is returned again, here or by the partition's new owner. Any thread."""
+        self._driven.again(*place_of(message))
+
+    @contextmanager
+    def processing(self, message: Message) -> Iterator[Message]:
+        """`with consumer.processing(message):` done when the block ends, returned again when it raises. Any thread."""
+        try:
+            yield message
+        except BaseException:
+            self.again(message)
+            raise
+        self.done(message)
+
+    # ---- offsets
+    @overload
+    def commit(self, *, asynchronous: Literal[True] = ...) -> None: ...
+    @overload
+    def commit(self, *, asynchronous: Literal[False]) -> list[TopicPartition]: ...
+    @overload
+    def commit(self, *, message: Message, asynchronous: Literal[True] = ...) -> None: ...
+    @overload
+    def commit(self, *, message: Message, asynchronous: Literal[False]) -> list[TopicPartition]: ...
+    @overload
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[True] = ...) -> None: ...
+    @overload
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[False]) -> list[TopicPartition]: ...
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition] | None:
+        """As the client's. It says what is done as well: the message and all before it in its partition; what lies
+        below the offsets; without either, all that was returned (with enable.auto.offset.store=false: what was
+        stored).
+
+        What is committed is where the partition stands: not further than the first record that is not done (of another
+        thread, say), and not further back than what is done: to read something again, `seek`.
+
+        Raises:
+            KafkaException: as the client; _NO_OFFSET: nothing to commit; _ASSIGNMENT_LOST: not ours (any more).
+        """
+        with self._turn():
+            if message is not None and offsets is not None:
+                raise ValueError("message and offsets are mutually exclusive")
+            partitions = self._offsets.done_below(message, offsets)
+            if message is None and offsets is None and not self._stored_only and self._driven.done_when != "explicit":
+                self._driven.end_all()
+            return self._offsets.commit(partitions, asynchronous=asynchronous)
+
+    def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
+        """As the client's: the message and all before it, or what lies below the offsets, is done. It is committed by
+        the clock, and in any case before its partition goes.
+
+        Raises:
+            KafkaException: a partition that is not ours.
+        """
+        with self._turn():
+            if (message is None) == (offsets is None):
+                raise ValueError("expected either message or offsets")
+            self._offsets.done_below(message, offsets)
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """As the client's: behind the last record that was returned."""
+        with self._turn():
+            return [self._offsets.position(one) for one in partitions]
+
+    def seek(self, partition: TopicPartition) -> None:
+        """As the client's, and more: it is a reset of this partition to the offset. What is known from there on is
+        forgotten, so that it is returned again, and the offset is committed. What was returned of the partition and
+        is not done stays undone. It takes effect in polls to come.
+
+        Raises:
+            KafkaException: the partition is not ours.
+        """
+        with self._turn():
+            self._offsets.seek(partition)
+
+    # ---- the assignment
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Inside of on_assign: where to begin, as with the client. Elsewhere it is refused: what is assigned by hand
+        does not move, and needs no holdfast.
+
+        Raises:
+            SettingError: outside of on_assign.
+        """
+        with self._turn():
+            wanted = self._source.callbacks.wanted
+            if wanted is None:
+                raise SettingError(
+                    "assign",
+                    [str(one) for one in partitions],
+                    "partitions come by subscribe(); those assigned by hand do not move: use confluent_kafka.Consumer",
+                )
+            wanted.extend(one for one in partitions if one.offset >= 0 or one.offset in (_BEGINNING, _END))
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """As `assign`."""
+        self.assign(partitions)
+
+    def unassign(self) -> None:
+        """Nothing: on return from on_revoke and on_lost the partitions go by themselves."""
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """As `unassign`."""
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """As the client's, also over a rebalance: until `resume`.
+
+        Raises:
+            KafkaException: a partition that is not assigned.
+        """
+        with self._turn():
+            self._driven.hold([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """As the client's.
+
+        Raises:
+            KafkaException: a partition that is not assigned.
+        """
+        with self._turn():
+            self._driven.let([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
+
+    # ---- the end
+    def close(self) -> None:
+        """Mark, commit, leave the group. Idempotent.
+
+        What was returned by the last poll is *not* done by that: whether the loop ended after its work or in the middle
+        of it cannot be known from here. A loop that has handled it says `commit()` or `done()` first, or in its
+        on_revoke, which is called first of all; else it runs again. Raises what on_revoke raised, when all is closed.
+        """
+        with self._driven.lock:
+            if not self._closed:
+                callbacks = self._source.callbacks
+                callbacks.leaving()
+                self._closed = True
+                self._driven.end_of_loop()
+                if callbacks.raised is not None:
+                    raise callbacks.raised
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exc_type: object, exc_value: object, exc_traceback: object) -> bool | None:
+        """A block that ends well has handled what was returned, unless it says so itself."""
+        if exc_type is None and not self._closed and self._driven.done_when == "next_poll":
+            self.done()
+        self.close()
+        return None
+
+    # ---- inside
+    def _take(self, at_most: int, timeout: float | None) -> list[Message]:
+        timeout_s = _FOR_EVER_S if timeout is None or timeout < 0 else timeout
+        source = self._source
+        if not self._joined:
+            return source.client.consume(at_most, timeout_s if timeout_s < _FOR_EVER_S else -1)
+        if not source.told:
+            records = cast("Sequence[MessageRecord]", self._driven.take(at_most, timeout_s))
+            for record, error in self._driven.unfit:
+                cast("MessageRecord", record).failure = error
+            messages = [record.message for record in self._returned(records)]
+        else:
+            messages = []
+        while source.told and len(messages) < at_most:
+            messages.append(source.told.popleft())
+        return messages
+
+    def _returned(self, records: Sequence[MessageRecord]) -> Sequence[MessageRecord]:
+        """Those that the loop gets now; the others come with its next call. Raises what the loop's callbacks raised;
+        or what is wrong with the first record, which counts as returned by that."""
+        callbacks = self._source.callbacks
+        error, callbacks.raised = callbacks.raised, None
+        returned = next((at for at, record in enumerate(records) if record.failure is not None), len(records))
+        if error is not None:
+            returned = 0
+        elif records and returned == 0:
+            error, returned = records[0].failure, 1
+        for record in records[returned:]:
+            self._driven.again(record.partition, record.offset)
+        if error is not None:
+            raise error
+        return records[:returned]
+
+    def _deserialiser(self, own: LoopConfig) -> Callable[[Message], None] | None:
+        if own.deserialisers:
+            raise SettingError(
+                ", ".join(sorted(own.deserialisers)), "...", "use DeserializingKafkaConsumer, which knows deserialisers"
+            )
+        return None
+
+
+def _routes(key: KeySpec | Mapping[str, KeySpec] | None, scope: str | None) -> Routes:
+    """What is the key in which topic."""
+    routes = Routes()
+    default = None
+    if isinstance(key, Mapping):
+        for topic, spec in key.items():
+            routes.add(Handler(name=topic, call=_nobody, topics=(topic,), scope=scope, key=resolve_key(spec)))
+    elif key is not None:
+        default = resolve_key(key)
+    # No topic has a space in its name.
+    routes.add(Handler(name="the loop", call=_nobody, topics=("^",), scope=scope, key=default))
+    return routes
+
+
+def _nobody(_: object) -> None:
+    raise AssertionError("the loop handles records by itself")

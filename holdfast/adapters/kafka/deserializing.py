@@ -1,0 +1,77 @@
+"""DeserializingKafkaConsumer: way 2 for loops around `confluent_kafka.DeserializingConsumer`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from holdfast.adapters.kafka._client import (
+    ConsumeError,
+    KeyDeserializationError,
+    MessageField,
+    SerializationContext,
+    ValueDeserializationError,
+)
+from holdfast.adapters.kafka.consumer import KafkaConsumer
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.adapters.kafka._client import Message
+    from holdfast.adapters.kafka.loop_config import LoopConfig
+
+
+class DeserializingKafkaConsumer(KafkaConsumer):
+    """A drop-in for `confluent_kafka.DeserializingConsumer`: with key.deserializer and value.deserializer.
+
+    A function for `key=` gets the record as it was deserialised. A message that cannot be deserialised raises the
+    client's error when it is its turn, and counts as returned: catch it and go on, or it stays undone.
+
+    Raises:
+        SettingError: as `KafkaConsumer`; for a `.builder`: make the deserialiser and pass that.
+    """
+
+    def poll(self, timeout: float | None = -1) -> Message | None:
+        """As the client's: the message with its key and value deserialised in place.
+
+        Raises:
+            KeyDeserializationError, ValueDeserializationError: as the client.
+            ConsumeError: for what `KafkaConsumer.poll` returns as a message that carries an error.
+        """
+        message = super().poll(timeout)
+        if message is not None and (error := message.error()) is not None:
+            raise ConsumeError(error, kafka_message=message)
+        return message
+
+    def consume(self, num_messages: int = 1, timeout: float | None = -1) -> NoReturn:
+        """Not implemented, as the client's. Raises NotImplementedError."""
+        raise NotImplementedError("use poll(), as with confluent_kafka.DeserializingConsumer")
+
+    def _deserialiser(self, own: LoopConfig) -> Callable[[Message], None]:
+        for name in own.deserialisers:
+            if name.endswith(".builder"):
+                raise SettingError(name, "...", f"make the deserialiser and pass it as {name.removesuffix('.builder')}")
+        key, value = (_function(own, f"{part}.deserializer") for part in ("key", "value"))
+
+        def deserialise(message: Message) -> None:
+            context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
+            if key is not None:
+                try:
+                    message.set_key(key(message.key(), context))
+                except Exception as error:
+                    raise KeyDeserializationError(exception=error, kafka_message=message) from error
+            if value is not None:
+                context.field = MessageField.VALUE
+                try:
+                    message.set_value(value(message.value(), context))
+                except Exception as error:
+                    raise ValueDeserializationError(exception=error, kafka_message=message) from error
+
+        return deserialise
+
+
+def _function(own: LoopConfig, name: str) -> Callable[[Any, SerializationContext], Any] | None:
+    given: Callable[[Any, SerializationContext], Any] | None = own.deserialisers.get(name)
+    if given is not None and not callable(given):
+        raise SettingError(name, given, "use a deserialiser: a function of (bytes, SerializationContext)")
+    return given

@@ -1,0 +1,154 @@
+"""Dead letters in a Kafka topic, read and sent back: `plugin.tools.LetterBox`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.adapters.kafka import faults
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
+from holdfast.adapters.kafka.admin import refused
+from holdfast.adapters.kafka.callbacks import topic_partitions
+from holdfast.adapters.kafka.dead_letter import REFUSALS, producer_conf
+from holdfast.adapters.kafka.faults import Cure, cure_of
+from holdfast.adapters.kafka.looking import Look
+from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
+from holdfast.plugin.tools import NoFence
+from holdfast.records import Partition, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from holdfast.adapters.kafka._client import Message
+    from holdfast.plugin.tools import Outgoing
+    from holdfast.timing import Deadline
+
+#: The name under which letters are read, and the first part of the names of what is remembered of a replay.
+REPLAY = "holdfast-replay"
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_BATCH = 100
+_READ = 500
+_READ_S = 0.2
+_POLL_S = 0.1
+
+
+class KafkaLetterBox(Look):
+    """One thread. Needs READ on the topic of the letters, WRITE on where they go."""
+
+    def __init__(self, conf: Mapping[str, object]) -> None:
+        super().__init__(conf, REPLAY)
+        self._conf = conf
+        self._producer: Producer | None = None
+
+    def read(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
+    ) -> Iterator[Sequence[Record]]:
+        """Each partition from its start up to its end. Raises SourceError."""
+        open_ = {partition for partition in starts if starts[partition] < ends[partition]}
+        if not open_:
+            return
+        self.consumer.assign(topic_partitions(sorted(open_), starts))
+        silent_s = 0.0  # counted in looks, since the caller may take its time between two of them
+        while open_:
+            messages = self.consumer.consume(_READ, _READ_S)
+            records: list[Record] = []
+            for message in messages:
+                self._take(message, ends, open_, records)
+            silent_s = 0.0 if messages else silent_s + _READ_S
+            self._look(silent_s, patience_s)
+            yield records
+        self.consumer.unassign()
+
+    def _take(
+        self, message: Message, ends: Mapping[Partition, int], open_: set[Partition], records: list[Record]
+    ) -> None:
+        """One message: into `records`, or the end of its partition, which leaves `open_`."""
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+            if cure_of(error) is not Cure.CLIENT:
+                raise faults.as_source_error(error, f"reading letters at {self.where}")
+            return
+        topic, number, offset = cast("tuple[str, int, int]", (message.topic(), message.partition(), message.offset()))
+        partition = Partition(topic, number)
+        if partition not in open_:
+            return
+        if offset >= ends[partition] - 1 or error is not None:
+            open_.discard(partition)
+        if error is None and offset < ends[partition]:
+            headers = cast("Sequence[tuple[str, bytes | None]]", message.headers() or ())
+            records.append(
+                Record(partition, offset, message.key(), message.value(), headers, message.timestamp()[1], NoFence())
+            )
+
+    def _look(self, silent_s: float, patience_s: float) -> None:
+        """Raise what no waiting cures, and silence that lasts."""
+        for error in self.errors:
+            if cure_of(error) is Cure.PERSON:
+                raise faults.as_source_error(error, f"reading letters at {self.where}")
+        if silent_s > patience_s:
+            met = f" ({self.errors[-1].str()})" if self.errors else ""
+            raise SourceUnavailable(f"reading letters at {self.where}: nothing came in {patience_s:g} s{met}")
+
+    def send(self, letters: Sequence[Outgoing], deadline: Deadline) -> Sequence[DeadLetterError | None]:
+        """Produce, and wait for every answer. Raises SettingError: librdkafka refuses the configuration."""
+        answers = self._produce(letters, deadline)
+        if len(letters) > 1:
+            # The broker measures the client's batch: one letter that is too large takes its neighbours along, and
+            # letters that are small alone may be too many for a topic of a low limit. Refused is not written.
+            for index, answer in enumerate(answers):
+                if isinstance(answer, KafkaError) and answer.code() in _TOO_LARGE:
+                    [answers[index]] = self._produce([letters[index]], deadline)
+        return [
+            _failure(answer, letter) if isinstance(answer, KafkaError) else answer
+            for answer, letter in zip(answers, letters, strict=True)
+        ]
+
+    def _produce(self, letters: Sequence[Outgoing], deadline: Deadline) -> list[KafkaError | DeadLetterError | None]:
+        producer = self._open()
+        no_answer = DeadLetterError(f"not acknowledged within {deadline.budget_s:g} s; it may be there all the same")
+        answers: list[KafkaError | DeadLetterError | None] = [no_answer] * len(letters)
+        waiting = 0
+
+        def told(index: int) -> Callable[[KafkaError | None, Message], None]:
+            def tell(error: KafkaError | None, _: Message) -> None:
+                nonlocal waiting
+                waiting -= 1
+                answers[index] = error
+
+            return tell
+
+        for index, (letter, topic, partition) in enumerate(letters):
+            more: dict[str, Any] = {} if partition is None else {"partition": partition.number}
+            try:
+                producer.produce(
+                    topic,
+                    value=letter.value,
+                    key=letter.key,
+                    headers=list(letter.headers),
+                    callback=told(index),
+                    **more,
+                )
+                waiting += 1
+            except KafkaException as error:
+                answers[index] = error.args[0]
+            except BufferError:
+                answers[index] = DeadLetterError("the producer's queue is full")
+        while waiting and not deadline.passed:
+            producer.poll(deadline.left_s(_POLL_S))
+        return answers
+
+    def _open(self) -> Producer:
+        if self._producer is None:
+            try:
+                own: dict[str, Any] = {"batch.num.messages": _BATCH, "error_cb": self.errors.append}
+                self._producer = Producer({**producer_conf(self._conf), **own})
+            except KafkaException as error:
+                raise refused(error) from error
+        return self._producer
+
+
+def _failure(error: KafkaError, letter: Outgoing) -> DeadLetterError:
+    what = f"sending letters to {letter.topic}"
+    if (remedy := REFUSALS.get(error.code())) is not None:
+        return DeadLetterRefused(f"{what}: {error.str()} ({error.name()}); {remedy}")
+    said = str(faults.as_source_error(error, what))
+    return DeadLetterRefused(said) if cure_of(error) is Cure.PERSON else DeadLetterError(said)

@@ -1,0 +1,57 @@
+"""The ends of logs, asked without waiting, on a connection of its own.
+
+On the consumer's connection the question would stand behind the fetch that waits there for records: some 200 ms with
+librdkafka's default fetch.wait.max.ms of 500, and now and then longer than that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.kafka._client import IsolationLevel, KafkaException, OffsetSpec, TopicPartition
+from holdfast.adapters.kafka.faults import as_source_error
+from holdfast.records import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from concurrent.futures import Future
+
+    from holdfast.adapters.kafka.admin import Admin
+
+#: How long the client goes on with one question.
+_REQUEST_S = 5.0
+
+
+class LogEnds:
+    """One question at a time. One thread.
+
+    Args:
+        admin: makes the admin client, or gives the one that is there.
+        conf: the consumer's: what it may read (isolation.level) decides where a log ends for it.
+    """
+
+    def __init__(self, admin: Callable[[], Admin], conf: Mapping[str, object]) -> None:
+        self._admin = admin
+        committed = str(conf.get("isolation.level", "read_committed")) == "read_committed"
+        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        self._asked: dict[TopicPartition, Future[Any]] = {}
+
+    def look(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
+        """Ask, or see what was asked before; the answer is given once. None = there is none yet.
+
+        Raises:
+            SourceError: the broker refuses, or gave no answer.
+        """
+        try:
+            if not self._asked:
+                latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+                wanted = {TopicPartition(one.topic, one.number): latest for one in partitions}
+                self._asked = self._admin().client.list_offsets(
+                    wanted, isolation_level=self._isolation, request_timeout=_REQUEST_S
+                )
+            if not all(future.done() for future in self._asked.values()):
+                return None
+            asked, self._asked = self._asked, {}
+            return {Partition(one.topic, one.partition): future.result().offset for one, future in asked.items()}
+        except KafkaException as error:
+            raise as_source_error(error.args[0], "asking for the ends of the logs") from error

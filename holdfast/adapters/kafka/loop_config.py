@@ -1,0 +1,58 @@
+"""A loop's configuration: what of it the engine does instead of the client, and when a record is done. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from holdfast.adapters.kafka.properties import as_bool
+from holdfast.errors import SettingError
+from holdfast.plugin.driven import DoneWhen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_DESERIALISERS = frozenset(
+    {"key.deserializer", "value.deserializer", "key.deserializer.builder", "value.deserializer.builder"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopConfig:
+    """Read from what a loop passes to its consumer."""
+
+    #: For `KafkaSource`.
+    conf: Mapping[str, Any]
+    done_when: DoneWhen
+    #: enable.auto.offset.store=false: a commit without arguments is about what was stored.
+    stored_only: bool
+    #: The loop wants to be told of the ends of partitions.
+    ends_told: bool
+    on_commit: Callable[..., object] | None
+    deserialisers: Mapping[str, Any]
+
+
+def read(conf: Mapping[str, Any], done_when: DoneWhen | None) -> LoopConfig:
+    """Take a loop's configuration apart. Raises SettingError."""
+    if done_when is not None and done_when not in get_args(DoneWhen):
+        raise SettingError("done_when", done_when, f"use one of {', '.join(map(repr, get_args(DoneWhen)))}")
+    mine = dict(conf)
+    commits = _flag(mine, "enable.auto.commit", "auto.commit.enable")
+    stores = _flag(mine, "enable.auto.offset.store")
+    mine.pop("auto.commit.interval.ms", None)  # Settings.commit_interval_s; at a hand-over in any case
+    on_commit = mine.pop("on_commit", None)
+    if on_commit is not None and not callable(on_commit):
+        raise SettingError("on_commit", on_commit, "use a function of (error, partitions)")
+    return LoopConfig(
+        done_when=done_when or ("next_poll" if commits and stores else "commit"),
+        stored_only=not stores,
+        ends_told=_flag(mine, "enable.partition.eof", default=False),
+        on_commit=on_commit,
+        deserialisers={name: mine.pop(name) for name in sorted(_DESERIALISERS & mine.keys())},
+        conf=mine,
+    )
+
+
+def _flag(conf: dict[str, Any], *names: str, default: bool = True) -> bool:
+    said = [as_bool(name, conf.pop(name)) for name in names if name in conf]
+    return said[0] if said else default

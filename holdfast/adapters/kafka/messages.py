@@ -1,0 +1,268 @@
+"""The source of a loop that is not ours: it gives the client's own messages, and calls the loop's own callbacks."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.adapters.kafka import faults
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
+from holdfast.adapters.kafka.source import KafkaSource
+from holdfast.plugin.ports import Batch, End
+from holdfast.records import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from holdfast.adapters.kafka._client import Consumer, Message
+    from holdfast.adapters.kafka.config import Assignment
+    from holdfast.errors import SourceError
+    from holdfast.plugin.ports import RebalanceListener
+    from holdfast.records import Fence, Record
+    from holdfast.timing import Deadline
+
+_log = logging.getLogger("holdfast.kafka")
+
+
+class MessageRecord:
+    """A message in the place of a `Record`: what the engine asks of it is looked up in the message when it is asked."""
+
+    __slots__ = ("failure", "fence", "message", "offset", "partition", "size_bytes")
+
+    def __init__(self, partition: Partition, offset: int, fence: Fence, message: Message) -> None:
+        self.partition, self.offset, self.fence, self.message = partition, offset, fence, message
+        #: The value's, as the client counts it (before anybody deserialises it): the key is not fetched for that.
+        self.size_bytes = len(message)
+        #: Why the message could not be deserialised; raised when it is its turn.
+        self.failure: Exception | None = None
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.partition.topic
+
+    @property
+    def key(self) -> Any:  # noqa: ANN401 - bytes, or what the deserialiser made of them
+        """The message's key."""
+        return self.message.key()
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - as above
+        """The message's value."""
+        return self.message.value()
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """As a list, also where there are none."""
+        return cast("Sequence[tuple[str, bytes | None]]", self.message.headers() or ())
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of that name, or None."""
+        return next((value for key, value in reversed(self.headers) if key == name), None)
+
+    @property
+    def timestamp_ms(self) -> int:
+        """Milliseconds since 1970; -1 = not known."""
+        return self.message.timestamp()[1]
+
+    @property
+    def cancelled(self) -> bool:
+        """True once this process no longer owns the record."""
+        return self.fence.cancelled
+
+
+class UserCallbacks(Callbacks):
+    """The loop's own callbacks, each at its moment: on_revoke before anything is fenced, on_assign when all is taken
+    over and `assignment()` tells it, on_lost before the rest. What they raise is raised by the call around them."""
+
+    def __init__(self, group: str, brokers: str) -> None:
+        super().__init__(group, brokers)
+        #: What the loop's callbacks get as their consumer.
+        self.facade: Any = None
+        self.user: dict[str, Callable[..., object] | None] = {}
+        #: The first of what they raised.
+        self.raised: Exception | None = None
+        #: Where on_assign wants partitions to begin, by its own assign call; None = not inside of on_assign.
+        self.wanted: list[TopicPartition] | None = None
+        self.settled: Callable[[Sequence[TopicPartition]], None] = lambda _: None
+
+    def on_assign(self, consumer: Consumer, came: list[TopicPartition]) -> None:
+        """Take over, then tell the loop; where it says another offset, that is a reset."""
+        super().on_assign(consumer, came)
+        self.wanted = []
+        self._call("on_assign", self.facade, [TopicPartition(one.topic, one.partition, one.offset) for one in came])
+        wanted, self.wanted = self.wanted, None
+        self._guarded(lambda: self.settled(wanted))
+
+    def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
+        """The loop's last chance to say what is done, then the hand-over."""
+        self._call("on_revoke", self.facade, list(gone))
+        super().on_revoke(consumer, gone)
+
+    def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
+        """As the client does it: on_revoke where there is no on_lost."""
+        self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, list(gone))
+        super().on_lost(consumer, gone)
+
+    def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """The engine first."""
+        super().on_commit(error, offsets)
+        self._call("on_commit", error, offsets)
+
+    def leaving(self) -> None:
+        """The loop leaves: on_revoke now, while what it commits still counts, and nothing of the loop's later. In the
+        client's own close() a commit may hang, or be refused."""
+        if self.assigned:
+            self._call("on_revoke", self.facade, topic_partitions(sorted(self.assigned)))
+        self.user = {name: call for name, call in self.user.items() if name == "on_commit"}
+
+    def _call(self, name: str, *args: object) -> None:
+        call = self.user.get(name)
+        if call is not None:
+            self._guarded(lambda: call(*args))
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - leaving the callback, it would take messages with it
+            self.raised = self.raised or error
+
+
+class MessageSource(KafkaSource):
+    """A `KafkaSource` whose records are the client's messages, and whose client is there before it joins.
+
+    Args:
+        conf: as for `KafkaSource`, without what the loop says by other means.
+        assignment: as for `KafkaSource`; this and the next two.
+        static_id: as there.
+        leave: as there.
+        on_commit: the loop's own.
+        ends_told: whether the loop has asked for the ends of partitions (enable.partition.eof).
+        deserialise: changes a message in place; what it raises is kept for the loop.
+    """
+
+    #: In the audit's events: the class that users know.
+    known_as = "KafkaConsumer"
+
+    def __init__(
+        self,
+        conf: Mapping[str, Any],
+        *,
+        assignment: Assignment | None,
+        static_id: str | Callable[[], str] | None,
+        leave: bool,
+        on_commit: Callable[..., object] | None,
+        ends_told: bool,
+        deserialise: Callable[[Message], None] | None,
+    ) -> None:
+        super().__init__(conf, assignment=assignment, static_id=static_id, leave=leave)
+        self._callbacks: UserCallbacks = UserCallbacks(self._checked.group, self._checked.bootstrap)
+        self._callbacks.user["on_commit"] = on_commit
+        self._ends_told, self._deserialise = ends_told, deserialise
+        #: Messages that carry an error, for the loop.
+        self.told: deque[Message] = deque()
+
+    @property
+    def callbacks(self) -> UserCallbacks:
+        """Where the loop's callbacks are."""
+        return self._callbacks
+
+    @property
+    def client(self) -> Consumer:
+        """For what is the client's alone. Raises SourceUnavailable: it is being rebuilt."""
+        return self._client_or_raise()
+
+    def build(self, deadline: Deadline) -> None:
+        """Make the client, which a loop may use before it joins. Raises SourceError."""
+        self._make_client(deadline)
+
+    def open(
+        self,
+        topics: Collection[str],
+        listener: RebalanceListener,
+        owners: Mapping[Partition, Fence],
+        deadline: Deadline,  # noqa: ARG002 - the port's signature
+    ) -> None:
+        """Join. Topics that do not exist (yet) are no error, as with the client itself."""
+        self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
+        self._join()
+
+    def unsubscribe(self) -> None:
+        """Leave the group; what was assigned is revoked in a poll to come."""
+        self.client.unsubscribe()
+
+    def _sort(self, messages: Sequence[Message], batch: Batch) -> Batch:
+        records, ends = list(batch.records), list(batch.ends)
+        owners, known = self._owners, self._partitions
+        for message in messages:
+            error = message.error()
+            if error is not None and not self._told_error(message, error):
+                break
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+                continue
+            topic, number, offset = cast(
+                "tuple[str, int, int]", (message.topic(), message.partition(), message.offset())
+            )
+            partition = known.get((topic, number))
+            if partition is None:
+                partition = known[topic, number] = Partition(topic, number)
+            if error is not None:
+                ends.append(End(partition, offset))
+            elif (fence := owners.get(partition)) is not None:
+                record = MessageRecord(partition, offset, fence, message)
+                if self._deserialise is not None:
+                    record.failure = _failure(self._deserialise, message)
+                records.append(cast("Record", record))
+        return Batch(records, ends)
+
+    def _told_error(self, message: Message, error: KafkaError) -> bool:
+        """Keep it for the loop. False = nothing that comes behind it may be read."""
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+            if self._ends_told:
+                self.told.append(message)
+            return True
+        self.told.append(message)
+        return self._failed(error, f"consuming {message.topic() or self._topics}")
+
+    def _failed(self, error: KafkaError, what: str) -> bool:
+        if error.code() == KafkaError._MAX_POLL_EXCEEDED:  # noqa: SLF001 - librdkafka's name
+            _log.warning(
+                "the loop of %s did not poll for max.poll.interval.ms=%d: the group goes on without it, and what it "
+                "has in hand may run again elsewhere. Poll more often (fewer records a poll), raise the interval, or "
+                "let Holdfast(KafkaSource(...)) poll while handlers run",
+                self.group,
+                self._checked.max_poll_ms,
+            )
+        # A topic that is missing or closed to us is the loop's to judge, which gets the message: the client goes on.
+        if faults.is_about_a_topic(error):
+            return True
+        return super()._failed(error, what)
+
+    # ---- for the loop's own calls
+    def commit_now(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+        """Commit and wait for the answer, as long as the client does. Raises KafkaException."""
+        return self.client.commit(offsets=self._mark.on(offsets), asynchronous=False)
+
+    def resolve(self, partition: Partition, offset: int, deadline: Deadline) -> int:
+        """An offset as a number, where it may be OFFSET_BEGINNING or OFFSET_END. Raises SourceError."""
+        if offset >= 0:
+            return offset
+        return self._list_offsets([partition], offset, deadline)[partition]
+
+
+def _failure(deserialise: Callable[[Message], None], message: Message) -> Exception | None:
+    try:
+        deserialise(message)
+    except Exception as failure:  # noqa: BLE001 - raised when it is this message's turn
+        return failure
+    return None
+
+
+def as_kafka_exception(error: SourceError) -> KafkaException:
+    """The engine's error as what the loop expects of its client; the engine's own is its cause."""
+    kafka = getattr(error.__cause__, "args", (None,))[0]
+    if not isinstance(kafka, KafkaError):
+        kafka = KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001 - librdkafka's name
+    return KafkaException(kafka)

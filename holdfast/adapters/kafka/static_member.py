@@ -1,0 +1,104 @@
+"""Static members: a process that keeps its name over a restart (group.instance.id), so that nothing moves meanwhile.
+
+What the broker does with two processes of one name (Kafka 4.3.1): in the classic protocol the newer one takes the older
+one's place, and the older one's client ends; in the consumer protocol the newer one is refused for as long as the older
+one's session lasts, whether that lives or was killed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SettingError, SourceError, SourceFatal, StaticIdTaken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.adapters.kafka._client import KafkaError
+
+PROPERTY = "group.instance.id"
+#: As Kafka's own clients: the rules of a topic's name (Topic.validate, JoinGroupRequest.validateGroupInstanceId).
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+#: How long a refusal may be a dead predecessor's: the longest session that brokers allow by default
+#: (group.consumer.max.session.timeout.ms), and as much again as half of it.
+_REFUSED_S = 90.0
+
+
+def check_name(field: str, name: object) -> str:
+    """Raises SettingError."""
+    said = "" if name is None else str(name)
+    if not _NAME.fullmatch(said) or said in (".", ".."):
+        raise SettingError(
+            field,
+            name,
+            "use a name that one member alone has, of 1 to 249 letters, digits, '.', '_' and '-', such as a pod's name",
+        )
+    return said
+
+
+def with_id(conf: Mapping[str, object], static_id: object) -> dict[str, object]:
+    """The configuration with the member's name in it. Raises SettingError."""
+    name = check_name("static_id", static_id)
+    if conf.get(PROPERTY, name) != name:
+        raise SettingError("static_id", static_id, f"{PROPERTY}={conf[PROPERTY]!r} says another: leave one of them out")
+    return {**conf, PROPERTY: name}
+
+
+def id_from(told: Callable[[], str]) -> str:
+    """What the function tells. Raises SettingError."""
+    try:
+        return check_name("static_id", told())
+    except SettingError:
+        raise
+    except Exception as error:
+        raise SettingError(
+            "static_id", told, f"it failed ({type(error).__name__}: {error}): let it return this member's name"
+        ) from error
+
+
+class Refusals:
+    """What becomes of a static member whose name is another's. One thread."""
+
+    def __init__(self, static_id: str, group: str, now: Callable[[], float], *, waits: bool) -> None:
+        """Args: waits: the consumer protocol, in which who is refused may be let in once a session has ended."""
+        self._id, self._group, self._now, self._waits = static_id, group, now, waits
+        self._since: float | None = None
+        #: This member will not come back.
+        self.final = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it was refused, and has not been let in since."""
+        return self._since is not None
+
+    def judge(self, error: KafkaError) -> SourceError | None:
+        """What there is to say of an error about the name; None = nothing that was not said."""
+        if not self._waits:
+            # Who came back would take the place away again, and so on for ever.
+            self.final = True
+            return StaticIdTaken(
+                f"another process joined {self._group} as {PROPERTY}={self._id} and has this member's place "
+                f"({error.str()}): give each process its own, see that the old one is gone before its name is used "
+                "again, and start this one anew"
+            )
+        if self._since is None:
+            self._since = self._now()
+            return SourceFatal(
+                f"{self._group}: {PROPERTY}={self._id} is still another member's ({error.str()}); one that was killed "
+                f"has it until its session ends. Tried again, without a word, for {_REFUSED_S:.0f} s at most"
+            )
+        if self._now() - self._since < _REFUSED_S:
+            return None
+        self.final = True
+        return StaticIdTaken(
+            f"another member of {self._group} has had {PROPERTY}={self._id} for {_REFUSED_S:.0f} s, longer than a dead "
+            f"one's session lasts ({error.str()}): give each process its own, or end the other one and start this one "
+            "anew"
+        )
+
+    def let_in(self) -> float:
+        """It is a member again. Returns for how many seconds it was not."""
+        since, self._since = self._since, None
+        return 0.0 if since is None else self._now() - since

@@ -1,0 +1,143 @@
+"""Kafka's protocol by hand, for the few requests that librdkafka does not make: a connection, and primitive types."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
+
+    from holdfast.timing import Deadline
+
+CLIENT = b"holdfast"
+_CORRELATION = 1
+_MOST_BYTES = 1 << 20  # most answers have under 1 kB; a port of something else may say anything
+
+
+class Malformed(Exception):
+    """The answer is not one of a Kafka broker."""
+
+
+class Reader:
+    """Kafka's primitive types from a buffer; every one raises Malformed at the buffer's end."""
+
+    def __init__(self, buffer: bytes) -> None:
+        self._buffer, self._at = buffer, 0
+
+    def take(self, count: int) -> bytes:
+        """So many bytes."""
+        if count < 0 or self._at + count > len(self._buffer):
+            raise Malformed("the answer is shorter than it says")
+        self._at += count
+        return self._buffer[self._at - count : self._at]
+
+    def int8(self) -> int:
+        """One byte, signed."""
+        return int.from_bytes(self.take(1), "big", signed=True)
+
+    def int16(self) -> int:
+        """Two bytes, signed."""
+        return int.from_bytes(self.take(2), "big", signed=True)
+
+    def int32(self) -> int:
+        """Four bytes, signed."""
+        return int.from_bytes(self.take(4), "big", signed=True)
+
+    def varint(self) -> int:
+        """Seven bits a byte, unsigned."""
+        value = 0
+        for shift in range(0, 35, 7):  # five bytes at most
+            [byte] = self.take(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise Malformed("a length without an end")
+
+    def data(self, length: int) -> bytes | None:
+        """So many bytes; below 0 = null."""
+        return None if length < 0 else self.take(length)
+
+    def text(self) -> str | None:
+        """A string of the fixed kind: its length in two bytes; None = null."""
+        raw = self.data(self.int16())
+        return None if raw is None else raw.decode("utf-8", "replace")
+
+    def compact_text(self) -> str | None:
+        """A compact string; None = null."""
+        raw = self.data(self.varint() - 1)
+        return None if raw is None else raw.decode("utf-8", "replace")
+
+    def skip_tags(self) -> None:
+        """Tagged fields, whatever they are."""
+        for _ in range(self.varint()):
+            self.varint()
+            self.take(self.varint())
+
+
+def request(key: int, version: int, body: bytes) -> bytes:
+    """A request with its length in front. `body` begins behind the client's name."""
+    payload = struct.pack(">hhih", key, version, _CORRELATION, len(CLIENT)) + CLIENT + body
+    return struct.pack(">i", len(payload)) + payload
+
+
+def answer(payload: bytes) -> Reader:
+    """An answer without its length, behind its head. Raises Malformed."""
+    reader = Reader(payload)
+    if reader.int32() != _CORRELATION:
+        raise Malformed("the answer belongs to another question")
+    return reader
+
+
+def compact(text: str) -> bytes:
+    """A compact string: its length plus one as a varint, and the bytes."""
+    raw, length = text.encode(), b""
+    left = len(raw) + 1
+    while left >= 0x80:
+        length, left = length + bytes([left & 0x7F | 0x80]), left >> 7
+    return length + bytes([left]) + raw
+
+
+def exchange(
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None,
+    request: bytes,
+    deadline: Deadline,
+    *,
+    most_bytes: int = _MOST_BYTES,
+) -> bytes:
+    """One request and its answer, on a connection of their own. Raises OSError, Malformed."""
+    with socket.create_connection((host, port), timeout=_left_s(deadline)) as plain:
+        if tls is None:
+            return _ask(plain, request, deadline, most_bytes)
+        with tls.wrap_socket(plain, server_hostname=host) as wrapped:
+            return _ask(wrapped, request, deadline, most_bytes)
+
+
+def _ask(connection: socket.socket, request: bytes, deadline: Deadline, most_bytes: int) -> bytes:
+    connection.settimeout(_left_s(deadline))
+    connection.sendall(request)
+    length = int.from_bytes(_receive(connection, 4, deadline), "big", signed=True)
+    if not 0 < length <= most_bytes:
+        raise Malformed(f"an answer of {length} bytes")
+    return _receive(connection, length, deadline)
+
+
+def _receive(connection: socket.socket, count: int, deadline: Deadline) -> bytes:
+    received = bytearray()
+    while len(received) < count:
+        connection.settimeout(_left_s(deadline))
+        chunk = connection.recv(count - len(received))
+        if not chunk:
+            raise ConnectionError("the broker closed the connection")
+        received += chunk
+    return bytes(received)
+
+
+def _left_s(deadline: Deadline) -> float:
+    left_s = deadline.left_s()
+    if left_s <= 0:
+        raise TimeoutError("no answer in time")
+    return left_s

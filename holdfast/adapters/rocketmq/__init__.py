@@ -1,0 +1,9 @@
+"""RocketMQ. Nothing here imports a client library before a source that needs one is made."""
+
+from holdfast.adapters.rocketmq.grpc import LeasedSource
+from holdfast.adapters.rocketmq.outgoing import Message
+from holdfast.adapters.rocketmq.producer import RocketMQProducer
+from holdfast.adapters.rocketmq.push import PushSource
+from holdfast.adapters.rocketmq.source import RocketMQSource
+
+__all__ = ["LeasedSource", "Message", "PushSource", "RocketMQProducer", "RocketMQSource"]

@@ -1,0 +1,135 @@
+"""One message, or a batch, until a broker has it: tries, other brokers, refusals."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.remoting import BrokerRefused, Sender, codes
+from holdfast.adapters.rocketmq.remoting.properties import UNIQUE_KEY
+from holdfast.adapters.rocketmq.rotation import Rotation, by_key, ordered, to_write
+from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.adapters.rocketmq.remoting import Message, RemotingClient, Sent
+    from holdfast.records import Partition
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+
+
+class NotAcknowledged(SourceUnavailable):
+    """No broker has acknowledged a message in time. It may be stored all the same.
+
+    Attributes:
+        unique_keys: the identity of each message: sent again with `unique_key=`, a copy can be told from a new message.
+    """
+
+    def __init__(self, message: str, unique_keys: Sequence[str]) -> None:
+        super().__init__(message)
+        self.unique_keys = tuple(unique_keys)
+
+
+class Delivery:
+    """Any thread.
+
+    Args:
+        client: ours alone; closed by its owner.
+        group: the producer group's name.
+        attempt_timeout_s: for one try.
+    """
+
+    def __init__(self, client: RemotingClient, group: str, attempt_timeout_s: float) -> None:
+        self._client, self._attempt_s = client, attempt_timeout_s
+        self._sender = Sender(client, group=group)
+        self._rotation = Rotation()
+
+    def send(
+        self,
+        messages: Sequence[Message],
+        deadline: Deadline,
+        *,
+        batch: bool = False,
+        sharding_key: str | None = None,
+        queue: Partition | None = None,
+    ) -> Sent:
+        """Return when a broker has them. They carry their UNIQ_KEY, so that a copy can be told.
+
+        Args:
+            messages: of one topic; one, or a batch.
+            deadline: for all tries.
+            batch: all in one request, stored together or not at all.
+            sharding_key: to the queue of this key, and to no other.
+            queue: to this one, and to no other.
+
+        Raises:
+            NotAcknowledged: no answer in time.
+            UnknownTopic, NotAuthorised, BrokerRefused: the answer is no.
+        """
+        topic, to_any = messages[0].topic, sharding_key is None and queue is None
+        refusals: dict[str, SourceError] = {}
+        pause_s, tries = _FIRST_PAUSE_S, 0
+        while True:
+            target = None
+            try:
+                target = queue or self._choose(topic, sharding_key, refusals, deadline)
+                tries += 1
+                return self._attempt(target, messages, deadline, batch=batch)
+            except SourceUnavailable as failure:
+                error = failure
+            except (NotAuthorised, UnknownTopic, BrokerRefused) as refusal:
+                # Another broker may take it: one may have lost the topic, or the right to be written to.
+                if target is None or not to_any or target.broker in refusals or _is_for_all(refusal):
+                    raise
+                refusals[target.broker] = refusal
+                continue
+            if deadline.passed:
+                raise self._given_up(messages, deadline, tries, error) from error
+            SYSTEM_CLOCK.sleep(deadline.left_s(at_most=pause_s * random.uniform(0.5, 1.0)))
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _attempt(self, queue: Partition, messages: Sequence[Message], deadline: Deadline, *, batch: bool) -> Sent:
+        left = Deadline(deadline.left_s(at_most=self._attempt_s))
+        try:
+            if batch:
+                sent = self._sender.send_batch(queue, messages, left)
+            else:
+                sent = self._sender.send(queue, messages[0], left)
+        except SourceUnavailable:
+            self._rotation.silent(queue.broker)
+            raise
+        self._rotation.answered(queue.broker)
+        return sent
+
+    def _choose(
+        self, topic: str, sharding_key: str | None, refusals: Mapping[str, SourceError], deadline: Deadline
+    ) -> Partition:
+        # What is known is good enough, also while no name server answers; it is refreshed in the background.
+        route = self._client.known_route(topic) or self._client.route(topic, deadline)
+        queues = to_write(route) if sharding_key is None else ordered(route)
+        if not queues:
+            raise SourceUnavailable(
+                f"no broker of {topic} can be written to now: its masters are down, or the topic is closed (perm 4)"
+            )
+        if sharding_key is not None:
+            return by_key(queues, sharding_key)
+        # Where all have said no, the one that is asked once more says it again.
+        return self._rotation.pick([queue for queue in queues if queue.broker not in refusals] or queues)
+
+    def _given_up(
+        self, messages: Sequence[Message], deadline: Deadline, tries: int, error: SourceError
+    ) -> NotAcknowledged:
+        keys = [message.properties[UNIQUE_KEY] for message in messages]
+        return NotAcknowledged(
+            f"sending to {messages[0].topic} at {self._client.namesrv}: not acknowledged within {deadline.budget_s:g} "
+            f"s, after {tries} tries, lastly: {error}; it may be stored all the same: send it again with its "
+            f"unique_key ({', '.join(keys[:3])}), so that consumers can skip a copy",
+            keys,
+        )
+
+
+def _is_for_all(error: SourceError) -> bool:
+    """Whether every broker would say the same: the message itself is wrong."""
+    return isinstance(error, BrokerRefused) and error.code == codes.MESSAGE_ILLEGAL

@@ -1,0 +1,291 @@
+"""Client: a SimpleConsumer of rocketmq-python-client. The only place that knows that package, with `packages.py`.
+
+Polls go through its own calls. Acknowledgements and renewals are asked by requests made here, over its connection and
+with its signature: its `ack_async` and `change_invisible_duration_async` reply nothing, a refused renewal leaves an
+empty receipt in the message, and one request acknowledges many (a quarter of the time, measured).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from holdfast.adapters.rocketmq.grpc import faults
+from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Verdict
+from holdfast.adapters.rocketmq.packages import Package, installed, load_grpc
+from holdfast.adapters.rocketmq.remoting.properties import KEYS, RECONSUME_TIMES, TAGS, UNIQUE_KEY
+from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from concurrent.futures import Future
+
+    from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
+    from holdfast.timing import Clock
+
+#: The proxy's shortest long poll (grpcClientConsumerMinLongPollingTimeoutMillis); less is refused with 40018.
+_POLL_S = 5
+#: At the start: how long a topic may be unknown (a name server that has just started), and between two questions.
+_UNKNOWN_S, _AGAIN_S = 5.0, 0.3
+_LOG_MODULE = "rocketmq.v5.log"
+
+T = TypeVar("T")
+
+_log = logging.getLogger("holdfast.rocketmq")
+_client_log = logging.getLogger("rocketmq-python-client")
+
+
+class Place(NamedTuple):
+    """Where one poll looks: all queues of a topic on one broker."""
+
+    topic: str
+    broker: str
+
+
+class Client:
+    """`open`, `renew`, `receive` and `close` block; the rest does not. Any thread."""
+
+    def __init__(self, config: GrpcConfig, topics: Collection[str], clock: Clock) -> None:
+        """Raises MissingExtraError, ClientUnusable."""
+        self._config, self._topics, self._clock = config, sorted(topics), clock
+        load()
+        self._requests = load_grpc("rocketmq.grpc_protocol")
+        self._lock = threading.Lock()
+        self._consumer: Any = None
+        self._closed = False
+
+    def open(self, deadline: Deadline) -> None:
+        """Connect, and see that the topics are there. Raises SourceError."""
+        unknown = Deadline(deadline.left_s(_UNKNOWN_S), self._clock)
+        while True:
+            try:
+                self.renew()
+            except SourceError as error:
+                patient = unknown if isinstance(error, UnknownTopic) else deadline
+                if patient.passed or not (error.retriable or isinstance(error, UnknownTopic)):
+                    raise
+            else:
+                return
+            self._clock.sleep(deadline.left_s(_AGAIN_S))
+
+    def renew(self) -> None:
+        """Another consumer instead of the one that there is. Raises SourceError: then that one stays.
+
+        A consumer does not get over a restart of the proxy: it sends its settings again after five minutes only, and
+        until then each poll is refused (seen).
+        """
+        fresh = self._start()
+        with self._lock:
+            self._consumer, old = (None, fresh) if self._closed else (fresh, self._consumer)
+        _end(old)
+
+    def places(self) -> list[Place]:
+        """Where to poll, by the newest routes; without waiting, once it is open. Raises SourceError."""
+        try:
+            return [Place(topic, broker) for topic in self._topics for broker in self._consumer.brokers(topic)]
+        except Exception as error:
+            raise faults.failure(error, "looking for brokers") from error
+
+    def receive(self, place: Place, at_most: int) -> list[Delivery]:
+        """Poll for 5 s at most, unless there is something. Raises SourceError."""
+        try:
+            found = self._consumer.poll(*place, at_most, self._config.invisible_s)
+        except Exception as error:
+            raise faults.failure(error, f"receiving from {place.topic} on {place.broker}") from error
+        return [_delivery(each) for each in found]
+
+    def begin_acknowledge(self, deliveries: Sequence[Delivery], answer: Callable[[Sequence[Verdict]], None]) -> None:
+        """See `Asks`."""
+        request = self._requests.AckMessageRequest()
+        first = deliveries[0]
+        self._address(request, first.topic)
+        for each in deliveries:
+            entry = request.entries.add()
+            entry.message_id, entry.receipt_handle = each.message_id, each.receipt
+
+        def read(response: Any) -> list[Verdict]:  # noqa: ANN401 - protobuf's
+            entries = [entry.status.code for entry in response.entries]
+            return faults.verdicts_of(response.status.code, entries, len(deliveries))
+
+        unknown = [Verdict.UNKNOWN] * len(deliveries)
+        self._ask("ack_message_async", first, request, read=read, unknown=unknown, answer=answer)
+
+    def begin_change(self, delivery: Delivery, hidden_s: int, answer: Callable[[Verdict, str], None]) -> None:
+        """See `Asks`."""
+        request = self._requests.ChangeInvisibleDurationRequest()
+        self._address(request, delivery.topic)
+        request.message_id, request.receipt_handle = delivery.message_id, delivery.receipt
+        request.invisible_duration.seconds = hidden_s
+
+        def read(response: Any) -> tuple[Verdict, str]:  # noqa: ANN401 - protobuf's
+            return faults.verdict_of(response.status.code), response.receipt_handle
+
+        call, unknown = "change_invisible_duration_async", (Verdict.UNKNOWN, "")
+        self._ask(call, delivery, request, read=read, unknown=unknown, answer=lambda each: answer(*each))
+
+    def close(self) -> None:
+        """End it: polls under way end at once. What is on its way to them is lost until its lease ends."""
+        with self._lock:
+            self._closed = True
+            consumer, self._consumer = self._consumer, None
+        _end(consumer)
+
+    # ---- inside
+    def _start(self) -> Any:  # noqa: ANN401 - the client has no types
+        package = load_grpc()
+        config = self._config
+        configuration = package.ClientConfiguration(
+            config.endpoints,
+            package.Credentials(config.access_key or "", config.secret_key or ""),
+            namespace=config.namespace,
+            request_timeout=config.request_timeout_s,
+        )
+        subscription = {topic: package.FilterExpression(config.expression(topic)) for topic in self._topics}
+        consumer = _consumer_class(package)(
+            configuration, config.group, subscription, await_duration=_POLL_S, tls_enable=config.tls
+        )
+        what = f"starting a consumer at {config.endpoints}"
+        try:
+            consumer.startup()
+            for topic in self._topics:
+                self._look(consumer, topic)
+            greeted = consumer.greeted(config.request_timeout_s)
+        except Exception as error:
+            _end(consumer)
+            raise error if isinstance(error, SourceError) else faults.failure(error, what) from error
+        if not greeted:
+            _end(consumer)
+            raise SourceUnavailable(f"{what}: the proxy does not take the consumer's settings")
+        return consumer
+
+    def _look(self, consumer: Any, topic: str) -> None:  # noqa: ANN401 - the client has no types
+        """Ask for the topic's route: the client's own call hides what the proxy answers."""
+        request = self._requests.QueryRouteRequest()
+        request.topic.name, request.topic.resource_namespace = topic, self._config.namespace
+        what = f"looking for topic {topic!r} at {self._config.endpoints}"
+        endpoints = consumer.client_configuration.rpc_endpoints
+        request.endpoints.CopyFrom(endpoints.endpoints)
+        try:
+            asked = consumer.rpc_client.query_topic_route_async(
+                endpoints, request, metadata=consumer.sign(), timeout=self._config.request_timeout_s
+            )
+            status = asked.result(self._config.request_timeout_s + 1).status
+            if status.code == faults.OK:
+                consumer.brokers(topic)
+        except Exception as error:
+            raise faults.failure(error, what) from error
+        if status.code != faults.OK:
+            raise faults.refusal(status.code, status.message, what)
+
+    def _address(self, request: Any, topic: str) -> None:  # noqa: ANN401 - protobuf's
+        request.group.name, request.group.resource_namespace = self._config.group, self._config.namespace
+        request.topic.name, request.topic.resource_namespace = topic, self._config.namespace
+
+    def _ask(
+        self,
+        call: str,
+        delivery: Delivery,
+        request: Any,  # noqa: ANN401 - protobuf's
+        *,
+        read: Callable[[Any], T],
+        unknown: T,
+        answer: Callable[[T], None],
+    ) -> None:
+        consumer = self._consumer
+        if consumer is None:
+            answer(unknown)
+            return
+
+        def answered(asked: Future[Any]) -> None:
+            try:
+                verdict = read(asked.result())
+            except Exception as error:  # noqa: BLE001 - whatever it is: no answer
+                _log.debug("%s: %s", call, error)
+                verdict = unknown
+            answer(verdict)
+
+        timeout_s = self._config.request_timeout_s
+        asked = getattr(consumer.rpc_client, call)(
+            delivery.endpoints, request, metadata=consumer.sign(), timeout=timeout_s
+        )
+        asked.add_done_callback(answered)
+
+
+def load() -> ModuleType:
+    """Import the package, but for its module that sets logging up: that one makes ~/logs/rocketmq_python, writes there,
+    and closes the handlers of the application. Its loggers speak by the name "rocketmq-python-client" instead.
+
+    Raises MissingExtraError, ClientUnusable.
+    """
+    if installed() is Package.GRPC and _LOG_MODULE not in sys.modules:
+        quiet = ModuleType(_LOG_MODULE)
+        _client_log.addHandler(logging.NullHandler())
+        quiet.logger = _client_log  # type: ignore[attr-defined]
+        sys.modules[_LOG_MODULE] = quiet
+    return load_grpc()
+
+
+def _end(consumer: Any) -> None:  # noqa: ANN401 - the client has no types
+    try:
+        if consumer is not None:
+            consumer.shutdown()
+    except Exception as error:  # noqa: BLE001 - it is of no use any more, whatever it says
+        _log.warning("closing rocketmq-python-client: %s", error)
+
+
+def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client has no types
+    """A SimpleConsumer whose polls say where: its own go round topics and queues, so that of two polls both may wait at
+    one topic, and none at the other. A poll of any queue is one of all queues of its broker (seen on 5.5.0)."""
+
+    class Polling(package.SimpleConsumer):  # type: ignore[name-defined,misc]
+        def greeted(self, timeout_s: float) -> bool:
+            """Wait until the proxy knows the consumer: polls before that fail."""
+            return bool(self._init_settings_event.wait(timeout_s))
+
+        def _Client__heartbeat_callback(self, future: Future[Any], endpoints: Any) -> None:  # noqa: ANN401, N802
+            """As its own, which raises after it has logged: then Python logs it once more, with its traceback."""
+            if (error := future.exception()) is not None:
+                _client_log.warning("heartbeat to %s: %s", endpoints, error)
+
+        def brokers(self, topic: str) -> dict[str, Any]:
+            """Of each broker that serves the topic one queue."""
+            found: dict[str, Any] = {}
+            for queue in self._retrieve_topic_route_data(topic).message_queues:
+                if queue.is_readable() and queue.is_master_broker():
+                    found.setdefault(queue.message_queue0().broker.name, queue)
+            return found
+
+        def poll(self, topic: str, broker: str, at_most: int, invisible_s: int) -> Any:  # noqa: ANN401
+            """Blocks for `await_duration`, unless there is something. KeyError: the broker serves that no more."""
+            queue = self.brokers(topic)[broker]
+            request = self._receive_req(topic, queue, at_most, False, invisible_s, self.await_duration)
+            return self._receive(queue, request, self.client_configuration.request_timeout + self.await_duration)
+
+    return Polling
+
+
+def _delivery(message: Any) -> Delivery:  # noqa: ANN401 - the client has no types
+    """Properties by the names that RocketMQ gives them."""
+    headers = [(name, value.encode()) for name, value in message.properties.items()]
+    keys = " ".join(sorted(message.keys))
+    headers += [(name, value.encode()) for name, value in ((KEYS, keys), (TAGS, message.tag)) if value]
+    headers.append((UNIQUE_KEY, message.message_id.encode()))
+    attempt = message.delivery_attempt or 1
+    if attempt > 1:
+        headers.append((RECONSUME_TIMES, str(attempt - 1).encode()))
+    key = message.message_group or keys
+    return Delivery(
+        topic=message.topic,
+        message_id=message.message_id,
+        receipt=message.receipt_handle,
+        endpoints=message.endpoints,
+        body=message.body,
+        key=key.encode() if key else None,
+        headers=headers,
+        born_ms=message.born_timestamp,
+        attempt=attempt,
+    )

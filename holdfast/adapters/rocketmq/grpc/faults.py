@@ -1,0 +1,70 @@
+"""What the proxy and gRPC answer, as holdfast's errors. By codes and statuses, never by texts."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.grpc.delivery import Verdict
+from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+# apache.rocketmq.v2.Code (definition.proto)
+OK = 20000
+_MULTIPLE_RESULTS = 30000
+_INVALID_RECEIPT_HANDLE = 40013
+_MESSAGE_NOT_FOUND = 40401
+_TOPIC_NOT_FOUND = 40402
+#: Unauthorised, forbidden.
+_CLOSED_TO_US = frozenset({40100, 40300})
+#: The request itself cannot be served, now or ever: a setting, a version, a topic that is gone.
+_REFUSED = frozenset({40001, 40002, 40003, 40010, 40011, 40015, 40018, 40200, 50100, 50500, 50501, 50502})
+#: gRPC's own: the proxy wants credentials, or others.
+_GRPC_CLOSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
+
+
+def nothing_there(code: int) -> bool:
+    """Whether a long poll has ended without a message."""
+    return code == _MESSAGE_NOT_FOUND
+
+
+def verdict_of(code: int) -> Verdict:
+    """What a status says about one delivery."""
+    if code == OK:
+        return Verdict.DONE
+    return Verdict.OVER if code == _INVALID_RECEIPT_HANDLE else Verdict.UNKNOWN
+
+
+def verdicts_of(code: int, entries: Collection[int], expected: int) -> list[Verdict]:
+    """The same for one acknowledgement of several: each entry's own status, where there is one for each."""
+    if len(entries) == expected and code in {OK, _MULTIPLE_RESULTS, _INVALID_RECEIPT_HANDLE}:
+        return [verdict_of(each) for each in entries]
+    return [verdict_of(code)] * expected
+
+
+def refusal(code: int, words: str, what: str) -> SourceError:
+    """A status that is not OK."""
+    said = f"{what}: the proxy answers {code} ({words})"
+    if code in _CLOSED_TO_US:
+        return NotAuthorised(f"{said}: check access_key and secret_key, and what they may do")
+    if code == _TOPIC_NOT_FOUND:
+        return UnknownTopic(f"{said}: create the topic, or look whether the endpoints are those of its cluster")
+    return SourceError(said) if code in _REFUSED else SourceUnavailable(said)
+
+
+def failure(error: BaseException, what: str) -> SourceError:
+    """What the client raised: gRPC's errors have a `code()`, its own a `code`."""
+    code = getattr(error, "code", None)
+    if callable(code):
+        name = getattr(code(), "name", "")
+        said = f"{what}: {name} ({getattr(error, 'details', str)() or 'no details'})"
+        if name in _GRPC_CLOSED:
+            return NotAuthorised(f"{said}: check access_key and secret_key, and what they may do")
+        return SourceUnavailable(f"{said}: is the proxy up, and reachable at these endpoints?")
+    if isinstance(code, int):
+        return refusal(code, str(error), what)
+    if isinstance(error, CancelledError):
+        return SourceUnavailable(f"{what}: the connection was closed")
+    return SourceUnavailable(f"{what}: {type(error).__name__}: {error}")

@@ -1,0 +1,280 @@
+"""Leases: which messages this process has, by which receipts, and what is owed to the broker about each. No I/O.
+
+A message is *waiting* (received), then *out* (with the engine), then settled: acknowledged or given back, as far as the
+broker answers. Each delivery has a receipt. What RocketMQ 5.5.0 does was measured:
+
+- Two renewals by one receipt are both accepted, and then the message is delivered twice. So each receipt has one
+  request under way at most, and after a renewal without an answer it is not renewed again: it ends by itself, and what
+  comes again is known as the same message, here (by its name) or at another member (by its claim).
+- A renewal gives a new receipt. An acknowledgement by the old one is accepted and has no effect.
+- An acknowledgement may be repeated: it is accepted again, or its lease is over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from itertools import count, groupby
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.grpc.delivery import Verdict
+from holdfast.adapters.rocketmq.grpc.receipts import Message, Receipt, Taken
+from holdfast.plugin.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.adapters.rocketmq.grpc.delivery import Asks, Delivery
+    from holdfast.timing import Clock
+
+    Name = tuple[str, str]
+
+#: When an acknowledgement without an answer is repeated.
+_AGAIN = Retry(attempts=1_000_000_000, wait_initial_s=0.2, wait_max_s=5.0, jitter_s=0.2)
+_UNANSWERED = RuntimeError("no answer")
+#: How many messages are remembered that are done here and may come again.
+_REMEMBERED = 10_000
+#: Of messages in one acknowledgement.
+_TOGETHER = 32
+
+
+class Leases:
+    """Any thread: the loop's, those that receive, and the client's own, which brings answers."""
+
+    def __init__(self, asks: Asks, lease_s: int, clock: Clock) -> None:
+        self._asks, self._lease_s, self._clock = asks, lease_s, clock
+        #: Under its lock all that follows. Nothing is asked under it.
+        self.changed = threading.Condition()
+        self._numbers = count(1)
+        self._waiting: deque[Message] = deque()
+        self._by_number: dict[int, Message] = {}
+        self._by_name: dict[Name, Message] = {}
+        #: Done here, and not known to be done at the broker, newest last: what comes again of these is acknowledged.
+        self._book: OrderedDict[Name, int] = OrderedDict()
+        #: Receipts that are to be acknowledged, and those that are being given back.
+        self._owed: set[Receipt] = set()
+        self._returning: set[Receipt] = set()
+        self._draining = False
+        #: Messages whose acknowledgement came too late, until the engine has heard of it.
+        self._late = 0
+        #: Since the start: deliveries that were acknowledged without the engine, and leases that ended before their
+        #: message was taken.
+        self.repeated = self.lapsed = 0
+
+    @property
+    def load(self) -> int:
+        """Messages in the process, and acknowledgements that are owed."""
+        return len(self._by_name) + len(self._owed)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the broker has answered whatever was asked of it."""
+        return not self._owed and not self._returning
+
+    # ---- what comes
+    def arrived(self, deliveries: Iterable[Delivery], asked_at: float) -> None:
+        """Args: asked_at: when they were asked for, by our clock: before that no lease of theirs began."""
+        back, done = [], []
+        with self.changed:
+            for delivery in deliveries:
+                receipt = Receipt(delivery, asked_at, self._lease_s)
+                message = self._by_name.get(delivery.name)
+                if delivery.name in self._book:
+                    self.repeated += 1
+                    receipt.done = True
+                    self._book[delivery.name] += 1
+                    self._owed.add(receipt)
+                    done.append(receipt)
+                elif message is not None:
+                    message.receipts.append(receipt)
+                elif self._draining:
+                    back.append(receipt)
+                else:
+                    message = self._by_name[delivery.name] = Message(next(self._numbers), receipt)
+                    self._waiting.append(message)
+            self.changed.notify_all()
+        self._acknowledge(done)
+        self._return(back)
+
+    def take(self, at_most: int) -> list[Taken]:
+        """The next messages for the engine. One whose lease is over, or nearly so, is none of them."""
+        found: list[Taken] = []
+        back: list[Receipt] = []
+        with self.changed:
+            now = self._clock.now()
+            while self._waiting and len(found) < at_most:
+                message = self._waiting.popleft()
+                if message.newest.until - now > self._lease_s / 4:
+                    self._by_number[message.number] = message
+                    found.append(Taken(message.number, message.newest.delivery))
+                else:
+                    self.lapsed += 1
+                    del self._by_name[message.newest.delivery.name]
+                    back += message.receipts
+        self._return(back)
+        return found
+
+    # ---- what is asked
+    def renew(self, numbers: Iterable[int]) -> None:
+        """Renew the leases of these and of what waits, as far as a third of one is used up."""
+        with self.changed:
+            now = self._clock.now()
+            messages = [self._by_number[number] for number in numbers if number in self._by_number]
+            due = []
+            for message in (*messages, *self._waiting):
+                message.forget_over(now)
+                for receipt in message.receipts:
+                    old = now - receipt.since >= 0.3 * self._lease_s
+                    if old and not receipt.asking and not receipt.doubtful and receipt.until > now:
+                        receipt.asking = True
+                        due.append(receipt)
+        for receipt in due:
+            self._renew(receipt)
+
+    def done(self, numbers: Iterable[int]) -> None:
+        """Acknowledge these, and whatever comes of them again."""
+        ask = []
+        with self.changed:
+            for number in numbers:
+                message = self._by_number.pop(number, None)
+                if message is None:
+                    continue
+                name = message.newest.delivery.name
+                del self._by_name[name]
+                self._book[name] = len(message.receipts)
+                self._book.move_to_end(name)
+                for receipt in message.receipts:
+                    receipt.done = True
+                    self._owed.add(receipt)
+                    ask.append(receipt)
+        self._acknowledge(ask)
+
+    def back(self, numbers: Iterable[int]) -> None:
+        """Give these back: another may have them at once."""
+        receipts: list[Receipt] = []
+        with self.changed:
+            for number in numbers:
+                message = self._by_number.pop(number, None)
+                if message is not None:
+                    del self._by_name[message.newest.delivery.name]
+                    receipts += message.receipts
+        self._return(receipts)
+
+    def drain(self) -> None:
+        """Nothing more is taken: give back what waits, and what is still to come."""
+        with self.changed:
+            self._draining = True
+            receipts = [receipt for message in self._waiting for receipt in message.receipts]
+            for message in self._waiting:
+                del self._by_name[message.newest.delivery.name]
+            self._waiting.clear()
+            self.changed.notify_all()
+        self._return(receipts)
+
+    def repeat(self) -> None:
+        """Repeat acknowledgements that had no answer, as they come due."""
+        with self.changed:
+            now = self._clock.now()
+            due = [each for each in self._owed if each.again_at <= now]
+        self._acknowledge(due)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until something has come or was answered."""
+        with self.changed:
+            if not self._waiting:
+                self.changed.wait(timeout_s)
+
+    def late(self, at_most: int) -> int:
+        """How many acknowledgements came after their lease had ended, of those that this has not told yet."""
+        with self.changed:
+            late = min(self._late, at_most)
+            self._late -= late
+        return late
+
+    # ---- inside
+    def _renew(self, receipt: Receipt) -> None:
+        sent = self._clock.now()
+
+        def answer(verdict: Verdict, renewed: str) -> None:
+            back = False
+            with self.changed:
+                receipt.asking = False
+                if verdict is Verdict.DONE:
+                    receipt.delivery = receipt.delivery._replace(receipt=renewed)
+                    receipt.since, receipt.until = sent, sent + self._lease_s
+                elif verdict is Verdict.OVER:
+                    receipt.until = sent
+                else:
+                    receipt.doubtful = True
+                back = receipt.back
+            if receipt.done:
+                self._acknowledge([receipt])
+            elif back:
+                self._return([receipt])
+
+        self._asks.begin_change(receipt.delivery, self._lease_s, answer)
+
+    def _return(self, receipts: Iterable[Receipt]) -> None:
+        """Best effort and once: by a receipt in doubt it would be a second renewal."""
+        ask = []
+        with self.changed:
+            now = self._clock.now()
+            for receipt in receipts:
+                receipt.back = True
+                if not receipt.asking and not receipt.doubtful and receipt.until > now:
+                    receipt.asking = True
+                    self._returning.add(receipt)
+                    ask.append(receipt)
+        for receipt in ask:
+            self._asks.begin_change(receipt.delivery, 0, self._returned(receipt))
+
+    def _returned(self, receipt: Receipt) -> Callable[[Verdict, str], None]:
+        def answer(verdict: Verdict, renewed: str) -> None:  # noqa: ARG001 - best effort
+            with self.changed:
+                self._returning.discard(receipt)
+                self.changed.notify_all()
+
+        return answer
+
+    def _acknowledge(self, receipts: Iterable[Receipt]) -> None:
+        """Now, or by the answer to what is under way."""
+        with self.changed:
+            ask = [each for each in receipts if not each.asking]
+            for receipt in ask:
+                receipt.asking = True
+        ask.sort(key=_place)
+        for _, each in groupby(ask, _place):
+            group = list(each)
+            for at in range(0, len(group), _TOGETHER):
+                some = group[at : at + _TOGETHER]
+                self._asks.begin_acknowledge([receipt.delivery for receipt in some], self._acknowledged(some))
+
+    def _acknowledged(self, receipts: Sequence[Receipt]) -> Callable[[Sequence[Verdict]], None]:
+        def answer(verdicts: Sequence[Verdict]) -> None:
+            with self.changed:
+                for receipt, verdict in zip(receipts, verdicts, strict=True):
+                    receipt.asking = False
+                    if verdict is Verdict.UNKNOWN:
+                        receipt.tries += 1
+                        receipt.again_at = self._clock.now() + (_AGAIN.wait_s(receipt.tries, _UNANSWERED) or 0.0)
+                    else:
+                        self._closed(receipt, verdict)
+                self.changed.notify_all()
+
+        return answer
+
+    def _closed(self, receipt: Receipt, verdict: Verdict) -> None:
+        """The broker has answered the acknowledgement. Where another delivery may be on its way, it is remembered."""
+        self._owed.discard(receipt)
+        name = receipt.delivery.name
+        self._book[name] -= 1
+        if verdict is Verdict.OVER:
+            self._late += 1
+        elif not receipt.doubtful and self._book[name] == 0:
+            del self._book[name]
+        while len(self._book) > _REMEMBERED and not next(iter(self._book.values())):
+            self._book.popitem(last=False)
+
+
+def _place(receipt: Receipt) -> tuple[str, str]:
+    return receipt.delivery.topic, str(receipt.delivery.endpoints)

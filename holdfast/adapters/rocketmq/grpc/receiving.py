@@ -1,0 +1,117 @@
+"""Receiving: threads that poll, one for each topic and broker, as long as the app asks and there is room."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SourceError
+from holdfast.plugin.retry import BACKOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.rocketmq.grpc.client import Client, Place
+    from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
+    from holdfast.adapters.rocketmq.grpc.leases import Leases
+    from holdfast.timing import Clock
+
+#: Messages that one poll may bring: the proxy gives no more.
+_BATCH = 32
+#: Who has not asked for so long wants nothing for now: what came would only wait for its lease to end.
+_WANTED_S = 1.0
+_LOOK_S = 0.1
+#: After so long without an answer to any poll the client is made anew.
+_RENEW_S = 5.0
+
+
+class Receiving:
+    """`wanted`, `tend` and `trouble` belong to the loop's thread."""
+
+    def __init__(self, client: Client, leases: Leases, config: GrpcConfig, clock: Clock) -> None:
+        self._client, self._leases, self._config, self._clock = client, leases, config, clock
+        self._threads: dict[Place, threading.Thread] = {}
+        self._over = threading.Event()
+        self._wanted_at = clock.now()
+        self._trouble: SourceError | None = None
+        #: Where topics are; a thread whose place is none of them ends.
+        self._places: Sequence[Place] = ()
+        #: Since when no poll has been answered, or the client was made anew.
+        self._ill_since: float | None = None
+        self._renewing = threading.Lock()
+
+    def tend(self) -> None:
+        """Poll wherever the topics are by now. Raises SourceError."""
+        self._places = self._client.places()
+        for place in self._places:
+            thread = self._threads.get(place)
+            if thread is None or not thread.is_alive():
+                name = f"holdfast-{self._config.group}-{place.topic}-{place.broker}"
+                thread = self._threads[place] = threading.Thread(
+                    target=self._run, args=(place,), name=name, daemon=True
+                )
+                thread.start()
+
+    def wanted(self) -> None:
+        """The app asks for messages."""
+        self._wanted_at = self._clock.now()
+
+    def trouble(self) -> SourceError | None:
+        """What went wrong since this was last asked."""
+        found, self._trouble = self._trouble, None
+        return found
+
+    def stop(self) -> None:
+        """Ask for nothing more; polls under way may still bring something."""
+        self._over.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether no poll is under way any more."""
+        return not any(thread.is_alive() for thread in self._threads.values())
+
+    def join(self, timeout_s: float) -> None:
+        """Once the client is closed, they end."""
+        for thread in self._threads.values():
+            thread.join(timeout_s)
+
+    # ---- the threads
+    def _run(self, place: Place) -> None:
+        failures = 0
+        while not self._over.is_set() and place in self._places:
+            room = self._room()
+            if not room:
+                self._over.wait(_LOOK_S)
+                continue
+            asked_at = self._clock.now()
+            try:
+                found = self._client.receive(place, room)
+            except SourceError as error:
+                if self._over.is_set():
+                    return
+                self._trouble = error
+                failures += 1
+                self._renew()
+                self._over.wait(BACKOFF.wait_s(failures, error) or _LOOK_S)
+                continue
+            failures, self._ill_since = 0, None
+            self._leases.arrived(found, asked_at)
+
+    def _renew(self) -> None:
+        now, since = self._clock.now(), self._ill_since
+        if since is None:
+            self._ill_since = now
+        if since is None or now - since < _RENEW_S or not self._renewing.acquire(blocking=False):
+            return
+        try:
+            self._client.renew()
+        except SourceError as error:
+            self._trouble = error
+        finally:
+            self._ill_since = self._clock.now()
+            self._renewing.release()
+
+    def _room(self) -> int:
+        if self._clock.now() - self._wanted_at > _WANTED_S:
+            return 0
+        return max(0, min(_BATCH, self._config.in_flight - self._leases.load))

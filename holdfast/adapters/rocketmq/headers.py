@@ -1,0 +1,187 @@
+"""A record's headers, which are bytes, and a message's properties, which are text. Pure.
+
+Headers are all of a message's properties, KEYS, TAGS and UNIQ_KEY among them, so that what is sent on stays the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, overload
+
+from holdfast.adapters.rocketmq.remoting.properties import UNIQUE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: Before the name of a property whose value is no text, or has the bytes 1 or 2 in it: the value is in base64 then.
+BASE64 = "holdfast-base64-"
+_BASE64 = BASE64.encode()
+#: Of several the first is the message's own: brokers (4.9.7) append the properties of a whole batch to those of each,
+#: and Java gives the batch an identity too. Of all others the last one counts, as in Java.
+_UNIQUE_KEY = UNIQUE_KEY.encode()
+_NEXT_UNIQUE_KEY = b"\x02" + _UNIQUE_KEY + b"\x01"
+
+_SEPARATORS = re.compile("[\x01\x02]")
+
+# What RocketMQ says of one storing of a message, or does with it: what is sent on does not have it (a letter with DELAY
+# would come later, one with RETRY_TOPIC would be taken for a retry). From MessageConst of 5.5.0.
+_OF_ONE_STORING = """
+    WAIT DELAY RETRY_TOPIC ORIGIN_GROUP REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID
+    ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME TRANS_OFFSET MAX_RECONSUME_TIMES
+    CONSUME_START_TIME INNER_NUM INNER_BASE DUP_INFO CHECK_IMMUNITY_TIME_IN_SECONDS TRAN_PREPARED_QUEUE_OFFSET
+    __transactionId__ TRANSACTION_CHECK_TIMES CLUSTER POP_CK POP_CK_OFFSET 1ST_POP_TIME PROPERTY_FORWARD_QUEUE_ID
+    REDIRECT INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS
+    TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_ROLL_LABEL TIMER_DELAY_LEVEL
+    __CRC32# DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID
+"""
+_OF_THE_MESSAGE = """
+    KEYS TAGS UNIQ_KEY EXTEND_UNIQ_INFO MSG_REGION TRACE_ON _SYS_MSG_PRIORITY_ INSTANCE_ID CORRELATION_ID
+    REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME MSG_TYPE __SHARDINGKEY __LITE_TOPIC TRACE_CONTEXT __BORNHOST
+    BORN_TIMESTAMP
+"""
+OF_ONE_STORING = frozenset(_OF_ONE_STORING.split())
+#: Names that are RocketMQ's: properties of users have others.
+RESERVED = OF_ONE_STORING | set(_OF_THE_MESSAGE.split())
+
+
+class Headers(Sequence[tuple[str, bytes]]):
+    """The same as `headers_of`, read when they are looked at: most handlers never do. Of properties without base64. Any
+    thread."""
+
+    __slots__ = ("_found", "_raw")
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._found: tuple[tuple[str, bytes], ...] | None = None
+
+    def last(self, name: str) -> bytes | None:
+        """The last one's value; None = there is none. Does not read the others; `Record.header` asks here."""
+        if name and name.isascii() and name.isprintable():
+            return value_of(self._raw, name.encode())
+        return next((value for each, value in reversed(self._all()) if each == name), None)
+
+    def _all(self) -> tuple[tuple[str, bytes], ...]:
+        found = self._found
+        if found is None:  # two threads at once read the same
+            found = self._found = headers_of(self._raw)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __bool__(self) -> bool:
+        """Whether there are any. A first one that is in order is seen without reading the others."""
+        name_ends = self._raw.find(b"\x01")
+        return (name_ends > 0 and self._raw.find(b"\x02", 0, name_ends) < 0) or len(self) > 0
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, bytes]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[str, bytes], ...]: ...
+    def __getitem__(self, index: int | slice) -> tuple[str, bytes] | tuple[tuple[str, bytes], ...]:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        return iter(self._all())
+
+    def __reversed__(self) -> Iterator[tuple[str, bytes]]:
+        return reversed(self._all())
+
+    def __eq__(self, other: object) -> bool:
+        return self._all() == (other._all() if isinstance(other, Headers) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+
+def value_of(raw: bytes, name: bytes) -> bytes | None:
+    """The last property of that name as it is in the log; None = there is none. For one that is no base64."""
+    if name == _UNIQUE_KEY and raw.startswith(_UNIQUE_KEY + b"\x01"):
+        at = -1
+    else:
+        at = raw.find(_NEXT_UNIQUE_KEY) if name == _UNIQUE_KEY else raw.rfind(b"\x02" + name + b"\x01")
+    if at >= 0:
+        at += len(name) + 2
+    elif raw.startswith(name + b"\x01"):
+        at = len(name) + 1
+    else:
+        return None
+    end = raw.find(b"\x02", at)
+    return raw[at:] if end < 0 else raw[at:end]
+
+
+def headers_of(raw: bytes) -> tuple[tuple[str, bytes], ...]:
+    """The properties of a stored message, as they are in the log, as headers."""
+    found = []
+    is_known = False
+    for each in raw.split(b"\x02"):
+        name, separator, value = each.partition(b"\x01")
+        if not separator or not name:
+            continue
+        if name == _UNIQUE_KEY:
+            if is_known:
+                continue
+            is_known = True
+        found.append(
+            (_name(name), value) if not name.startswith(_BASE64) else _of_bytes(name.decode("utf-8", "replace"), value)
+        )
+    return tuple(found)
+
+
+@lru_cache(maxsize=1_000)
+def _name(raw: bytes) -> str:
+    """Names are few, and decoding one costs as much as all else of a header."""
+    return raw.decode("utf-8", "replace")
+
+
+def _of_bytes(name: str, value: bytes) -> tuple[str, bytes]:
+    try:
+        return name.removeprefix(BASE64), base64.b64decode(value, validate=True)
+    except binascii.Error:
+        return name, value  # somebody else's: as it stands
+
+
+def properties_of(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    """Headers as properties; of several of one name the last, and none of those without a value.
+
+    Raises ValueError: a name that no property can have.
+    """
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if not name or not fits(name):
+            raise ValueError(f"{name!r} cannot be a property's name")
+        found.pop(name, None)
+        found.pop(BASE64 + name, None)
+        if value is None:
+            continue
+        text = _text(value)
+        if text is None:
+            found[BASE64 + name] = base64.b64encode(value).decode()
+        else:
+            found[name] = text
+    return found
+
+
+def sent_on(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    """The properties that a message keeps where it is stored anew: as a letter, or replayed. Raises ValueError."""
+    return properties_of((name, value) for name, value in headers if name not in OF_ONE_STORING)
+
+
+def fits(text: str) -> bool:
+    """Whether it can be a part of a property."""
+    return _SEPARATORS.search(text) is None
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if fits(text) else None

@@ -1,0 +1,74 @@
+"""Dead letters in a RocketMQ topic, read and sent back: `plugin.tools.LetterBox`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.dead_letter import as_message, failure
+from holdfast.adapters.rocketmq.delivery import Delivery
+from holdfast.adapters.rocketmq.headers import headers_of, sent_on
+from holdfast.adapters.rocketmq.looking import Look
+from holdfast.adapters.rocketmq.remoting.properties import KEYS, RETRY_TOPIC
+from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
+from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
+from holdfast.plugin.dead_letter import PREFIX
+from holdfast.plugin.tools import NoFence
+from holdfast.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from holdfast.adapters.rocketmq.remoting import RemotingClient, StoredMessage
+    from holdfast.plugin.tools import Outgoing
+    from holdfast.records import Partition
+    from holdfast.timing import Deadline
+
+#: The first part of the names of what is remembered of a replay.
+REPLAY = "holdfast-replay"
+_ATTEMPT_S = 5.0
+_ORIGIN = f"{PREFIX}origin-topic"
+
+
+class RocketMQLetterBox(Look):
+    """One thread. A dead letter topic that an old broker made cannot be read (perm 2): it needs perm 6."""
+
+    def __init__(self, connect: Callable[[], RemotingClient]) -> None:
+        super().__init__(connect, REPLAY)
+        self._delivery = Delivery(self.client, REPLAY, _ATTEMPT_S)
+        self._keys = UniqueKeys()
+
+    def read(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
+    ) -> Iterator[Sequence[Record]]:
+        """Each queue from its start up to its end. Raises SourceError."""
+        for queue, messages in self.messages(starts, ends, patience_s):
+            yield [_record(queue, each) for each in messages]
+
+    def send(self, letters: Sequence[Outgoing], deadline: Deadline) -> Sequence[DeadLetterError | None]:
+        """Send one after the other, each under the UNIQ_KEY that it has: where a consumer has handled the one, it skips
+        a copy."""
+        return [self._send(letter, deadline) for letter in letters]
+
+    def _send(self, letter: Outgoing, deadline: Deadline) -> DeadLetterError | None:
+        what = f"sending letters to {letter.topic}"
+        try:
+            message = as_message(letter.letter, letter.topic, sent_on(letter.letter.headers), self._keys)
+            self._delivery.send([message], deadline, batch=not message.body, queue=letter.partition)
+        except ValueError as error:  # SettingError too: what cannot be stored
+            return DeadLetterRefused(f"{what}: {error}")
+        except SourceError as error:
+            return failure(error, what)
+        return None
+
+
+def _record(queue: Partition, message: StoredMessage) -> Record:
+    """Letters that the broker itself has written say where they were born as a retry does."""
+    headers = headers_of(message.raw_properties)
+    names = dict(headers)
+    if _ORIGIN not in names and (born := names.get(RETRY_TOPIC)) is not None:
+        headers = (
+            *headers,
+            (_ORIGIN, born),
+            (f"{PREFIX}attempts", str(message.reconsume_times).encode()),
+        )
+    return Record(queue, message.offset, names.get(KEYS), message.body, headers, message.stored_ms, NoFence())

@@ -1,0 +1,70 @@
+"""When a broker says that the group has to read on elsewhere: a reset, an expired beginning, or a log that was cut."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SourceError
+from holdfast.plugin.ports import End
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from holdfast.adapters.rocketmq.offsets import Offsets
+    from holdfast.adapters.rocketmq.prefetch import Moved, Prefetch
+    from holdfast.plugin.ports import RebalanceListener
+    from holdfast.records import Partition
+
+_log = logging.getLogger("holdfast.rocketmq")
+
+#: One look inside a poll; without an answer the queue is pulled again after a wait.
+_LOOK_S = 1.0
+_AGAIN_S = 0.5
+
+
+class Moves:
+    """One thread."""
+
+    def __init__(self, prefetch: Prefetch, offsets: Offsets) -> None:
+        self._prefetch, self._offsets = prefetch, offsets
+
+    def follow(self, moved: Moved, listener: RebalanceListener) -> End | None:
+        """Tell the engine, which seeks; or seek here. Replies with what now counts as read.
+
+        A reset is told by no code of its own. But no other reason moves an offset that lies within the log, or to a
+        place that is neither its beginning nor its end.
+        """
+        queue, asked, answer = moved
+        inside = answer.min_offset <= asked <= answer.max_offset
+        if inside or answer.next_offset not in (answer.min_offset, answer.max_offset):
+            listener.reset(queue, answer.next_offset)
+        elif asked < answer.min_offset:
+            return self._look_at_beginning(queue, asked)
+        else:
+            self._look_at_cut(queue, asked, listener)
+        return None
+
+    def _look_at_beginning(self, queue: Partition, asked: int) -> End | None:
+        """Asked of the master, since a slave that was added later may have less."""
+        try:
+            first = self._offsets.begins(queue, Deadline(_LOOK_S))
+        except SourceError as error:
+            _log.info("%s begins behind %d, says a broker; asking again: %s", queue, asked, error)
+            first = asked
+        if asked < first:
+            _log.warning("%s: what lay from %d to %d has expired unread", queue, asked, first)
+            self._prefetch.seek(queue, first)
+            return End(queue, first)
+        self._prefetch.seek(queue, asked, wait_s=_AGAIN_S)
+        return None
+
+    def _look_at_cut(self, queue: Partition, asked: int, listener: RebalanceListener) -> None:
+        """Asked of the master, since a slave may only be behind. Read from where the log begins: what is new in it
+        would be lost otherwise."""
+        try:
+            if self._offsets.ends([queue], Deadline(_LOOK_S))[queue] < asked:
+                listener.reset(queue, self._offsets.begins(queue, Deadline(_LOOK_S)), cut=True)
+                return
+        except SourceError as error:
+            _log.info("%s ends before %d, says a broker; asking again: %s", queue, asked, error)
+        self._prefetch.seek(queue, asked, wait_s=_AGAIN_S)

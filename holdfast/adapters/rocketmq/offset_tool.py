@@ -1,0 +1,48 @@
+"""A group's offsets at RocketMQ, looked at and set while nobody consumes: `plugin.tools.OffsetTool`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.looking import Look
+from holdfast.adapters.rocketmq.remoting import Admin
+from holdfast.plugin.tools import GroupMember
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from holdfast.records import Partition
+    from holdfast.timing import Deadline
+
+
+class RocketMQOffsetTool(Look):
+    """One thread. RocketMQ lets anybody set the offsets of a group that is at work: whoever calls looks first."""
+
+    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:
+        """The group's committed offsets; None = none."""
+        return {each: self.client.query_offset(each, self.group, deadline) for each in partitions}
+
+    def members(self, deadline: Deadline) -> Sequence[GroupMember]:
+        """Whom any broker that we know of sees in the group: of whatever client. One whose connection was not closed
+        counts for 120 s."""
+        admin = Admin(self.client)
+        seen = [admin.connections(broker, self.group, deadline) for broker in self.client.broker_names()]
+        found = {each.client_id: each for known in seen if known is not None for each in known.members}
+        return [GroupMember(name, each.address, each.language, ()) for name, each in sorted(found.items())]
+
+    def identities(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
+    ) -> Iterator[Sequence[str]]:
+        """UNIQ_KEYs: RocketMQSource claims them where the handler names no key."""
+        for _, messages in self.messages(starts, ends, patience_s):
+            yield [each.unique_key for each in messages if each.unique_key]
+
+    def set(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
+        """Reset (code 222): it counts at once, whatever is committed later by who does not know of it, and the group's
+        next pull is told. Raises SourceError; a part of it may be done."""
+        admin = Admin(self.client)
+        for queue, offset in offsets.items():
+            admin.in_group(
+                self.group, queue.broker, partial(admin.reset, self.group, queue, offset, deadline), deadline
+            )

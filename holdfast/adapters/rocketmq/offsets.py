@@ -1,0 +1,287 @@
+"""A group's offsets at the brokers: asked for, committed, and looked after, since any commit of anybody is taken."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.adapters.rocketmq.names import retry_topic
+from holdfast.adapters.rocketmq.remoting import CommitIgnored, NoAnswer
+from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
+from holdfast.plugin.ports import CommitFate
+from holdfast.plugin.retry import BACKOFF
+from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from holdfast.adapters.rocketmq.remoting import RemotingClient
+
+    _Question = Callable[[Partition, Callable[[int | SourceError | None], None]], None]
+
+_log = logging.getLogger("holdfast.rocketmq")
+
+#: A request that is not waited for; the engine asks again.
+_REQUEST_S = 5.0
+#: A broker that does not say in time whether we may ask is taken at its word later.
+_ACCESS_S = 3.0
+
+
+class _Away(NamedTuple):
+    times: int
+    until: float
+
+
+_HERE = _Away(0, 0.0)
+
+
+class Offsets:
+    """Commits are begun and their fates kept until the source takes them. `changed` guards the state.
+
+    Args:
+        client: asks and commits.
+        group: whose offsets.
+        changed: of the source; notified when a commit was answered.
+    """
+
+    def __init__(self, client: RemotingClient, group: str, changed: threading.Condition) -> None:
+        self._client, self._group, self._changed = client, group, changed
+        self._retries = retry_topic(group)
+        self._fates: deque[tuple[Partition, int, CommitFate]] = deque()
+        #: Queues with a commit that is not answered; what is to be committed after it; what was acknowledged last.
+        self._under_way: set[Partition] = set()
+        self._next: dict[Partition, int] = {}
+        self._acknowledged: dict[Partition, int] = {}
+        #: Queues whose last commit was not taken. Of connections' threads.
+        self._refused: set[Partition] = set()
+        #: Queues whose offset at the broker is not the one that it has acknowledged, with that offset.
+        self.overwritten: deque[tuple[Partition, int]] = deque()
+        #: Brokers that did not answer, and until when they are not asked.
+        self._away: dict[str, _Away] = {}
+        self._asked_ends: dict[Partition, int | SourceError] | None = None
+        self._asked_of: Sequence[Partition] = ()
+
+    # ---- commits
+    def commit(self, queue: Partition, offset: int) -> None:
+        """Begin to commit. Never waits. One at a time of a queue: a broker may work on two the other way round."""
+        with self._changed:
+            if queue in self._under_way:
+                self._next[queue] = offset
+                return
+            self._under_way.add(queue)
+        self._begin_commit(queue, offset)
+
+    def _begin_commit(self, queue: Partition, offset: int) -> None:
+        answered = partial(self._answered, queue, offset)
+        try:
+            self._client.begin_commit(queue, self._group, offset, answered, timeout_s=_REQUEST_S)
+        except SourceError as error:
+            answered(error)
+
+    def refuse(self, queue: Partition, offset: int) -> None:
+        """It is not ours to commit any more: nothing is sent."""
+        with self._changed:
+            self._fates.append((queue, offset, CommitFate.DISCARD))
+
+    def wait(self, deadline: Deadline) -> bool:
+        """Until all that is under way is answered. False = the deadline has passed before."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._under_way, deadline.left_s())
+
+    def fates(self) -> Iterable[tuple[Partition, int, CommitFate]]:
+        """What became of commits, each told once."""
+        with self._changed:
+            found = list(self._fates)
+            self._fates.clear()
+        return found
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell. Under the lock."""
+        return bool(self._fates or self.overwritten)
+
+    def forget(self, queues: Iterable[Partition]) -> None:
+        """They are not ours any more."""
+        with self._changed:
+            for queue in queues:
+                self._acknowledged.pop(queue, None)
+
+    def _answered(self, queue: Partition, offset: int, error: SourceError | None) -> None:
+        fate = _fate(error)
+        if error is None:
+            self._refused.discard(queue)
+        else:  # once an outage
+            _log.log(logging.DEBUG if queue in self._refused else logging.INFO, "a commit was not taken: %s", error)
+            self._refused.add(queue)
+        with self._changed:
+            following = self._next.pop(queue, None)
+            if following is None:
+                self._under_way.discard(queue)
+            if fate is CommitFate.DONE:
+                self._acknowledged[queue] = offset
+            else:
+                self._acknowledged.pop(queue, None)
+            self._fates.append((queue, offset, fate))
+            self._changed.notify_all()
+        if following is not None:
+            self._begin_commit(queue, following)
+
+    def look(self, deadline: Deadline) -> None:
+        """Compare what brokers have with what they have acknowledged. Waits: not for the loop. Raises SourceError."""
+        with self._changed:
+            known = [(queue, at) for queue, at in self._acknowledged.items() if queue not in self._under_way]
+        found = self._ask([queue for queue, _ in known], self._begin_query, deadline)
+        with self._changed:
+            for queue, at in known:
+                still = self._acknowledged.get(queue) == at and queue not in self._under_way
+                if still and found[queue] != at:
+                    other = found[queue]
+                    self.overwritten.append((queue, -1 if other is None else other))
+            self._changed.notify_all()
+
+    # ---- questions
+    def committed(self, queues: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:
+        """The group's offsets; None = the broker says that there is none. Raises SourceError."""
+        return self._ask(queues, self._begin_query, deadline)
+
+    def committed_of_some(self, queues: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:
+        """The same, without those of brokers that do not answer; these are not asked again at once. Raises SourceError:
+        none of them did."""
+        now = SYSTEM_CLOCK.now()
+        asked = [queue for queue in queues if now >= self._away.get(queue.broker, _HERE).until]
+        found: dict[Partition, int | None] = {}
+        trouble: SourceError | None = None
+        for queue, answer in self._answers(asked, self._begin_query, deadline).items():
+            if isinstance(answer, SourceError):
+                trouble = answer
+                before = self._away.get(queue.broker, _HERE)
+                if before.until <= now:
+                    times = before.times + 1
+                    self._away[queue.broker] = _Away(times, now + (BACKOFF.wait_s(times, answer) or 0.0))
+            else:
+                self._away.pop(queue.broker, None)
+                found[queue] = answer
+        if trouble is not None and found:
+            _log.info("taking over what other brokers have: %s", trouble)
+        if not found:
+            raise trouble or SourceUnavailable(f"no broker of {', '.join(map(str, queues[:5]))} answers for now")
+        return found
+
+    def ends(self, queues: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        """The ends of the logs, of the masters. Raises SourceError."""
+        found = self._ask(queues, self._begin_end, deadline)
+        return {queue: end for queue, end in found.items() if end is not None}
+
+    def check_access(self, queues: Sequence[Partition], deadline: Deadline) -> None:
+        """At the start: whether we may ask for what is asked for later, at an expired log say, in the midst of work.
+
+        Raises NotAuthorised. Brokers that do not answer are not waited for.
+        """
+        one_each = {(queue.topic, queue.broker): queue for queue in queues}
+        for broker in {queue.broker for queue in queues}:
+            one_each[self._retries, broker] = Partition(self._retries, 0, broker)  # which need not exist yet
+        asked = list(one_each.values())
+        for answer in self._answers(asked, self._begin_end, Deadline(deadline.left_s(_ACCESS_S))).values():
+            if isinstance(answer, NotAuthorised):
+                raise NotAuthorised(
+                    f"{answer}: a RocketMQSource needs Sub and Get for its topics and for its group"
+                ) from answer
+
+    def first(self, queue: Partition, start: str, start_ms: int, deadline: Deadline) -> int:
+        """Where a group begins that has no offset there. Raises SourceError."""
+        if start == "earliest":
+            return self._client.min_offset(queue, deadline)
+        if start == "latest":
+            return self._client.max_offset(queue, deadline)
+        return self._client.offset_at(queue, start_ms, deadline)
+
+    def begins(self, queue: Partition, deadline: Deadline) -> int:
+        """The beginning of the log. Raises SourceError."""
+        return self._client.min_offset(queue, deadline)
+
+    def unread(self, queue: Partition, deadline: Deadline) -> int:
+        """Messages behind the group's offset. Raises SourceError."""
+        offset, end = self.committed([queue], deadline)[queue], self.ends([queue], deadline)[queue]
+        return max(0, end - (offset or 0))
+
+    def look_at_ends(self, queues: Sequence[Partition]) -> Mapping[Partition, int] | None:
+        """Ask for the ends, or see what was asked before. None = not all is answered yet. Raises SourceError."""
+        with self._changed:
+            answers = self._asked_ends
+            if answers is not None:
+                if len(answers) < len(self._asked_of):
+                    return None
+                self._asked_ends = None
+        if answers is not None:
+            return {queue: _value(answer) for queue, answer in answers.items()}
+        answers = self._asked_ends = {}
+        self._asked_of = list(queues)
+
+        def answered(queue: Partition, answer: int | SourceError) -> None:
+            with self._changed:
+                answers[queue] = answer
+
+        for queue in queues:
+            _begin(self._begin_end, queue, partial(answered, queue))
+        return None
+
+    def _begin_query(self, queue: Partition, on_answer: Callable[[int | SourceError | None], None]) -> None:
+        self._client.begin_query_offset(queue, self._group, on_answer, timeout_s=_REQUEST_S)
+
+    def _begin_end(self, queue: Partition, on_answer: Callable[[int | SourceError], None]) -> None:
+        self._client.begin_max_offset(queue, on_answer, timeout_s=_REQUEST_S)
+
+    def _ask(self, queues: Sequence[Partition], begin: _Question, deadline: Deadline) -> dict[Partition, int | None]:
+        """All at once. An error is never "none"."""
+        answers = self._answers(queues, begin, deadline)
+        return {queue: None if answer is None else _value(answer) for queue, answer in answers.items()}
+
+    def _answers(
+        self, queues: Sequence[Partition], begin: _Question, deadline: Deadline
+    ) -> dict[Partition, int | SourceError | None]:
+        answers: dict[Partition, int | SourceError | None] = {}
+
+        def answered(queue: Partition, answer: int | SourceError | None) -> None:
+            with self._changed:
+                answers[queue] = answer
+                self._changed.notify_all()
+
+        for queue in queues:
+            _begin(begin, queue, partial(answered, queue))
+        with self._changed:
+            self._changed.wait_for(lambda: len(answers) == len(queues), deadline.left_s())
+            found = dict(answers)
+        silent = [queue for queue in queues if queue not in found]
+        if silent:
+            error = NoAnswer(
+                f"no answer about {', '.join(map(str, silent[:5]))} within {deadline.budget_s:.1f} s: is the "
+                f"broker {silent[0].broker} up, and reachable from here?"
+            )
+            found.update(dict.fromkeys(silent, error))
+        return found
+
+
+def _begin(ask: _Question, queue: Partition, on_answer: Callable[[int | SourceError | None], None]) -> None:
+    """What cannot even be asked is answered by why."""
+    try:
+        ask(queue, on_answer)
+    except SourceError as error:
+        on_answer(error)
+
+
+def _value(answer: int | SourceError) -> int:
+    if isinstance(answer, SourceError):
+        raise answer
+    return answer
+
+
+def _fate(error: SourceError | None) -> CommitFate:
+    if error is None:
+        return CommitFate.DONE
+    # Ignored: a reset waits at the broker, and the next pull brings it.
+    again = isinstance(error, (SourceUnavailable, CommitIgnored))
+    return CommitFate.AGAIN if again or not isinstance(error, UnknownTopic) else CommitFate.DISCARD

@@ -1,0 +1,150 @@
+"""Messages that are about to be sent: checked before anything goes out, compressed where that pays. Pure."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.headers import RESERVED, fits
+from holdfast.adapters.rocketmq.remoting.properties import DELAY, KEYS, MOST_BYTES, TAGS, UNIQUE_KEY
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: messageDelayLevel of a broker that was not told otherwise; the first is level 1.
+DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h".split()  # noqa: SIM905 - as the broker writes it
+#: sysFlag of a body compressed by zlib: 1 = compressed, and its kind (3 << 8). Level 5, as Java's producers take.
+ZLIB, _LEVEL = 1 | 3 << 8, 5
+#: Values above are compressed, as by Java's producers.
+COMPRESS_ABOVE_BYTES = 4096
+
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+# What the broker itself adds to the properties of a message that it stores (INNER_..., CLUSTER, __CRC32#, a trace's).
+_ROOM_BYTES = 512
+# In a batch, before body and properties: size, magic, CRC, flag, two lengths.
+_BATCH_HEAD_BYTES = 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message that is to be sent.
+
+    Raises:
+        SettingError: RocketMQ, or its tools, could not deal with it.
+    """
+
+    value: bytes
+    #: Business keys, by which tools find it. None may contain a blank.
+    keys: str | Sequence[str] = ()
+    #: What consumers may choose by.
+    tag: str | None = None
+    #: Yours; RocketMQ's own names are refused.
+    properties: Mapping[str, str] = field(default_factory=dict)
+    #: 0 = at once; 1 to 18 = after 1s 5s 10s 30s 1m ... 2h, where the broker has its default levels.
+    delay_level: int = 0
+    #: Its identity (UNIQ_KEY), where it is sent again after an error; else one is made.
+    unique_key: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, bytes):
+            raise SettingError("value", type(self.value).__name__, "a message's value is bytes: encode it")
+        if not self.value:
+            raise SettingError("value", self.value, "RocketMQ's brokers take no empty message: give it a byte")
+        if not 0 <= self.delay_level <= len(DELAYS):
+            raise SettingError(
+                "delay_level", self.delay_level, f"0 = at once, 1 to {len(DELAYS)} = {DELAYS[0]} to {DELAYS[-1]}"
+            )
+        for each in self.all_keys:
+            if not each or not fits(each) or " " in each:
+                raise SettingError("keys", each, "a key is not empty and has no blank: blanks separate keys")
+        if self.tag is not None and (not self.tag or not fits(self.tag) or "|" in self.tag or self.tag.strip() == "*"):
+            raise SettingError(
+                "tag", self.tag, "one tag, not empty, without '|', which separates tags in subscriptions"
+            )
+        if self.unique_key is not None and (not self.unique_key or not fits(self.unique_key)):
+            raise SettingError("unique_key", self.unique_key, "give the one that an error told, or leave it out")
+        for name, value in self.properties.items():
+            _check_property(name, value)
+
+    @property
+    def all_keys(self) -> Sequence[str]:
+        """Its keys, also where there is only one."""
+        return (self.keys,) if isinstance(self.keys, str) else self.keys
+
+    def told(self, unique_key: str) -> dict[str, str]:
+        """All its properties. Raises SettingError: together they are too long."""
+        found = {**self.properties, UNIQUE_KEY: self.unique_key or unique_key}
+        if self.all_keys:
+            found[KEYS] = " ".join(self.all_keys)
+        if self.tag is not None:
+            found[TAGS] = self.tag
+        if self.delay_level:
+            found[DELAY] = str(self.delay_level)
+        check_properties(found)
+        return found
+
+
+def _check_property(name: object, value: object) -> None:
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise SettingError("properties", {name: value}, "names and values are text: encode what is not")
+    if name in RESERVED:
+        helps = {
+            "KEYS": "give keys=",
+            "TAGS": "give tag=",
+            "DELAY": "give delay_level=",
+            "UNIQ_KEY": "give unique_key=",
+        }
+        raise SettingError("properties", name, f"that name is RocketMQ's own: {helps.get(name, 'take another')}")
+    if not name or not value or not fits(name) or not fits(value):
+        raise SettingError(
+            "properties", {name: value}, "neither is empty, and neither has the bytes 1 or 2, which separate them"
+        )
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raises SettingError: the log has no room for them."""
+    size = properties_bytes(properties)
+    if size > MOST_BYTES - _ROOM_BYTES:
+        raise SettingError(
+            "properties", f"{size:,} bytes", f"they take {MOST_BYTES - _ROOM_BYTES:,} at most: put more into the value"
+        )
+
+
+def properties_bytes(properties: Mapping[str, str]) -> int:
+    """Their size in the log."""
+    return sum(len(name.encode()) + len(value.encode()) + 2 for name, value in properties.items())
+
+
+def check_topic(topic: str) -> None:
+    """Raises SettingError: no topic can have that name."""
+    if _TOPIC.fullmatch(topic) is None:
+        raise SettingError("topic", topic, "1 to 127 characters of a-z, A-Z, 0-9, _ - % |")
+
+
+def packed(value: bytes, above_bytes: int | None) -> tuple[bytes, int]:
+    """What goes on the wire and its sysFlag: compressed where that makes it smaller."""
+    if above_bytes is None or len(value) <= above_bytes:
+        return value, 0
+    small = zlib.compress(value, _LEVEL)
+    return (small, ZLIB) if len(small) < len(value) else (value, 0)
+
+
+def check_size(size_bytes: int, at_most_bytes: int, what: str) -> None:
+    """Raises SettingError: the broker would refuse it."""
+    if size_bytes > at_most_bytes:
+        raise SettingError(
+            what,
+            f"{size_bytes:,} bytes",
+            f"brokers take {at_most_bytes:,} at most: send less, or raise the brokers' maxMessageSize and this "
+            "producer's max_message_bytes",
+        )
+
+
+def batch_bytes(values: Sequence[bytes], properties: Sequence[Mapping[str, str]]) -> int:
+    """The size of a batch, as the broker measures it."""
+    return sum(
+        _BATCH_HEAD_BYTES + len(value) + properties_bytes(each) for value, each in zip(values, properties, strict=True)
+    )

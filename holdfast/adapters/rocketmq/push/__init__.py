@@ -1,0 +1,5 @@
+"""RocketMQ by rocketmq-client-python, the C++ client: `pip install 'holdfast[rocketmq]'`."""
+
+from holdfast.adapters.rocketmq.push.source import PushSource
+
+__all__ = ["PushSource"]

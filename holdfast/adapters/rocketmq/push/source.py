@@ -1,0 +1,259 @@
+"""PushSource: a LeasedSource over rocketmq-client-python's PushConsumer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from typing import TYPE_CHECKING, Any, Literal
+
+from holdfast.adapters.rocketmq.dead_letter import RocketMQDeadLetters
+from holdfast.adapters.rocketmq.names import position_name
+from holdfast.adapters.rocketmq.packages import load_classic
+from holdfast.adapters.rocketmq.push.client import RETRY, Arrived, PushClient, read
+from holdfast.adapters.rocketmq.push.inbox import Inbox
+from holdfast.adapters.rocketmq.push.servers import Servers
+from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.errors import SettingError, SourceError, SourceUnavailable
+from holdfast.plugin.ports import Batch
+from holdfast.records import Record
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from holdfast.adapters.rocketmq.remoting import Credentials
+    from holdfast.plugin.ports import Seen
+    from holdfast.plugin.settings import Settings
+    from holdfast.records import Fence, Partition
+
+#: How long the client gets to stop fetching before callbacks are answered: one that returns earlier gets another batch.
+_STOP_S = 0.1
+_LOOK_S = 1.0
+
+_log = logging.getLogger("holdfast")
+
+
+class PushSource:
+    """RocketMQ by rocketmq-client-python, whose native threads call back and wait here for what becomes of each record.
+
+    A record is acknowledged when it is handled, known as done, or dead-lettered; never before. Without a business
+    key it is known by its UNIQ_KEY, which stays the same when the message is delivered again. Where one broker has
+    the topic, the first record of a queue waits for the member that has it (`gate_patience_s` at most, since a
+    native thread waits with it), and what that member has marked is acknowledged without running.
+
+    What this client cannot do, whatever is wrapped around it:
+
+    - It hands over batches of up to 32, one record after the other, in `threads` native threads: no order, also not
+      in one queue; and no more than `threads` records at once, so that batch handlers get no more.
+    - It gives back whole batches: what was done of one and what was not begun come again too, 10 s later and from
+      the retry topic. The claims skip what was done. It happens at a stop whose handlers are too slow for half of
+      `drain_timeout_s`, and counts as one of the 16 tries after which the broker puts a message into %DLQ%.
+    - It counts a message as given back also where the broker has not taken it. So none is given back before every
+      broker has answered; where none does, `close` leaves the client as it is, and the process has to be killed.
+    - It does not say when it loses a queue: until its batches end, two members have it. Claims decide, P2 holds by
+      them.
+    - Where the broker does not answer its question for the group's offset, it begins at the end of the queue. What
+      it skipped is told (`SourceTrouble`), not mended.
+    - It tells neither a message's broker nor all of its properties: name those of yours that handlers need.
+      `record.partition.broker` is "", or "retry" for records that came by the group's retry topic.
+    - A body ends at its first NUL byte, when sent by it and when received: no protobuf, no compressed values.
+    - It does not end without `shutdown()`, which `run()` calls; a process that is killed is no trouble.
+    - It writes its own log under ~/logs/rocketmq-cpp.
+
+    Args:
+        namesrv: name servers, "host:port;host:port".
+        group: the consumer group. Clustering only.
+        tags: topic -> tag expression ("TagA || TagB"); all messages where a topic is not named.
+        properties: names of user properties that come as headers, beside KEYS, TAGS, UNIQ_KEY and RECONSUME_TIMES.
+        consume_from_where: where a group begins in a queue that it has no offset in: "earliest" or "latest".
+        threads: native threads, each with a batch in hand.
+        gate_patience_s: how long a queue's first record waits for the member that has the queue.
+        credentials: access and secret key, where the broker asks for them.
+
+    Raises:
+        SettingError: a value that cannot work.
+        MissingExtraError, ClientUnusable: the package, or its native library, is not there; says what to do.
+    """
+
+    #: A record has no lease at the broker: its callback waits for as long as its handler runs.
+    lease_s = 30.0
+
+    def __init__(
+        self,
+        *,
+        namesrv: str,
+        group: str,
+        tags: Mapping[str, str] | None = None,
+        properties: Sequence[str] = (),
+        consume_from_where: Literal["earliest", "latest"] = "earliest",
+        threads: int = 16,
+        gate_patience_s: float = 2.0,
+        credentials: Credentials | None = None,
+    ) -> None:
+        for name, value in (("namesrv", namesrv), ("group", group)):
+            if not value or any(map(str.isspace, value)):
+                raise SettingError(name, value, "use a name without blanks" if name == "group" else 'use "host:port"')
+        if consume_from_where not in {"earliest", "latest"}:
+            raise SettingError("consume_from_where", consume_from_where, 'use "earliest" or "latest"')
+        if threads < 1:
+            raise SettingError("threads", threads, "use 1 or more")
+        if gate_patience_s < 0:
+            raise SettingError("gate_patience_s", gate_patience_s, "use 0 (never wait) or more")
+        self._group, self._namesrv, self._credentials = group, namesrv, credentials
+        self._tags, self._properties, self._threads = dict(tags or {}), tuple(properties), threads
+        self.gate_patience_s = gate_patience_s
+        self._latest = consume_from_where == "latest"
+        self._inbox = Inbox()
+        self._servers: Servers | None = None
+        self._client: PushClient | None = None
+        self._fence: Fence | None = None
+        self._fault: Exception | None = None
+        load_classic()
+
+    @property
+    def group(self) -> str:
+        """The consumer group's name."""
+        return self._group
+
+    def dead_letters(self) -> RocketMQDeadLetters:
+        """Letters go to the same brokers; "%DLQ%" is the group's own topic of them."""
+        return RocketMQDeadLetters(lambda: RemotingClient(self._namesrv, credentials=self._credentials), self._group)
+
+    def check_settings(self, settings: Settings) -> None:
+        """Raises SettingError for what this client cannot do."""
+        if settings.ordering == "partition":
+            raise SettingError(
+                "ordering", "partition", "this client hands one queue's messages to several threads: use RocketMQSource"
+            )
+
+    # ---- LeasedSource
+    def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
+        """Raises SourceUnavailable, UnknownTopic: asked before the client starts, which would say nothing."""
+        patterns = sorted(topic for topic in topics if topic.startswith("^"))
+        if patterns:
+            raise SourceError(f"this client subscribes to names alone, not to patterns such as {patterns[0]!r}")
+        self._fence = fence
+        self._servers = Servers(self._namesrv, self._group, self._credentials)
+        self._servers.open(topics, deadline, latest=self._latest)
+        self._client = PushClient(
+            namesrv=self._namesrv,
+            group=self._group,
+            # By default the process id alone: two consumers of one process would be one to the broker.
+            instance=f"{os.getpid()}-{uuid.uuid4().hex[:8]}",
+            threads=self._threads,
+            credentials=self._credentials,
+            subscriptions={topic: self._tags.get(topic, "*") for topic in topics},
+            take=self._take,
+        )
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """What the client has called back with."""
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            raise SourceUnavailable(f"a message could not be read, and was sent back with its batch: {fault!r}")
+        return Batch(self._inbox.take(max_records, timeout_s))
+
+    def identity(self, record: Record) -> str:
+        """UNIQ_KEY."""
+        return self._inbox.identity(record)
+
+    def extend(self, records: Sequence[Record]) -> None:
+        """There is no lease to renew."""
+
+    def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Their callbacks return."""
+        return self._inbox.acknowledge(records)
+
+    def release(self, records: Iterable[Record]) -> None:
+        """Handed back by a session that was lost, say: they are delivered again from here, the broker is not asked."""
+        self._inbox.give_again(records)
+
+    def drain(self) -> None:
+        """The client has been told by then; what waits goes back with its batch when it is closed."""
+
+    # ---- GatedSource
+    def queue(self, record: Record) -> Partition | None:
+        """None: on the group's retry topic, or on one of several brokers, of which the client does not say which."""
+        if self._servers is None or record.partition.broker == RETRY:
+            return None
+        return self._servers.queue(record.topic, record.partition.number)
+
+    def alone(self, queue: Partition, deadline: Deadline) -> bool:
+        """Whether no other broker has the topic now. Raises SourceError."""
+        return self._opened.alone(queue, deadline)
+
+    def position_name(self, queue: Partition) -> str:
+        """As those of RocketMQSource: who moves from one to the other takes along what is done."""
+        return position_name(self._group, queue)
+
+    def look(self, queue: Partition, deadline: Deadline) -> Seen:
+        """Raises SourceError."""
+        return self._opened.look(queue, deadline, dense=self._tags.get(queue.topic, "*").strip() == "*")
+
+    @property
+    def _opened(self) -> Servers:
+        if self._servers is None:
+            raise AssertionError(self)
+        return self._servers
+
+    # ---- BatchedSource
+    def wind_up(self) -> None:
+        """The client stops fetching, hands over the rest of the batches that it has begun, and commits."""
+        if self._client is not None:
+            self._client.shut_down()
+
+    @property
+    def wound_up(self) -> bool:
+        """Whether it has."""
+        return self._client is None or self._client.wait(0.0)
+
+    def close(self, deadline: Deadline) -> None:
+        """Shut the client down. What has no answer yet is sent back to the broker, each with its whole batch.
+
+        Not where a broker does not answer: the client would go on as if it had taken them, and commit behind them.
+        """
+        client, servers = self._client, self._servers
+        if servers is None:
+            return
+        if client is None:  # it has not begun
+            servers.close()
+            return
+        client.shut_down()
+        if not client.wait(_STOP_S):
+            while not servers.reachable(Deadline(deadline.left_s(_LOOK_S))):
+                if deadline.passed:
+                    _log.error(
+                        "%s: no answer from the brokers, so what is in hand cannot be given back without losing it. "
+                        "The client is left as it is, and this process does not end: kill it, and nothing is lost",
+                        self._group,
+                    )
+                    return
+        self._inbox.close()
+        if not client.wait(deadline.left_s()):
+            _log.warning("%s: the client is still shutting down: the process ends when it has", self._group)
+        servers.close()
+
+    # ---- the client's threads
+    def _take(self, message: Any) -> bool:  # noqa: ANN401 - see read()
+        try:
+            return self._inbox.hand_over(*self._record(read(message, self._properties)))
+        except BaseException as error:  # noqa: BLE001 - what leaves a callback has no defined effect in the client
+            self._fault = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            return False
+
+    def _record(self, arrived: Arrived) -> tuple[Record, str]:
+        if self._fence is None:
+            raise AssertionError(arrived)
+        return (
+            Record(
+                arrived.partition,
+                arrived.offset,
+                arrived.key,
+                arrived.body,
+                arrived.headers,
+                arrived.born_ms,
+                self._fence,
+            ),
+            arrived.identity,
+        )

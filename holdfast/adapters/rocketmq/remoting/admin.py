@@ -1,0 +1,254 @@
+"""Requests of tools and tests: topics, groups, lag, resets, who is connected."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.adapters.rocketmq.remoting import codes, loose_json, membership
+from holdfast.adapters.rocketmq.remoting.answers import Shape
+from holdfast.adapters.rocketmq.remoting.client import as_fields
+from holdfast.adapters.rocketmq.remoting.errors import BrokerRefused
+from holdfast.adapters.rocketmq.remoting.in_flight import Request
+from holdfast.adapters.rocketmq.remoting.membership import read_queue
+from holdfast.errors import SourceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from holdfast.adapters.rocketmq.remoting.answers import Answer
+    from holdfast.adapters.rocketmq.remoting.client import RemotingClient
+    from holdfast.adapters.rocketmq.remoting.membership import GroupConnections
+    from holdfast.records import Partition
+    from holdfast.timing import Deadline
+
+
+class Cluster(NamedTuple):
+    """All brokers that a name server knows."""
+
+    brokers: Mapping[str, Mapping[int, str]]  #: name to addresses by id, 0 being the master's
+    clusters: Mapping[str, list[str]]  #: name to brokers' names
+
+
+class QueueLag(NamedTuple):
+    """How far a group is in a queue."""
+
+    broker_offset: int
+    consumer_offset: int  #: 0 also where it has committed none: `query_offset` tells
+    last_ms: int  #: when the last message before the consumer's offset was stored
+
+
+class QueueStats(NamedTuple):
+    """A queue's log."""
+
+    min_offset: int
+    max_offset: int
+    last_ms: int
+
+
+class Admin:
+    """Through a client, which stays the caller's to close. Any thread; all methods wait and raise SourceError."""
+
+    def __init__(self, client: RemotingClient) -> None:
+        self._client = client
+
+    def cluster(self, deadline: Deadline) -> Cluster:
+        """All brokers."""
+        answer = self._client.ask_name_server(codes.Request.GET_BROKER_CLUSTER_INFO, {}, deadline)
+        shape = Shape(f"the cluster by {answer.address}")
+        body = shape.record(loose_json.loads(answer.body), "the body")
+        brokers: dict[str, Mapping[int, str]] = {}
+        for name, value in shape.record(body.get("brokerAddrTable"), "brokerAddrTable").items():
+            brokers[name] = shape.addresses(shape.record(value, name).get("brokerAddrs"), "brokerAddrs")
+        clusters = {
+            name: [shape.text(each, "a broker's name") for each in shape.array(value, name)]
+            for name, value in shape.record(body.get("clusterAddrTable"), "clusterAddrTable").items()
+        }
+        return Cluster(brokers, clusters)
+
+    def version(self, deadline: Deadline) -> str:
+        """The oldest of all masters' versions, such as "5.5.0"."""
+        request = Request(codes.Request.GET_BROKER_RUNTIME_INFO, "a broker's version", {})
+        found = []
+        for addresses in self.cluster(deadline).brokers.values():
+            if codes.MASTER in addresses:
+                answer = self._client.network.ask(addresses[codes.MASTER], request, deadline).expect()
+                shape = Shape(f"what {answer.address} says of itself")
+                table = shape.record(shape.record(loose_json.loads(answer.body), "the body").get("table"), "table")
+                found.append(shape.text(table.get("brokerVersionDesc"), "brokerVersionDesc"))  # such as V5_5_0
+        if not found:
+            raise SourceUnavailable("no broker has a master now")
+        numbers = [tuple(int(part) for part in re.findall(r"\d+", each)) for each in found]
+        return ".".join(map(str, min(numbers)))
+
+    def create_topic(
+        self,
+        topic: str,
+        deadline: Deadline,
+        *,
+        queues: int = 8,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int = codes.PERM_READ | codes.PERM_WRITE,
+        brokers: Collection[str] | None = None,
+        attributes: str = "",
+    ) -> None:
+        """Make a topic, or change it, on these brokers (None = all). Name servers know it when this returns.
+
+        Args:
+            topic: its name.
+            deadline: for all of it.
+            queues: on each broker.
+            read_queues: None = as many. More than write_queues while queues are being removed.
+            write_queues: None = as many.
+            perm: 4 read, 2 write.
+            brokers: their names.
+            attributes: as RocketMQ 5 writes them ("+message.type=NORMAL").
+        """
+        fields = as_fields(
+            {
+                "topic": topic,
+                "defaultTopic": "TBW102",
+                "readQueueNums": queues if read_queues is None else read_queues,
+                "writeQueueNums": queues if write_queues is None else write_queues,
+                "perm": perm,
+                "topicFilterType": "SINGLE_TAG",
+                "topicSysFlag": 0,
+                "order": False,
+                "attributes": attributes,
+            }
+        )
+        self._masters(Request(codes.Request.CREATE_TOPIC, f"creating {topic}", fields), brokers, deadline)
+
+    def delete_topic(self, topic: str, deadline: Deadline) -> None:
+        """Remove it from all brokers and name servers."""
+        fields = {"topic": topic}
+        self._masters(Request(codes.Request.DELETE_TOPIC_IN_BROKER, f"deleting {topic}", fields), None, deadline)
+        request = Request(codes.Request.DELETE_TOPIC_IN_NAME_SERVER, f"deleting {topic}", fields)
+        for address in self._client.network.name_servers:
+            self._client.network.ask(address, request, deadline).expect()
+
+    def in_group(self, group: str, broker: str, do: Callable[[], object], deadline: Deadline) -> None:
+        """Do what a broker refuses for a group that has never consumed from it: then the group is made there, and it
+        is done again. Raises SourceError."""
+        try:
+            do()
+        except BrokerRefused as refusal:
+            if refusal.code != codes.GROUP_NOT_EXIST:
+                raise
+            self.create_group(group, deadline, brokers=[broker])
+            do()
+
+    def create_group(
+        self,
+        group: str,
+        deadline: Deadline,
+        *,
+        consume_enable: bool = True,
+        retry_queues: int = 1,
+        retry_max_times: int = 16,
+        brokers: Collection[str] | None = None,
+    ) -> None:
+        """Make a consumer group, or change it, on these brokers (None = all)."""
+        body = {
+            "groupName": group,
+            "consumeEnable": consume_enable,
+            "consumeFromMinEnable": True,
+            "consumeBroadcastEnable": True,
+            "retryQueueNums": retry_queues,
+            "retryMaxTimes": retry_max_times,
+            "brokerId": 0,
+            "whichBrokerWhenConsumeSlowly": 1,
+            "notifyConsumerIdsChangedEnable": True,
+        }
+        code, what = codes.Request.CREATE_SUBSCRIPTION_GROUP, f"creating the group {group}"
+        self._masters(Request(code, what, {}, json.dumps(body).encode()), brokers, deadline)
+
+    def delete_group(self, group: str, deadline: Deadline, *, clean_offsets: bool = True) -> None:
+        """Remove it from all brokers, by default with its offsets."""
+        fields = as_fields({"groupName": group, "cleanOffset": clean_offsets})
+        request = Request(codes.Request.DELETE_SUBSCRIPTION_GROUP, f"deleting the group {group}", fields)
+        self._masters(request, None, deadline)
+
+    def lag(self, group: str, topic: str, deadline: Deadline) -> dict[Partition, QueueLag]:
+        """How far the group is, by queue."""
+        answers = self._of_topic(topic, ask_lag(group, topic), deadline)
+        return {queue: lag for answer in answers for queue, lag in read_lag(answer).items()}
+
+    def topic_stats(self, topic: str, deadline: Deadline) -> dict[Partition, QueueStats]:
+        """The logs, by queue."""
+        answers = self._of_topic(topic, ask_stats(topic), deadline)
+        return {queue: stats for answer in answers for queue, stats in read_stats(answer).items()}
+
+    def reset(self, group: str, queue: Partition, offset: int, deadline: Deadline) -> None:
+        """Set a group's offset so that members notice: the next pull answers MOVED, commits until then are ignored.
+
+        Needs RocketMQ 5: older brokers do not know the field, and would tell the members to go to the end instead.
+        """
+        fields = as_fields(
+            {
+                "group": group,
+                "topic": queue.topic,
+                "queueId": queue.number,
+                "offset": offset,
+                "timestamp": -1,
+                "isForce": True,
+            }
+        )
+        request = Request(codes.Request.RESET_CONSUMER_OFFSET, f"resetting {group} in {queue} to {offset}", fields)
+        self._client.ask_master(queue, request, deadline).expect()
+
+    def connections(self, broker: str, group: str, deadline: Deadline) -> GroupConnections | None:
+        """Who is connected to this broker as a member of the group; None = nobody."""
+        request = membership.connections(group)
+        return membership.read_connections(self._client.network.ask(self._client.master(broker), request, deadline))
+
+    def _masters(self, request: Request, brokers: Collection[str] | None, deadline: Deadline) -> None:
+        known = self.cluster(deadline).brokers
+        wanted = known if brokers is None else brokers
+        masters = [address for name in wanted if (address := known.get(name, {}).get(codes.MASTER)) is not None]
+        if not masters or (brokers is not None and len(masters) < len(wanted)):
+            raise SourceUnavailable(f"{request.what}: no master of {sorted(wanted) or 'any broker'} is known now")
+        for address in masters:
+            self._client.network.ask(address, request, deadline).expect()
+
+    def _of_topic(self, topic: str, request: Request, deadline: Deadline) -> list[Answer]:
+        """Of all its brokers' masters."""
+        route = self._client.route(topic, deadline)
+        names = sorted({queue.broker for queue in route.queues()})
+        return [self._client.network.ask(self._client.master(name), request, deadline) for name in names]
+
+
+def ask_lag(group: str, topic: str) -> Request:
+    """How far a group is in the queues that a broker has of a topic."""
+    fields = {"consumerGroup": group, "topic": topic}
+    return Request(codes.Request.GET_CONSUME_STATS, f"asking for the lag of {group}", fields)
+
+
+def read_lag(answer: Answer) -> dict[Partition, QueueLag]:
+    """Raises SourceError."""
+    found = _table(answer.expect(), ("brokerOffset", "consumerOffset", "lastTimestamp"))
+    return {queue: QueueLag(*numbers) for queue, numbers in found.items()}
+
+
+def ask_stats(topic: str) -> Request:
+    """The logs that a broker has of a topic."""
+    return Request(codes.Request.GET_TOPIC_STATS, f"asking for the logs of {topic}", {"topic": topic})
+
+
+def read_stats(answer: Answer) -> dict[Partition, QueueStats]:
+    """Raises SourceError."""
+    found = _table(answer.expect(), ("minOffset", "maxOffset", "lastUpdateTimestamp"))
+    return {queue: QueueStats(*numbers) for queue, numbers in found.items()}
+
+
+def _table(answer: Answer, names: tuple[str, str, str]) -> dict[Partition, tuple[int, int, int]]:
+    """A table by queue, whose keys are objects."""
+    shape = Shape(f"{answer.what} at {answer.address}")
+    body = shape.record(loose_json.loads(answer.body), "the body")
+    found: dict[Partition, tuple[int, int, int]] = {}
+    for key, value in shape.pairs(body.get("offsetTable"), "offsetTable"):
+        numbers = [shape.number(shape.record(value, "a queue").get(name), name) for name in names]
+        found[read_queue(shape, key)] = (numbers[0], numbers[1], numbers[2])
+    return found

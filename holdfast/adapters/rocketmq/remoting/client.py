@@ -1,0 +1,322 @@
+"""RemotingClient: what a consumer asks of RocketMQ's name servers and brokers, by name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from holdfast.adapters.rocketmq.remoting import codes, membership, offsets, pulling
+from holdfast.adapters.rocketmq.remoting.everyone import ask_everyone
+from holdfast.adapters.rocketmq.remoting.in_flight import Request
+from holdfast.adapters.rocketmq.remoting.network import Network
+from holdfast.adapters.rocketmq.remoting.routes import Routes
+from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeVar
+
+    from holdfast.adapters.rocketmq.remoting.acl import Credentials
+    from holdfast.adapters.rocketmq.remoting.answers import Answer
+    from holdfast.adapters.rocketmq.remoting.frame import Command
+    from holdfast.adapters.rocketmq.remoting.membership import Consumer
+    from holdfast.adapters.rocketmq.remoting.pulling import PullAnswer, PullRequest
+    from holdfast.adapters.rocketmq.remoting.routes import Route
+    from holdfast.records import Partition
+    from holdfast.timing import Clock, Deadline
+
+    T = TypeVar("T")
+
+
+class Notice(NamedTuple):
+    """What a broker tells or asks its clients: `codes.Told`."""
+
+    code: int
+    fields: Mapping[str, str]
+    body: bytes
+    address: str
+
+
+class RemotingClient:
+    """Connections are made when something is asked. Any thread.
+
+    Methods with a deadline wait, never longer than it, and raise SourceError; not to be called in a callback. Those
+    named `begin_*` never wait: `on_answer` is called once, on a connection's thread, with what was asked for or a
+    SourceError; they raise SourceUnavailable or SourceFatal where they cannot even begin, and then it is not called.
+
+    Args:
+        namesrv: the name servers, "host:port;host:port".
+        client_id: our name in groups; one is made where none is given.
+        credentials: for brokers with access control: every request is signed.
+        tls: for servers that speak TLS, brokers and name servers alike.
+        on_notice: hears what brokers tell, on a connection's thread; may return the body of an answer that is wanted.
+        connect_timeout_s: for one server.
+        route_max_age_s: after which a topic's route is asked for again, when somebody uses it.
+
+    Raises:
+        SettingError: there is no address in `namesrv`, or one that is none.
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        client_id: str | None = None,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        on_notice: Callable[[Notice], bytes | None] | None = None,
+        connect_timeout_s: float = 3.0,
+        route_max_age_s: float = 30.0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.namesrv = namesrv
+        self.client_id = client_id or f"{socket.gethostname()}@{os.getpid()}#{secrets.token_hex(4)}"
+        self._on_notice = on_notice
+        self.network = Network(
+            namesrv,
+            credentials=credentials,
+            tls=tls,
+            connect_timeout_s=connect_timeout_s,
+            on_told=self._told,
+            on_broken=lambda _: self.routes.doubt(),
+            clock=clock,
+        )
+        self.routes = Routes(self.network, route_max_age_s, clock)
+        self._suggested: dict[Partition, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"RemotingClient({self.namesrv!r}, client_id={self.client_id!r})"
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """End all connections and their threads; what waits for an answer gets SourceFatal. Idempotent."""
+        self.network.close(timeout_s)
+
+    # -- routes
+
+    def route(self, topic: str, deadline: Deadline, *, fresh: bool = False) -> Route:
+        """A topic's queues and brokers: as far as known, like `known_route`; asked for now where not, or if `fresh`.
+
+        Raises:
+            UnknownTopic: no name server knows the topic.
+            SourceUnavailable: no name server answers.
+        """
+        return self.routes.route(topic, deadline, fresh=fresh)
+
+    def known_route(self, topic: str) -> Route | None:
+        """The newest one known; None = none yet. Begins a refresh where it is old, or a connection broke. Never waits.
+
+        What a refresh does not find stays as it was: a name server that was restarted knows a topic, or some of its
+        brokers, only when the brokers have told it so (within 30 s).
+        """
+        return self.routes.known(topic)
+
+    def broker_names(self) -> list[str]:
+        """The brokers that the newest routes name."""
+        return sorted(self.routes.brokers())
+
+    # -- offsets: the master alone
+
+    def query_offset(self, queue: Partition, group: str, deadline: Deadline) -> int | None:
+        """The group's committed offset: the next one to read. None = it has none, and the broker says so."""
+        return offsets.read_query(self.ask_master(queue, offsets.query(queue, group), deadline))
+
+    def begin_query_offset(
+        self,
+        queue: Partition,
+        group: str,
+        on_answer: Callable[[int | SourceError | None], None],
+        *,
+        timeout_s: float = 5.0,
+    ) -> None:
+        """The same without waiting."""
+        self.begin_master(queue, offsets.query(queue, group), timeout_s, offsets.read_query, on_answer)
+
+    def commit_offset(self, queue: Partition, group: str, offset: int, deadline: Deadline) -> None:
+        """Set the group's offset; the broker takes any value of anybody.
+
+        Raises:
+            CommitIgnored: a reset is pending there.
+        """
+        offsets.read_commit(self.ask_master(queue, offsets.commit(queue, group, offset), deadline))
+
+    def begin_commit(
+        self,
+        queue: Partition,
+        group: str,
+        offset: int,
+        on_answer: Callable[[SourceError | None], None],
+        *,
+        timeout_s: float = 5.0,
+    ) -> None:
+        """The same without waiting; None = done."""
+        request = offsets.commit(queue, group, offset)
+        self.begin_master(queue, request, timeout_s, offsets.read_commit, on_answer)
+
+    def max_offset(self, queue: Partition, deadline: Deadline) -> int:
+        """The end of the log: the next offset that is written. 0 for a queue that the broker does not know."""
+        return offsets.read_offset(self.ask_master(queue, offsets.longest(queue), deadline))
+
+    def begin_max_offset(
+        self, queue: Partition, on_answer: Callable[[int | SourceError], None], *, timeout_s: float = 5.0
+    ) -> None:
+        """The same without waiting."""
+        self.begin_master(queue, offsets.longest(queue), timeout_s, offsets.read_offset, on_answer)
+
+    def min_offset(self, queue: Partition, deadline: Deadline) -> int:
+        """The beginning of the log."""
+        return offsets.read_offset(self.ask_master(queue, offsets.first(queue), deadline))
+
+    def offset_at(self, queue: Partition, timestamp_ms: int, deadline: Deadline) -> int:
+        """The first offset that was stored at that time or later; the end where there is none."""
+        return offsets.read_offset(self.ask_master(queue, offsets.at_time(queue, timestamp_ms), deadline))
+
+    # -- membership
+
+    def consumer_ids(self, broker: str, group: str, deadline: Deadline) -> list[str]:
+        """The client ids of a group's members as this broker sees them. Heartbeats go to slaves too: one is asked while
+        there is no master."""
+        known = self.routes.addresses(broker)
+        asked = known[min(known)] if known else self.master(broker)
+        found = membership.read_members(self.network.ask(asked, membership.members(group), deadline))
+        if found is not None:
+            return found
+        # Nobody or a failure: the tools' request tells them apart. Who may not make it has to believe in nobody.
+        try:
+            seen = membership.read_connections(self.network.ask(asked, membership.connections(group), deadline))
+        except NotAuthorised:
+            return []
+        return [] if seen is None else [each.client_id for each in seen.members]
+
+    def heartbeat(
+        self, consumers: Sequence[Consumer], deadline: Deadline, *, producers: Sequence[str] = ()
+    ) -> dict[str, SourceError]:
+        """Tell all brokers of the newest routes that we are there, masters and slaves, all at once.
+
+        Returns:
+            What went wrong, by address; empty = nothing.
+        """
+        return self._ask_everyone(membership.heartbeat(self.client_id, consumers, producers), deadline)
+
+    def unregister(self, group: str, deadline: Deadline, *, producer: bool = False) -> dict[str, SourceError]:
+        """Tell all brokers of the newest routes that we leave the group. Returns as `heartbeat`."""
+        return self._ask_everyone(membership.unregister(self.client_id, group, producer=producer), deadline)
+
+    def lock(self, broker: str, group: str, queues: Sequence[Partition], deadline: Deadline) -> list[Partition]:
+        """Take the locks of ordered consumers on this broker's queues; the queues that are ours now."""
+        request = membership.lock(self.client_id, group, queues)
+        return membership.read_locked(self.network.ask(self.master(broker), request, deadline))
+
+    def unlock(self, broker: str, group: str, queues: Sequence[Partition], deadline: Deadline) -> None:
+        """Give them back; what another holds stays his, and no error tells."""
+        request = membership.lock(self.client_id, group, queues, undo=True)
+        self.network.ask(self.master(broker), request, deadline).expect()
+
+    # -- pull
+
+    def begin_pull(self, request: PullRequest, on_answer: Callable[[PullAnswer | SourceError], None]) -> None:
+        """Ask for messages: the master, the slave that it suggested, or a slave while there is no master."""
+        self.routes.known(request.queue.topic)  # begins a refresh where one is due
+        broker_id, address = self._reader(request.queue)
+
+        def answered(result: PullAnswer | SourceError) -> None:
+            if not isinstance(result, SourceError):
+                self._suggested[request.queue] = result.suggested_broker_id
+            on_answer(result)
+
+        asked = pulling.pull(request, of_master=broker_id == codes.MASTER)
+        self.network.begin(address, asked, request.timeout_s, pulling.read_pull, answered)
+
+    def pull(self, request: PullRequest, deadline: Deadline) -> PullAnswer:
+        """The same, waiting. Let the deadline be longer than the suspension."""
+        self._addresses(request.queue.broker, request.queue.topic, deadline)
+        broker_id, address = self._reader(request.queue)
+        asked = pulling.pull(request, of_master=broker_id == codes.MASTER)
+        answer = pulling.read_pull(self.network.ask(address, asked, deadline))
+        self._suggested[request.queue] = answer.suggested_broker_id
+        return answer
+
+    # -- what has no method
+
+    def ask(self, broker: str, code: int, fields: Mapping[str, Any], deadline: Deadline, body: bytes = b"") -> Answer:
+        """Any request to a master. Fields that are None are left out. Raises for any code but 0."""
+        request = Request(code, f"request {code}", as_fields(fields), body)
+        return self.network.ask(self.master(broker), request, deadline).expect()
+
+    def ask_name_server(self, code: int, fields: Mapping[str, Any], deadline: Deadline, body: bytes = b"") -> Answer:
+        """Any request to a name server. Raises for any code but 0."""
+        request = Request(code, f"request {code}", as_fields(fields), body)
+        return self.network.ask_name_servers(request, deadline, lambda answer: answer.expect())
+
+    def master(self, broker: str) -> str:
+        """Its address. Raises SourceUnavailable where none is known."""
+        found = self.routes.addresses(broker)
+        if codes.MASTER not in found:
+            why = "has no master now" if found else "is not known: no name server has told of it for a topic asked for"
+            self.routes.doubt()
+            raise SourceUnavailable(f"broker {broker!r} {why}")
+        return found[codes.MASTER]
+
+    # -- for the package's own modules
+
+    def ask_master(self, queue: Partition, request: Request, deadline: Deadline) -> Answer:
+        """An answer of any code by the master that has the queue; the route is asked for where it is not known."""
+        self._addresses(queue.broker, queue.topic, deadline)
+        return self.network.ask(self.master(queue.broker), request, deadline)
+
+    def begin_master(
+        self,
+        queue: Partition,
+        request: Request,
+        timeout_s: float,
+        read: Callable[[Answer], T],
+        on_answer: Callable[[T | SourceError], None],
+    ) -> None:
+        """The same without waiting: the broker has to be known. What `read` makes of the answer is handed on."""
+        self.routes.known(queue.topic)  # begins a refresh where one is due
+        self.network.begin(self.master(queue.broker), request, timeout_s, read, on_answer)
+
+    # -- inside
+
+    def _addresses(self, broker: str, topic: str, deadline: Deadline) -> None:
+        """So that it need not be asked for first."""
+        if codes.MASTER not in self.routes.addresses(broker):
+            self.routes.route(topic, deadline, fresh=True)
+
+    def _reader(self, queue: Partition) -> tuple[int, str]:
+        found = self.routes.addresses(queue.broker)
+        if not found:
+            self.routes.doubt()
+            raise SourceUnavailable(
+                f"broker {queue.broker!r} is not known: no name server has told of it for {queue.topic}"
+            )
+        wanted = self._suggested.get(queue, codes.MASTER)
+        order = sorted(found, key=lambda each: (self.network.broken(found[each]), each != wanted, each))
+        return order[0], found[order[0]]
+
+    def _ask_everyone(self, request: Request, deadline: Deadline) -> dict[str, SourceError]:
+        addresses = {each for members in self.routes.brokers().values() for each in members.values()}
+        return ask_everyone(self.network, addresses, request, deadline)
+
+    def _told(self, command: Command, address: str) -> bytes | None:
+        if self._on_notice is None:
+            return None
+        return self._on_notice(Notice(command.code, command.fields, command.body, address))
+
+
+def as_fields(values: Mapping[str, Any]) -> dict[str, str]:
+    """As the protocol has them: texts; None is left out."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+        if value is not None
+    }

@@ -1,0 +1,349 @@
+"""One server: connected when somebody asks something of it, and connected again after that broke.
+
+A thread for each: it connects, writes what did not fit at once, reads, calls back, and watches every request's time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import ssl
+import threading
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+from holdfast.adapters.rocketmq.remoting import codes, connecting
+from holdfast.adapters.rocketmq.remoting.channel import READ, WRITE, Channel, Waiter
+from holdfast.adapters.rocketmq.remoting.errors import Malformed, NoAnswer, NotTrusted
+from holdfast.adapters.rocketmq.remoting.frame import Command, FrameReader, encode
+from holdfast.adapters.rocketmq.remoting.in_flight import Asked, InFlight
+from holdfast.errors import SourceError, SourceFatal, SourceUnavailable, StateError
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.adapters.rocketmq.remoting.in_flight import Request
+    from holdfast.timing import Clock, Deadline
+
+_log = logging.getLogger("holdfast.rocketmq")
+
+_MOST_UNSENT_BYTES: Final = 64 * 1024 * 1024
+#: What callbacks ask is sent as soon as it is so much, some five pulls: after each send the thread may have to wait for
+#: the interpreter's lock, and answers to what is sent late come late.
+_TOGETHER_BYTES: Final = 1_500
+_FIRST_BACKOFF_S: Final = 0.1
+_MOST_BACKOFF_S: Final = 3.0
+#: A request that ran out of its time, had at least so much of it, and nothing at all was heard meanwhile: the
+#: connection is dead, although nobody has closed it.
+_SILENCE_S: Final = 3.0
+
+
+class _Closing(Exception):
+    """The connection is to end."""
+
+
+class Connection:
+    """Any thread.
+
+    Args:
+        address: host:port.
+        tls: None = plain.
+        connect_timeout_s: for all addresses of the host together, with the TLS handshake.
+        on_told: called with what the server says of itself; returns the body of the answer, None = not supported.
+            On this connection's thread, like all answers.
+        on_broken: called each time that it broke, or could not be made. On this connection's thread.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        connect_timeout_s: float = 3.0,
+        on_told: Callable[[Command, str], bytes | None] | None = None,
+        on_broken: Callable[[str], None] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.address = address
+        self._tls, self._connect_timeout_s = tls, connect_timeout_s
+        self._on_told, self._on_broken = on_told, on_broken
+        self._clock = clock
+        self._opaques = itertools.count(1)
+        self._lock = threading.Lock()  # guards all that follows; innermost, and nothing waits under it
+        self._channel: Channel | None = None
+        self._in_flight = InFlight()
+        self._used_at = clock.now()
+        self._unsent = bytearray()  # what the connection did not take yet
+        self._fault: Exception | None = None  # why it is not connected now
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._waiter: Waiter | None = None
+        self._connected_at = self._heard_at = 0.0  # the thread's own, like what follows
+        self._backoff_s = _FIRST_BACKOFF_S
+        self._was_made = self._was_heard = False
+        self._random = random.Random()  # its own: the module's is the user's to seed
+
+    def __repr__(self) -> str:
+        return f"Connection({self.address!r})"
+
+    @property
+    def broken(self) -> bool:
+        """Whether the last attempt failed, or what was made broke under a request, and nothing has been made since.
+
+        Servers close what was not used for two minutes: that says nothing of them.
+        """
+        return self._fault is not None
+
+    @property
+    def unused_s(self) -> float:
+        """For how long nobody has asked anything, nor waits for an answer."""
+        return 0.0 if self._in_flight else self._clock.now() - self._used_at
+
+    def begin(self, request: Request, timeout_s: float, on_answer: Callable[[Command | SourceError], None]) -> None:
+        """Send it, now or when connected. Never waits.
+
+        Args:
+            request: what to ask.
+            timeout_s: after which the answer is NoAnswer.
+            on_answer: called once, on this connection's thread: a Command with any code, or why there is none.
+
+        Raises:
+            SourceFatal: closed.
+            SourceUnavailable: the server takes nothing of what waits for it already.
+            Malformed: too long.
+        """
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        frame = encode(Command(request.code, opaque, 0, None, request.fields, request.body))
+        now = self._clock.now()
+        with self._lock:
+            if self._closed:
+                raise SourceFatal(f"{request.what}: the client is closed")
+            if len(self._unsent) + self._in_flight.unsent_bytes + len(frame) > _MOST_UNSENT_BYTES:
+                raise SourceUnavailable(f"{request.what}: {self.address} takes nothing; too much waits for it already")
+            if self._waiter is None:
+                self._waiter = Waiter(self._clock)
+                self._thread = threading.Thread(target=self._run, name=f"holdfast-rocketmq-{self.address}", daemon=True)
+                self._thread.start()
+            asked = Asked(request, now, now + timeout_s, on_answer)
+            sooner = self._in_flight.add(opaque, asked)
+            self._used_at = now
+            if self._channel is None:
+                self._in_flight.hold(asked, frame)
+                self._waiter.wake()
+            elif threading.current_thread() is self._thread and len(self._unsent) < _TOGETHER_BYTES:
+                self._unsent += frame  # in a callback: it goes out with what the next answers bring about
+            elif not self._push(frame) or sooner:
+                self._waiter.wake()
+
+    def ask(self, request: Request, deadline: Deadline) -> Command:
+        """Send it and wait for the answer, with whatever code.
+
+        Raises:
+            NoAnswer: the time is over.
+            SourceUnavailable: there is no connection, or it broke.
+            SourceFatal: closed.
+            StateError: called from a callback, where waiting would never end.
+        """
+        if threading.current_thread() is self._thread:
+            raise StateError(f"{request.what}: a callback of this connection cannot wait for it")
+        answers: SimpleQueue[Command | SourceError] = SimpleQueue()
+        left_s = deadline.left_s()
+        if left_s <= 0:
+            raise self._no_answer(request, left_s)
+        self.begin(request, left_s, answers.put)
+        try:
+            answer = answers.get(timeout=left_s)
+        except Empty:
+            raise self._no_answer(request, left_s) from None
+        if isinstance(answer, SourceError):
+            raise answer
+        return answer
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """End the thread; everything that waits is answered SourceFatal. Idempotent.
+
+        Args:
+            timeout_s: the longest to wait for a callback that runs, or for a look-up of a name that hangs.
+        """
+        with self._lock:
+            self._closed = True
+            if self._waiter is not None:
+                self._waiter.wake()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+    # -- any thread, under the lock
+
+    def _push(self, frame: bytes) -> bool:
+        """Whether it went whole; the rest is the thread's to write."""
+        self._unsent += frame
+        try:
+            self._flush()
+        except OSError:
+            return False  # the thread meets it too
+        return not self._unsent
+
+    def _flush(self) -> None:
+        if self._unsent and self._channel is not None:
+            del self._unsent[: self._channel.send(self._unsent)]
+
+    # -- the connection's thread
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wait(self._has_work)
+                self._was_made = self._was_heard = False
+                try:
+                    self._serve()
+                except (OSError, Malformed, ValueError) as error:  # ValueError: a host's name that cannot be one
+                    self._break(error)
+                again_at = self._clock.now() + self._backoff_s * self._random.uniform(0.5, 1.0)
+                self._backoff_s = min(_MOST_BACKOFF_S, 2 * self._backoff_s)
+                self._wait(lambda: self._clock.now() >= again_at, again_at)  # noqa: B023 - called before it changes
+        except _Closing:
+            return
+        finally:
+            self._end()
+
+    def _has_work(self) -> bool:
+        return bool(self._in_flight)
+
+    def _wait(self, reached: Callable[[], bool], until: float = float("inf")) -> None:
+        """Until that is reached, watching requests meanwhile, and the socket that is watched. Raises _Closing."""
+        while not reached():
+            self._pause(until)
+
+    def _pause(self, until: float) -> bool:
+        """One wait; whether the watched socket is ready. Raises _Closing."""
+        ready = self._waiting.wait(min(until, self._in_flight.look_at))
+        if self._closed:
+            raise _Closing
+        if not ready:  # else an answer may be there: who was stopped for a while reads before it judges
+            self._expire(self._clock.now())
+        return ready
+
+    @property
+    def _waiting(self) -> Waiter:
+        if self._waiter is None:
+            raise StateError("the thread runs without a waiter")
+        return self._waiter
+
+    def _serve(self) -> None:
+        """Connect, then read and write until it breaks. Raises OSError, Malformed, _Closing."""
+        connected = connecting.connect(
+            self.address,
+            self._tls,
+            until=self._clock.now() + self._connect_timeout_s,
+            clock=self._clock,
+            waiter=self._waiting,
+            pause=self._pause,
+        )
+        channel = Channel(connected)
+        frames = FrameReader()
+        try:
+            with self._lock:
+                self._channel, self._fault = channel, None
+                self._unsent += self._in_flight.unsent()
+            self._connected_at = self._heard_at = self._clock.now()
+            self._was_made = True
+            while True:
+                with self._lock:
+                    self._flush()
+                    events = READ | WRITE if self._unsent else READ
+                self._waiting.watch(channel.socket, events)
+                looked_at = self._clock.now()
+                self._pause(0.0 if channel.has_more else float("inf"))
+                with self._lock:
+                    piece = channel.receive()
+                if piece is not None:
+                    self._heard_at, self._was_heard = self._clock.now(), True
+                    for command in frames.feed(piece):
+                        self._backoff_s = _FIRST_BACKOFF_S
+                        self._take(command)
+                    self._expire(looked_at)
+        finally:
+            self._waiting.watch(None)
+            with self._lock:
+                self._channel = None
+                self._unsent.clear()
+            channel.close()
+
+    def _take(self, command: Command) -> None:
+        if not command.is_answer:
+            self._told(command)
+            return
+        with self._lock:
+            asked = self._in_flight.take(command.opaque)
+        if asked is not None:  # else its time was over
+            self._call(asked, command)
+
+    def _told(self, command: Command) -> None:
+        answer = command.answered(codes.NOT_SUPPORTED, f"request code {command.code} is not supported")
+        try:
+            body = None if self._on_told is None else self._on_told(command, self.address)
+            frame = encode(answer if body is None else command.answered(codes.SUCCESS, None, body))
+        except Exception:  # noqa: BLE001 - logged; whoever it is, the connection goes on
+            _log.exception("what %s told (code %d) could not be handled", self.address, command.code)
+            frame = encode(answer)
+        if not command.is_oneway:
+            with self._lock:
+                self._push(frame)  # the thread itself: what is left it writes next
+
+    def _call(self, asked: Asked, answer: Command | SourceError) -> None:
+        try:
+            asked.on_answer(answer)
+        except Exception:  # noqa: BLE001 - logged; whoever it is, the connection goes on
+            _log.exception("%s at %s: its answer could not be handled", asked.request.what, self.address)
+
+    def _expire(self, now: float) -> None:
+        """Answer those whose time is over. Raises OSError where the server is silent altogether."""
+        if now < self._in_flight.look_at:
+            return
+        with self._lock:
+            ended = self._in_flight.take_over(now)
+        for asked in ended:
+            self._call(asked, self._no_answer(asked.request, asked.until - asked.since))
+        if self._channel is not None and any(self._was_silent(asked, now) for asked in ended):
+            raise TimeoutError("the server is silent")
+
+    def _was_silent(self, asked: Asked, now: float) -> bool:
+        """Whether nothing was heard while that request, which is over now, was with the server."""
+        since = max(asked.since, self._connected_at)
+        return self._heard_at <= since and now - since >= _SILENCE_S
+
+    def _no_answer(self, request: Request, waited_s: float) -> NoAnswer:
+        fault = self._fault
+        why = f"; there is no connection: {fault}" if fault is not None else ""
+        return NoAnswer(f"{request.what}: no answer of {self.address} within {waited_s:.3g} s{why}")
+
+    def _break(self, error: Exception) -> None:
+        with self._lock:
+            failed = self._in_flight.take_all()
+            if failed or not self._was_made:
+                self._fault = error
+        if self._on_broken is not None:
+            self._on_broken(self.address)
+        for asked in failed:
+            # One error for each: who raises it adds a traceback to it.
+            self._call(asked, self._no_connection(asked.request, error))
+
+    def _no_connection(self, request: Request, error: Exception) -> SourceUnavailable:
+        said = f"{request.what}: no connection to {self.address}: {error}"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return NotTrusted(f"{said}; give tls= a context that trusts the authority of the servers' certificates")
+        if isinstance(error, ConnectionError) and self._tls is None and self._was_made and not self._was_heard:
+            return SourceUnavailable(f"{said}; if it speaks TLS alone, give tls= a context")
+        return SourceUnavailable(said)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._closed = True
+            left = self._in_flight.take_all()
+            if self._waiter is not None:
+                self._waiter.close()
+        for asked in left:
+            self._call(asked, SourceFatal(f"{asked.request.what}: the client is closed"))

@@ -1,0 +1,237 @@
+"""Requests about a group's members: 34, 35, 38, 41, 42, 203."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdfast.adapters.rocketmq.remoting import codes, loose_json
+from holdfast.adapters.rocketmq.remoting.answers import Shape
+from holdfast.adapters.rocketmq.remoting.in_flight import Request
+from holdfast.errors import SettingError
+from holdfast.plugin.assign.java import java_hash
+from holdfast.records import Partition
+from holdfast.timing import wall_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from holdfast.adapters.rocketmq.remoting.answers import Answer
+
+ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What a group wants of a topic. The whole group's: a heartbeat with another one replaces it for all.
+
+    Args:
+        topic: its name.
+        expression: "*", or tags parted by "||"; with kind SQL92 an SQL condition, where the broker allows it.
+        kind: TAG or SQL92.
+        version: milliseconds; brokers take a higher one for newer. Members that subscribe alike may differ in it.
+    """
+
+    topic: str
+    expression: str = ALL
+    kind: str = "TAG"
+    version: int = field(default_factory=wall_ms, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.topic:
+            raise SettingError("topic", self.topic, "a topic's name is wanted")
+        if self.kind == "TAG" and self.expression != ALL and not self.tags:
+            raise SettingError("expression", self.expression, "'*', or tags parted by '||'")
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags; empty = all messages."""
+        if self.kind != "TAG" or self.expression == ALL:
+            return frozenset()
+        return frozenset(tag.strip() for tag in self.expression.split("||")) - {""}
+
+    def data(self) -> dict[str, Any]:
+        """As a heartbeat has it."""
+        tags = sorted(self.tags)
+        return {
+            "topic": self.topic,
+            "subString": self.expression,
+            "tagsSet": tags,
+            "codeSet": [java_hash(tag) for tag in tags],
+            "subVersion": self.version,
+            "expressionType": self.kind,
+            "classFilterMode": False,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """A group that this client is a member of, as RocketMQ's tools show it."""
+
+    group: str
+    subscriptions: tuple[Subscription, ...]
+    consume_type: str = "CONSUME_PASSIVELY"
+    model: str = "CLUSTERING"
+    start: str = "CONSUME_FROM_LAST_OFFSET"
+
+    def data(self) -> dict[str, Any]:
+        """As a heartbeat has it."""
+        return {
+            "groupName": self.group,
+            "consumeType": self.consume_type,
+            "messageModel": self.model,
+            "consumeFromWhere": self.start,
+            "subscriptionDataSet": [each.data() for each in self.subscriptions],
+            "unitMode": False,
+        }
+
+
+def heartbeat(client_id: str, consumers: Iterable[Consumer], producers: Iterable[str]) -> Request:
+    """We are here."""
+    body = {
+        "clientID": client_id,
+        "consumerDataSet": [each.data() for each in consumers],
+        "producerDataSet": [{"groupName": group} for group in producers],
+    }
+    return Request(codes.Request.HEART_BEAT, "a heartbeat", {}, json.dumps(body).encode())
+
+
+def unregister(client_id: str, group: str, *, producer: bool) -> Request:
+    """We leave."""
+    name = "producerGroup" if producer else "consumerGroup"
+    return Request(codes.Request.UNREGISTER_CLIENT, f"leaving {group}", {"clientID": client_id, name: group})
+
+
+def members(group: str) -> Request:
+    """Who is in a group."""
+    return Request(
+        codes.Request.GET_CONSUMER_LIST_BY_GROUP, f"asking for the members of {group}", {"consumerGroup": group}
+    )
+
+
+def read_members(answer: Answer) -> list[str] | None:
+    """Client ids; None = code 1: nobody, or a failure, for which brokers have no other code. Raises SourceError."""
+    if answer.code == codes.SYSTEM_ERROR:
+        return None
+    answer.expect()
+    shape = Shape(f"the members by {answer.address}")
+    body = shape.record(loose_json.loads(answer.body) if answer.body else None, "the body")
+    return [shape.text(each, "consumerIdList") for each in shape.array(body.get("consumerIdList"), "consumerIdList")]
+
+
+class GroupMember(NamedTuple):
+    """One member of a group, as a broker sees it. A client on two connections is two."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+class GroupConnections(NamedTuple):
+    """A group as a broker sees it."""
+
+    members: list[GroupMember]
+    subscriptions: Mapping[str, str]  #: topic to expression
+    consume_type: str
+    model: str
+
+
+def connections(group: str) -> Request:
+    """Who is in a group, in full: a request of tools, for which more may be permitted than to consume."""
+    return Request(
+        codes.Request.GET_CONSUMER_CONNECTIONS, f"asking for the connections of {group}", {"consumerGroup": group}
+    )
+
+
+def read_connections(answer: Answer) -> GroupConnections | None:
+    """None = nobody. Raises SourceError."""
+    if answer.code == codes.CONSUMER_NOT_ONLINE:
+        return None
+    answer.expect()
+    shape = Shape(f"the connections by {answer.address}")
+    body = shape.record(loose_json.loads(answer.body), "the body")
+    found: list[GroupMember] = []
+    for one in shape.array(body.get("connectionSet"), "connectionSet"):
+        each = shape.record(one, "a connection")
+        name, address, language = (shape.text(each.get(key), key) for key in ("clientId", "clientAddr", "language"))
+        found.append(GroupMember(name, address, language, shape.number(each.get("version"), "version")))
+    subscriptions = {
+        topic: shape.text(shape.record(each, topic).get("subString"), "subString")
+        for topic, each in shape.record(body.get("subscriptionTable"), "subscriptionTable").items()
+    }
+    kind, model = (str(body.get(name) or "") for name in ("consumeType", "messageModel"))
+    return GroupConnections(found, subscriptions, kind, model)
+
+
+class RunningInfo(NamedTuple):
+    """What a client says of itself, asked through a broker."""
+
+    subscriptions: Mapping[str, str]  #: topic to expression
+    queues: frozenset[Partition]  #: that it reads
+    properties: Mapping[str, str]  #: PROP_CLIENT_VERSION and others
+
+
+def running(group: str, client_id: str) -> Request:
+    """What a member does just now: the broker asks it. Those that do not know the question let the broker wait."""
+    fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "false"}
+    return Request(codes.Request.GET_CONSUMER_RUNNING_INFO, f"asking {client_id} what it reads", fields)
+
+
+def read_running(answer: Answer) -> RunningInfo:
+    """Raises SourceError: the member is not there, or does not answer."""
+    answer.expect()
+    shape = Shape(f"{answer.what} by {answer.address}")
+    body = shape.record(loose_json.loads(answer.body), "the body")
+    subscriptions = {}
+    for one in shape.array(body.get("subscriptionSet"), "subscriptionSet"):
+        each = shape.record(one, "a subscription")
+        subscriptions[shape.text(each.get("topic"), "topic")] = shape.text(each.get("subString"), "subString")
+    queues = frozenset(read_queue(shape, key) for key, _ in shape.pairs(body.get("mqTable"), "mqTable"))
+    properties = {str(name): str(value) for name, value in shape.record(body.get("properties"), "properties").items()}
+    return RunningInfo(subscriptions, queues, properties)
+
+
+def topics_of(group: str) -> Request:
+    """The topics in which a group has offsets."""
+    return Request(codes.Request.QUERY_TOPICS_BY_CONSUMER, f"asking for the topics of {group}", {"group": group})
+
+
+def read_topics(answer: Answer) -> list[str]:
+    """Raises SourceError."""
+    answer.expect()
+    shape = Shape(f"{answer.what} by {answer.address}")
+    body = shape.record(loose_json.loads(answer.body) if answer.body else None, "the body")
+    return [shape.text(each, "topicList") for each in shape.array(body.get("topicList"), "topicList")]
+
+
+def lock(client_id: str, group: str, queues: Sequence[Partition], *, undo: bool = False) -> Request:
+    """Advisory locks of ordered consumers: they end after 60 s, and stop nobody from pulling."""
+    body = {
+        "consumerGroup": group,
+        "clientId": client_id,
+        "onlyThisBroker": False,
+        "mqSet": [{"topic": each.topic, "brokerName": each.broker, "queueId": each.number} for each in queues],
+    }
+    code = codes.Request.UNLOCK_BATCH_MQ if undo else codes.Request.LOCK_BATCH_MQ
+    what = "unlocking" if undo else "locking"
+    return Request(code, f"{what} {len(queues)} queues for {group}", {}, json.dumps(body).encode())
+
+
+def read_locked(answer: Answer) -> list[Partition]:
+    """The queues that are ours now. Raises SourceError."""
+    answer.expect()
+    shape = Shape(f"the locks by {answer.address}")
+    body = shape.record(loose_json.loads(answer.body) if answer.body else None, "the body")
+    return sorted(read_queue(shape, each) for each in shape.array(body.get("lockOKMQSet"), "lockOKMQSet"))
+
+
+def read_queue(shape: Shape, value: object) -> Partition:
+    """A MessageQueue of Java as JSON. Raises Malformed."""
+    data = shape.record(value, "a queue")
+    return Partition(
+        shape.text(data.get("topic"), "topic"),
+        shape.number(data.get("queueId"), "queueId"),
+        shape.text(data.get("brokerName"), "brokerName"),
+    )

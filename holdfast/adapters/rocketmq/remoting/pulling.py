@@ -1,0 +1,129 @@
+"""Pulling messages: 11."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from holdfast.adapters.rocketmq.remoting import codes
+from holdfast.adapters.rocketmq.remoting.in_flight import Request
+from holdfast.adapters.rocketmq.remoting.messages import decode_messages
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from holdfast.adapters.rocketmq.remoting.answers import Answer
+    from holdfast.adapters.rocketmq.remoting.membership import Subscription
+    from holdfast.adapters.rocketmq.remoting.messages import StoredMessage
+    from holdfast.records import Partition
+
+_COMMIT, _SUSPEND, _SUBSCRIPTION = 1, 2, 4
+
+#: A suspended pull ends on a tick of 5 s, so it may last so much longer than asked for; and some.
+PATIENCE_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """One pull.
+
+    Args:
+        queue: to read.
+        group: for which; a group that the broker does not know is created by this, if it may be.
+        offset: the next one to read.
+        subscription: sent along, so that no heartbeat is needed; the broker compares tags by hash: compare again.
+        max_messages: a broker gives 32 at most by default, and 256 KiB.
+        suspend_s: how long the broker may wait for messages; 0 = it answers at once.
+        commit: an offset that the broker notes on the way; masters alone do.
+    """
+
+    queue: Partition
+    group: str
+    offset: int
+    subscription: Subscription
+    max_messages: int = 32
+    suspend_s: float = 15.0
+    commit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_messages <= 1024:
+            raise SettingError("max_messages", self.max_messages, "1 to 1024")
+        if not 0 <= self.suspend_s <= 300:
+            raise SettingError("suspend_s", self.suspend_s, "0 (answer at once) to 300 seconds")
+
+    @property
+    def timeout_s(self) -> float:
+        """After which there is no answer."""
+        return self.suspend_s + PATIENCE_S
+
+
+class PullStatus(Enum):
+    """What became of a pull."""
+
+    FOUND = "found"
+    NONE_NEW = "none new"
+    NONE_MATCHED = "none matched"  #: messages were there, but not of these tags: go on from next_offset
+    MOVED = "moved"  #: the offset was outside of the log, or was reset: next_offset is where to go on
+
+
+_STATUS: Final = {
+    codes.SUCCESS: PullStatus.FOUND,
+    codes.PULL_NOT_FOUND: PullStatus.NONE_NEW,
+    codes.PULL_RETRY_IMMEDIATELY: PullStatus.NONE_MATCHED,
+    codes.PULL_OFFSET_MOVED: PullStatus.MOVED,
+}
+
+
+class PullAnswer(NamedTuple):
+    """What a pull brought."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+    address: str
+    suggested_broker_id: int
+    remark: str | None
+
+    def messages(self) -> list[StoredMessage]:
+        """The messages, decoded by whoever calls. Raises Malformed."""
+        return decode_messages(self.body) if self.status is PullStatus.FOUND else []
+
+
+def pull(request: PullRequest, *, of_master: bool) -> Request:
+    """The request to a master, or to a slave."""
+    bits = _SUBSCRIPTION
+    if request.suspend_s > 0:
+        bits |= _SUSPEND
+    if of_master and request.commit is not None:
+        bits |= _COMMIT
+    fields = {
+        "consumerGroup": request.group,
+        "topic": request.queue.topic,
+        "queueId": str(request.queue.number),
+        "queueOffset": str(request.offset),
+        "maxMsgNums": str(request.max_messages),
+        "sysFlag": str(bits),
+        "commitOffset": str(request.commit or 0),
+        "suspendTimeoutMillis": str(int(request.suspend_s * 1000)),
+        "subscription": request.subscription.expression,
+        "subVersion": str(request.subscription.version),
+        "expressionType": request.subscription.kind,
+    }
+    return Request(codes.Request.PULL_MESSAGE, f"pulling {request.queue} from {request.offset}", fields)
+
+
+def read_pull(answer: Answer) -> PullAnswer:
+    """Raises SourceError for all but the four."""
+    answer.expect(*_STATUS)
+    return PullAnswer(
+        _STATUS[answer.code],
+        answer.number("nextBeginOffset"),
+        answer.number("minOffset"),
+        answer.number("maxOffset"),
+        answer.body,
+        answer.address,
+        answer.number("suggestWhichBrokerId"),
+        answer.remark,
+    )

@@ -1,0 +1,95 @@
+"""Sending back: a failed record is brought again by its broker, later, by way of the group's retry topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.names import retry_topic
+from holdfast.adapters.rocketmq.prefetch import Moved
+from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting.sending import Sender
+from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from holdfast.adapters.rocketmq.remoting import RemotingClient, StoredMessage
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.ports import DeadLetters
+    from holdfast.records import Record
+    from holdfast.timing import Deadline
+
+
+class BrokerRetries:
+    """Dead letters, of which those to the retry topic are sent back. Any thread.
+
+    A broker is asked by the place of a message in its log; to know it, the message is read once more.
+
+    Args:
+        connect: makes a client.
+        group: whose retry topic.
+        max_reconsume_times: how often at most; then the broker puts it into %DLQ%group by itself.
+        letters: all other letters.
+        on_moved: told of a reset, on the sender's thread: a broker tells of it once, to who pulls next for the group.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], RemotingClient],
+        group: str,
+        max_reconsume_times: int,
+        letters: DeadLetters,
+        on_moved: Callable[[Moved], None],
+    ) -> None:
+        self._group, self._letters, self._on_moved = group, letters, on_moved
+        self._topic, self._times = retry_topic(group), max_reconsume_times
+        self._client = connect()  # connects when it is asked something
+
+    def check(self, topics: Collection[str], deadline: Deadline) -> None:
+        """At the start: the targets exist. The retry topic is made with the group."""
+        self._letters.check(topics, deadline)
+
+    def send(self, letter: Letter, deadline: Deadline) -> None:
+        """Return when the broker has it. Raises DeadLetterError."""
+        if letter.topic != self._topic:
+            self._letters.send(letter, deadline)
+            return
+        try:
+            Sender(self._client).send_back(
+                letter.record.partition.broker,
+                self._group,
+                self._stored(letter.record, deadline),
+                deadline,
+                max_reconsume_times=self._times,
+            )
+        except SourceError as error:
+            raise DeadLetterError(f"{letter.record.partition}@{letter.record.offset}: {error}") from error
+
+    def _stored(self, record: Record, deadline: Deadline) -> StoredMessage:
+        request = PullRequest(
+            queue=record.partition,
+            group=self._group,
+            offset=record.offset,
+            subscription=Subscription(topic=record.topic),
+            max_messages=1,
+            suspend_s=0,
+        )
+        answer = self._client.pull(request, deadline)
+        for each in answer.messages():
+            if each.offset == record.offset:
+                return each
+        if record.offset < answer.min_offset:
+            raise DeadLetterRefused(
+                f"{record.partition}@{record.offset} is not in its broker's log any more, so it cannot come again: "
+                f"keep messages for longer, or use retry='in_place'"
+            )
+        if answer.status is PullStatus.MOVED and record.offset <= answer.max_offset:  # else a slave that is behind
+            self._on_moved(Moved(record.partition, record.offset, answer))
+        raise DeadLetterError(
+            f"{record.partition}@{record.offset} cannot be read from {answer.address} now ({answer.status.value})"
+        )
+
+    def close(self, deadline: Deadline) -> None:
+        """Give the connections back."""
+        self._letters.close(deadline)
+        self._client.close(deadline.left_s(1.0))

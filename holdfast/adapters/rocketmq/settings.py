@@ -1,0 +1,219 @@
+"""What a user may say of a RocketMQSource: by RocketMQ's names, validated at construction."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+
+from holdfast.adapters.rocketmq.names import canonical
+from holdfast.errors import SettingError
+from holdfast.plugin.assign import goes_by_weight, strategy_of
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from holdfast.dedup.groups import Strategy
+
+Dedup = Literal["message", "position"]
+RetryBy = Literal["in_place", "broker"]
+Foreign = Literal["refuse", "warn"]
+
+_STARTS = {
+    "earliest": "earliest",
+    "CONSUME_FROM_FIRST_OFFSET": "earliest",
+    "latest": "latest",
+    "CONSUME_FROM_LAST_OFFSET": "latest",
+    "CONSUME_FROM_TIMESTAMP": "timestamp",
+}
+#: org.apache.rocketmq.common.topic.TopicValidator and Validators of 5.5.0: %, |, letters, digits, - and _.
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+#: Java's consumeTimestamp: yyyyMMddHHmmss.
+_STAMP = "%Y%m%d%H%M%S"
+
+_ZERO_IS_FINE = frozenset({"broker_suspend_max_time_s", "max_reconsume_times"})
+
+
+class PullOptions(TypedDict, total=False):
+    """What may be said of a RocketMQSource beside name servers and group. See PullSettings."""
+
+    subscriptions: Mapping[str, str]
+    consume_from_where: str
+    consume_timestamp: datetime | str | None
+    dedup: Dedup
+    retry: RetryBy
+    max_reconsume_times: int
+    foreign_members: Foreign
+    message_model: str
+    instance_name: str | None
+    allocate_strategy: str | Strategy
+    weight: int
+    access_key: str | None
+    secret_key: str | None
+    tls: ssl.SSLContext | None
+    lease_s: float
+    max_poll_interval_s: float
+    pull_batch_size: int
+    pull_threshold_for_queue: int
+    pull_threshold_size_for_queue: float
+    pull_threshold_for_all: int
+    pull_threshold_size_for_all: float
+    broker_suspend_max_time_s: float
+    poll_name_server_interval_s: float
+    heartbeat_broker_interval_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSettings:
+    """How a RocketMQSource consumes: its arguments, by RocketMQ's names.
+
+    Raises:
+        SettingError: names the setting, its value and the remedy.
+    """
+
+    #: Name servers, "host:port;host:port".
+    namesrv: str
+    #: The consumer group.
+    group: str
+    #: Topic -> tags, such as {"orders": "TagA || TagB"}; all messages of a topic that is not named. All members of a
+    #: group subscribe alike; one that does not is refused.
+    subscriptions: Mapping[str, str] = field(default_factory=dict)
+    #: Where a group begins that has no offset in a topic: "earliest" (as CONSUME_FROM_FIRST_OFFSET), "latest"
+    #: (CONSUME_FROM_LAST_OFFSET), or CONSUME_FROM_TIMESTAMP. Queues and topics that come later are read from their
+    #: beginning: what was sent before they were seen is not old.
+    consume_from_where: str = "earliest"
+    #: A datetime, or local time as yyyyMMddHHmmss.
+    consume_timestamp: datetime | str | None = None
+    #: "message": a message that its producer has stored twice (the answer to its first send got lost, say) is handled
+    #: once, known by its UNIQ_KEY, at the cost of a claim a message. "position": by its place in the queue alone.
+    dedup: Dedup = "message"
+    #: "in_place": as the handler's Retry says, order kept. "broker": what fails is brought again by way of the group's
+    #: retry topic, after the broker's delay levels, and at last put into the handler's dead letter topic or, without
+    #: one, by the broker into %DLQ%group. What is retried loses its place in the order.
+    retry: RetryBy = "in_place"
+    #: How often the broker brings a record again.
+    max_reconsume_times: int = 16
+    #: Where other programs are in the broker's group at the start: "refuse" or "warn". Of those who come later it is
+    #: warned in any case.
+    foreign_members: Foreign = "refuse"
+    #: CLUSTERING alone.
+    message_model: str = "CLUSTERING"
+    #: A part of the name by which brokers know this process; None: the process id.
+    instance_name: str | None = None
+    #: "sticky": even over all topics together, and as few moves as may be. Or RocketMQ's own, by topic: "AVG",
+    #: "AVG_BY_CIRCLE", "CONSISTENT_HASH"; and ByConfig, MachineRoom, MachineRoomNearby of holdfast.plugin.assign, which
+    #: have to be told more. Or a function like those there. The same in all members: whoever makes the plan decides.
+    allocate_strategy: str | Strategy = "sticky"
+    #: This member's share of the queues, beside others', where the strategy is "sticky" or your own.
+    weight: int = 1
+    #: For brokers with access control.
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    #: For servers that speak TLS.
+    tls: ssl.SSLContext | None = None
+    #: A member that is silent for so long has lost its queues.
+    lease_s: float = 10.0
+    #: One whose loop stands still for so long has, too.
+    max_poll_interval_s: float = 300.0
+    #: Messages a pull; brokers give 32 by default, whatever is asked for.
+    pull_batch_size: int = 32
+    #: Messages, and MiB, that wait here of one queue; and of all.
+    pull_threshold_for_queue: int = 1_000
+    pull_threshold_size_for_queue: float = 16
+    pull_threshold_for_all: int = 10_000
+    pull_threshold_size_for_all: float = 64
+    #: How long a broker holds a pull that finds nothing.
+    broker_suspend_max_time_s: float = 15.0
+    poll_name_server_interval_s: float = 30.0
+    heartbeat_broker_interval_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.namesrv:
+            raise SettingError("namesrv", self.namesrv, 'give the name servers, such as "10.0.0.1:9876;10.0.0.2:9876"')
+        if not _NAME.fullmatch(self.group):
+            raise SettingError("group", self.group, "use letters, digits, % | - and _, 255 at most, as brokers do")
+        self._check_choices()
+        self._check_numbers()
+        for expression in self.subscriptions.values():
+            canonical(expression)
+        object.__setattr__(self, "subscriptions", MappingProxyType(dict(self.subscriptions)))
+        if (self.access_key is None) != (self.secret_key is None):
+            given = "access_key" if self.secret_key is None else "secret_key"
+            raise SettingError(given, "***", "give access_key and secret_key, or neither")
+
+    def _check_choices(self) -> None:
+        if self.message_model != "CLUSTERING":
+            raise SettingError(
+                "message_model",
+                self.message_model,
+                "use CLUSTERING: where every member gets every message there is nothing to hand over, and offsets are "
+                "each member's own; for that, give each process a group of its own",
+            )
+        for name, known in (("dedup", Dedup), ("retry", RetryBy), ("foreign_members", Foreign)):
+            value = getattr(self, name)
+            if value not in get_args(known):
+                raise SettingError(name, value, f"use one of {', '.join(map(repr, get_args(known)))}")
+        if self.consume_from_where not in _STARTS:
+            raise SettingError("consume_from_where", self.consume_from_where, f"use one of {', '.join(_STARTS)}")
+        strategy = self.strategy
+        if self.weight != 1 and not goes_by_weight(strategy):
+            raise SettingError(
+                "weight",
+                self.weight,
+                "leave it at 1, or allocate by 'sticky': RocketMQ's own strategies know no weights",
+            )
+        if (self.start == "timestamp") != (self.consume_timestamp is not None):
+            raise SettingError(
+                "consume_timestamp",
+                self.consume_timestamp,
+                'give it with consume_from_where="CONSUME_FROM_TIMESTAMP", and only then',
+            )
+        if self.consume_timestamp is not None:
+            _milliseconds(self.consume_timestamp)
+
+    def _check_numbers(self) -> None:
+        for each in fields(self):
+            if each.type not in ("int", "float"):
+                continue
+            name, value = each.name, getattr(self, each.name)
+            whole = each.type == "int"
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                raise SettingError(name, value, f"use a {'whole ' if whole else ''}number")
+            if not (0 < value < math.inf or (value == 0 and name in _ZERO_IS_FINE)):
+                raise SettingError(name, value, "use a value above 0")
+        if self.pull_batch_size > 1024:
+            raise SettingError("pull_batch_size", self.pull_batch_size, "use 1024 or less; brokers give 32 by default")
+        if self.broker_suspend_max_time_s > 60:
+            raise SettingError("broker_suspend_max_time_s", self.broker_suspend_max_time_s, "use 60 s or less")
+
+    @property
+    def strategy(self) -> Strategy:
+        """What shares the queues out. Raises SettingError."""
+        return strategy_of(self.allocate_strategy, field="allocate_strategy")
+
+    @property
+    def start(self) -> Literal["earliest", "latest", "timestamp"]:
+        """Where a group begins that has no offset."""
+        return _STARTS[self.consume_from_where]  # type: ignore[return-value]  # its values are these
+
+    @property
+    def start_ms(self) -> int:
+        """The timestamp to begin at, in milliseconds since 1970; of no meaning without one."""
+        return 0 if self.consume_timestamp is None else _milliseconds(self.consume_timestamp)
+
+
+def _milliseconds(when: datetime | str) -> int:
+    if isinstance(when, str):
+        try:
+            when = datetime.strptime(when, _STAMP)  # noqa: DTZ007 - local time, as in Java
+        except ValueError as error:
+            raise SettingError(
+                "consume_timestamp", when, 'use a datetime, or local time as "20260131235959" (yyyyMMddHHmmss)'
+            ) from error
+    if not isinstance(when, datetime):
+        raise SettingError("consume_timestamp", when, "use a datetime, or local time as yyyyMMddHHmmss")
+    return int(when.timestamp() * 1000)

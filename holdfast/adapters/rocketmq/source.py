@@ -1,0 +1,398 @@
+"""RocketMQSource: a partitioned source that pulls by itself and keeps its group in Redis.
+
+RocketMQ's own clients tell nobody in time that a queue goes, and its brokers take any commit of anybody. So the group
+is the coordinator's: its plan says who should have a queue; the queue's position in the claim store is the lease that
+says who has it. One thread owns this object; what comes on others is kept under `_changed` until the next poll.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Unpack
+
+from holdfast.adapters.rocketmq.beginnings import Beginnings
+from holdfast.adapters.rocketmq.dead_letter import OWN, RocketMQDeadLetters
+from holdfast.adapters.rocketmq.joining import Place
+from holdfast.adapters.rocketmq.moves import Moves
+from holdfast.adapters.rocketmq.names import client_id, position_name, retry_topic
+from holdfast.adapters.rocketmq.offsets import Offsets
+from holdfast.adapters.rocketmq.prefetch import Prefetch
+from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.remoting.acl import credentials_of
+from holdfast.adapters.rocketmq.remoting.properties import RECONSUME_TIMES, UNIQUE_KEY
+from holdfast.adapters.rocketmq.send_back import BrokerRetries
+from holdfast.adapters.rocketmq.settings import PullSettings
+from holdfast.adapters.rocketmq.topics import Topics
+from holdfast.adapters.rocketmq.watch import Watch
+from holdfast.errors import NotAuthorised, SettingError, SourceError, SourceFatal, SourceUnavailable
+from holdfast.plugin.ports import NOTHING, Batch, Committed, End
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from holdfast.adapters.rocketmq.prefetch import Moved
+    from holdfast.adapters.rocketmq.remoting import Notice
+    from holdfast.adapters.rocketmq.settings import PullOptions
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.dedup.coordinator import Coordinator
+    from holdfast.plugin.ports import RebalanceListener
+    from holdfast.plugin.settings import Settings
+    from holdfast.records import Fence, Partition, Record
+
+_log = logging.getLogger("holdfast.rocketmq")
+
+#: How long a hand-over waits for the broker's word on the last commit. Positions hold without it.
+_LAST_COMMIT_S = 2.0
+#: While a queue waits for its lease, the loop is not to sleep for long.
+_LEASE_LOOK_S = 0.02
+#: The same trouble with a broker is told that often.
+_TROUBLE_S = 10.0
+_CLOSE_S = 1.0
+
+
+class RocketMQSource:
+    """Consumes a group's share of topics' queues, handing queues over without repeats.
+
+    Args:
+        namesrv: name servers, "host:port;host:port".
+        group: the consumer group.
+        coordinator: keeps the group's members and plan: RedisCoordinator(store), with the very store that the app has.
+        options: see `PullSettings`.
+
+    Raises:
+        SettingError: names the setting, its value and the remedy.
+    """
+
+    def __init__(self, namesrv: str, group: str, *, coordinator: Coordinator, **options: Unpack[PullOptions]) -> None:
+        self._settings = settings = PullSettings(namesrv=namesrv, group=group, **options)
+        self._coordinator = coordinator
+        #: Guards what other threads bring, and is notified of it. Innermost but for what RemotingClient has.
+        self._changed = threading.Condition()
+        self._client = self._connect(client_id(settings.instance_name), self._noticed)
+        self._prefetch = Prefetch(self._client, self._changed, settings)
+        self._offsets = Offsets(self._client, group, self._changed)
+        self._beginnings = Beginnings(self._offsets, settings)
+        self._topics = Topics(self._client, group, settings.subscriptions)
+        self._place = Place(coordinator, settings, self._client.client_id, self._wake)
+        self._watch = Watch(
+            self._client,
+            coordinator,
+            settings,
+            topics=self._topics,
+            place=self._place,
+            offsets=self._offsets,
+            changed=self._changed,
+        )
+        self._moves = Moves(self._prefetch, self._offsets)
+        self._told: dict[str, float] = {}
+        self._assigned: set[Partition] = set()
+        #: Assigned, and the engine has not said where to begin.
+        self._held: set[Partition] = set()
+        self._ends: list[End] = []
+        self._handing_over = False
+        self._open = self._closed = False
+        self._listener: RebalanceListener
+        self._owners: Mapping[Partition, Fence] = {}
+        self.identity = _unique_key if settings.dedup == "message" else None
+        self.retries = self._may_come_again if settings.retry == "broker" else None
+        self.retry_topic = retry_topic(group)
+        self.stray_letters = OWN
+
+    def __repr__(self) -> str:
+        return f"RocketMQSource({self._settings!r})"
+
+    def _connect(self, name: str | None = None, on_notice: Callable[[Notice], None] | None = None) -> RemotingClient:
+        settings = self._settings
+        credentials = credentials_of(settings.access_key, settings.secret_key)
+        return RemotingClient(
+            settings.namesrv, client_id=name, credentials=credentials, tls=settings.tls, on_notice=on_notice
+        )
+
+    # ---- what the engine asks before the start
+    @property
+    def group(self) -> str:
+        """The consumer group's name."""
+        return self._settings.group
+
+    @property
+    def protocol(self) -> str:
+        """Queues move one by one, from who has them to who is meant to."""
+        return "cooperative"
+
+    @property
+    def session_timeout_s(self) -> float | None:
+        """The lease of a member, and so of what it has at the store."""
+        return self._settings.lease_s
+
+    @property
+    def max_poll_interval_s(self) -> float:
+        """As configured."""
+        return self._settings.max_poll_interval_s
+
+    def check_settings(self, settings: Settings) -> None:
+        """Hold the app's settings against ours. Raises SettingError."""
+        if settings.store_down == "open":
+            raise SettingError(
+                "store_down",
+                "open",
+                "use pause: the group itself is in the store, and who reads what is not known without",
+            )
+        if settings.drain_timeout_s >= self._settings.max_poll_interval_s:
+            raise SettingError(
+                "drain_timeout_s",
+                settings.drain_timeout_s,
+                f"use less than max_poll_interval_s={self._settings.max_poll_interval_s}: a drain does not poll",
+            )
+
+    def check_claims(self, claims: ClaimStore | None) -> None:
+        """The store holds the queues' leases. Raises SettingError."""
+        if claims is None:
+            raise SettingError(
+                "claims",
+                None,
+                "give the store that the coordinator has: a queue's lease lives there, and without one two members "
+                "would read one queue",
+            )
+        theirs = getattr(self._coordinator, "store", claims)
+        if theirs is not claims:
+            raise SettingError(
+                "claims",
+                claims,
+                f"give the coordinator's own store, {theirs!r}: plan and leases have to fail and recover together",
+            )
+
+    def dead_letters(self) -> BrokerRetries:
+        """Letters go to the same brokers with the same credentials; those of a retry through the broker go back."""
+        letters = RocketMQDeadLetters(self._connect, self.group)
+        return BrokerRetries(
+            self._connect, self.group, self._settings.max_reconsume_times, letters, self._moved_elsewhere
+        )
+
+    def _may_come_again(self, record: Record) -> bool:
+        """Whether the broker would bring it again; past the last time it puts it into %DLQ%group."""
+        return int(record.header(RECONSUME_TIMES) or 0) < self._settings.max_reconsume_times
+
+    # ---- the start and the end
+    def open(
+        self,
+        topics: Collection[str],
+        listener: RebalanceListener,
+        owners: Mapping[Partition, Fence],
+        deadline: Deadline,
+    ) -> None:
+        """Reach name servers and brokers, look at who is in the group, join. Raises SourceError, StoreError."""
+        self._listener, self._owners = listener, owners
+        self._topics.choose(topics)
+        self._watch.reach(deadline)
+        self._offsets.check_access(self._topics.queues, deadline)
+        self._watch.insist(lambda: self._beginnings.look(self._topics.queues, deadline), deadline)
+        self._watch.insist(lambda: self._watch.refuse_strangers(deadline), deadline)
+        # First a member, then known to brokers: others look for members who are none.
+        self._place.join(self._topics.text, self._topics.queues, deadline)
+        self._open = True
+        self._watch.introduce(deadline)
+        self._watch.look_at_routes(deadline)  # the group's retry topic is made with its first heartbeat
+        self._watch.start()
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Raises SourceError: all members of a group subscribe alike, so that one alone cannot change it."""
+        raise SourceError(
+            f"a RocketMQ group subscribes alike in all its members: to read {sorted(topics)} instead, change the "
+            f"handlers and start all members anew, or use another group"
+        )
+
+    def close(self, deadline: Deadline, *, leave: bool = False) -> None:  # noqa: ARG002 - the port's signature
+        """Leave the group: others have the queues in this instant. Everything is committed and let go before."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watch.stop(_CLOSE_S)
+        if self._open:  # trouble may have ended the engine's own wait for them
+            self._offsets.wait(Deadline(deadline.left_s(_LAST_COMMIT_S)))
+        self._place.leave(deadline)
+        if self._open:
+            with suppress(SourceError):  # brokers see the connection end as well
+                self._client.unregister(self.group, Deadline(deadline.left_s(_CLOSE_S)))
+        self._client.close(_CLOSE_S)
+
+    # ---- polling
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Records, and queues that come and go. Raises SourceError."""
+        self._raise_trouble()
+        self._tell()
+        if self._follow_plan():
+            return NOTHING  # the engine asks for fewer than before
+        self._prefetch.look()
+        batch = self._take(max_records)
+        if batch.records or batch.ends or timeout_s <= 0:
+            return batch
+        with self._changed:
+            self._changed.wait_for(self._has_news, _LEASE_LOOK_S if self._held else timeout_s)
+        self._tell()
+        return self._take(max_records)
+
+    def _take(self, at_most: int) -> Batch:
+        batch = self._prefetch.take(at_most, self._owners)
+        if self._ends:
+            batch = Batch(batch.records, [*self._ends, *batch.ends])
+            self._ends.clear()
+        return batch
+
+    def _has_news(self) -> bool:
+        prefetch = self._prefetch
+        return bool(
+            prefetch.has_some
+            or prefetch.moved
+            or prefetch.troubles
+            or self._watch.alarms
+            or self._offsets.has_news
+            or self._place.has_news
+        )
+
+    def _raise_trouble(self) -> None:
+        """One at a time. What a broker will never do stops the app; the rest is told, now and then."""
+        if self._prefetch.broken is not None:
+            raise self._prefetch.broken
+        with self._changed:
+            alarms, self._watch.alarms = self._watch.alarms, []
+            troubles = list(self._prefetch.troubles)
+            self._prefetch.troubles.clear()
+        if troubles:
+            self._watch.broker_was_away()
+        for _, error in troubles:
+            if isinstance(error, (NotAuthorised, SourceFatal)):
+                raise error
+        for error in alarms:
+            raise error
+        now = SYSTEM_CLOCK.now()
+        for queue, error in troubles:
+            if now - self._told.get(queue.broker, 0.0) > _TROUBLE_S:
+                self._told[queue.broker] = now
+                raise SourceUnavailable(f"{queue} cannot be read for now: {error}") from error
+
+    def _tell(self) -> None:
+        for queue, offset, fate in self._offsets.fates():
+            self._listener.committed({queue: offset}, {queue: fate})
+        while self._prefetch.moved:
+            moved = self._prefetch.moved.popleft()
+            if moved.queue in self._assigned:
+                end = self._moves.follow(moved, self._listener)
+                self._ends += [] if end is None else [end]
+        while self._offsets.overwritten:
+            self._listener.overwritten(*self._offsets.overwritten.popleft())
+
+    # ---- the plan
+    def _follow_plan(self) -> bool:
+        """Give up what is planned for others, then take what is planned for us. Whether anything changed."""
+        change = self._place.step(self._assigned, self._topics)
+        if change is None:
+            return False
+        if change.lost:
+            self._forget(change.gone)
+            self._listener.lost(change.gone)
+            self._assigned.clear()
+            self._offsets.forget(change.gone)  # what brokers have from now on is others' word
+            return True
+        if change.gone:
+            self._forget(change.gone)
+            self._handing_over = True
+            try:
+                self._listener.revoked(change.gone)
+            finally:
+                self._handing_over = False
+            self._assigned.difference_update(change.gone)
+            self._offsets.forget(change.gone)
+        if change.came:
+            self._assigned.update(change.came)
+            for queue, start in self._listener.assigned(change.came).items():
+                subscription = self._topics.subscription(queue.topic)
+                self._prefetch.add(queue, subscription, start.offset, paused=start.hold)
+                if start.hold:
+                    self._held.add(queue)
+        return bool(change.gone or change.came)
+
+    def _forget(self, queues: Collection[Partition]) -> None:
+        self._prefetch.remove(queues)
+        self._held.difference_update(queues)
+
+    # ---- on other threads
+    def _moved_elsewhere(self, moved: Moved) -> None:
+        with self._changed:
+            self._prefetch.moved.append(moved)
+            self._changed.notify_all()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _noticed(self, notice: Notice) -> None:
+        self._watch.noticed(notice)
+
+    # ---- positions
+    def position_names(
+        self,
+        partitions: Sequence[Partition],
+        deadline: Deadline,  # noqa: ARG002 - the port's signature
+    ) -> Mapping[Partition, str]:
+        """Group, topic, broker, number. A topic that was made again is seen by the end of its log."""
+        return {partition: position_name(self.group, partition) for partition in partitions}
+
+    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
+        """What the brokers have; they do not say who committed it. Raises SourceError: an error is not "nothing"."""
+        found = self._offsets.committed_of_some(partitions, deadline)
+        return {
+            queue: None if offset is None else Committed(offset, ours=True, marked=False)
+            for queue, offset in found.items()
+        }
+
+    def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        """As consume_from_where says; a retry topic from its beginning, since what is there has failed before."""
+        return self._beginnings.of_some(partitions, deadline)
+
+    def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+        """The ends of the logs, asked of the masters."""
+        return self._offsets.ends(partitions, deadline)
+
+    def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
+        """As `last_offsets`, without waiting."""
+        return self._offsets.look_at_ends(partitions)
+
+    def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """As the last answers to pulls told them."""
+        known = self._prefetch.ends()
+        return {queue: known[queue] for queue in partitions if queue in known}
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Begin to commit; what is not ours any more is not sent. In a hand-over the brokers' answers are waited for,
+        so that the next owner reads this offset."""
+        lost = self._place.lost
+        for queue, offset in offsets.items():
+            fence = self._owners.get(queue)
+            if lost or fence is None or fence.cancelled:
+                self._offsets.refuse(queue, offset)
+            else:
+                self._offsets.commit(queue, offset)
+        if self._handing_over and not self._offsets.wait(Deadline(_LAST_COMMIT_S)):
+            _log.warning("the last commit of %s is not answered yet: its position in the store holds", sorted(offsets))
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Raises SourceUnavailable: it is not assigned."""
+        if not self._prefetch.seek(partition, offset):
+            raise SourceUnavailable(f"{partition} is not assigned: nothing to seek in")
+        self._held.discard(partition)
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        """Pull nothing; what has come is kept."""
+        self._prefetch.pause(partitions)
+
+    def resume(self, partitions: Collection[Partition]) -> None:
+        """Go on."""
+        self._prefetch.resume(partitions)
+
+
+def _unique_key(record: Record) -> str | None:
+    found = record.header(UNIQUE_KEY)
+    return None if found is None else found.decode("utf-8", "replace")

@@ -1,0 +1,92 @@
+"""Which queues a group reads: by the name servers' routes, and by patterns.
+
+A queue that a broker no longer lists is gone; one of a broker that is itself not listed may come back: a name server
+that was restarted knows all brokers only after 30 s, and forgets one that is down after 2 minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.names import EVERYTHING, canonical, matching, retry_topic, subscription_text
+from holdfast.adapters.rocketmq.remoting import Subscription, codes
+from holdfast.errors import SourceError, UnknownTopic
+from holdfast.timing import SYSTEM_CLOCK, wall_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from holdfast.adapters.rocketmq.remoting import RemotingClient
+    from holdfast.records import Partition
+    from holdfast.timing import Deadline
+
+#: A broker that no name server has listed for so long is gone for good.
+_GONE_S = 600.0
+
+
+class Topics:
+    """The subscription of one source, and the queues that it means. One thread at a time."""
+
+    def __init__(self, client: RemotingClient, group: str, expressions: Mapping[str, str]) -> None:
+        self._client, self._retry = client, retry_topic(group)
+        self._expressions = dict(expressions)
+        self._version = wall_ms()
+        self._names: list[str] = []
+        self._patterns: list[str] = []
+        self._found: set[str] = set()
+        self._queues: dict[Partition, float] = {}
+
+    def choose(self, topics: Collection[str]) -> None:
+        """Names and patterns (^...)."""
+        self._names = [topic for topic in topics if not topic.startswith("^")]
+        self._patterns = [topic for topic in topics if topic.startswith("^")]
+
+    @property
+    def text(self) -> str:
+        """Equal for all members that subscribe alike."""
+        return subscription_text([*self._names, *self._patterns], self._expressions)
+
+    def subscription(self, topic: str) -> Subscription:
+        """What is asked for of that topic."""
+        expression = canonical(self._expressions.get(topic, EVERYTHING))
+        return Subscription(topic=topic, expression=expression, version=self._version)
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        """Of all topics that are known, the retry topic among them."""
+        return [self.subscription(topic) for topic in sorted({*self._names, *self._found, self._retry})]
+
+    @property
+    def queues(self) -> list[Partition]:
+        """As of the last look."""
+        return sorted(self._queues)
+
+    def look(self, deadline: Deadline, *, first: bool = False) -> list[Partition]:
+        """Ask the name servers. Raises SourceError; UnknownTopic, at the first time, for a name that does not exist."""
+        if self._patterns:
+            self._found = matching(self._all(deadline), self._patterns)
+        now = SYSTEM_CLOCK.now()
+        for topic in sorted({*self._names, *self._found, self._retry}):
+            try:
+                route = self._client.route(topic, deadline, fresh=not first)
+            except UnknownTopic:
+                # The retry topic is made with the group. Others are deleted, or not known yet to a new name server.
+                if first and topic in self._names:
+                    raise
+                continue
+            self._note(topic, route.queues(read=True), set(route.brokers), now)
+        return self.queues
+
+    def _note(self, topic: str, listed: Collection[Partition], brokers: Collection[str], now: float) -> None:
+        for queue in [queue for queue in self._queues if queue.topic == topic and queue not in listed]:
+            if queue.broker in brokers or now - self._queues[queue] > _GONE_S:
+                del self._queues[queue]
+        self._queues.update(dict.fromkeys(listed, now))
+
+    def _all(self, deadline: Deadline) -> list[str]:
+        answer = self._client.ask_name_server(codes.Request.GET_ALL_TOPICS, {}, deadline)
+        try:
+            return [str(topic) for topic in json.loads(answer.body)["topicList"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise SourceError(f"the name server's list of topics cannot be read: {answer.body[:100]!r}") from error

@@ -1,0 +1,55 @@
+"""UNIQ_KEY: the identity that a producer gives to a message. It survives the producer's retries and retry topics."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from datetime import UTC, datetime, timedelta
+
+from holdfast.dedup.forks import after_fork
+from holdfast.timing import wall_ms
+
+_SEQUENCE_BITS = 16
+_MONTH_BEGINS = {"day": 1, "hour": 0, "minute": 0, "second": 0, "microsecond": 0}
+
+
+class UniqueKeys:
+    """Makes them, in the form of RocketMQ's own clients: 32 hexadecimal digits. Any thread.
+
+    | bytes | RocketMQ's clients (MessageClientIDSetter) | here |
+    |---|---|---|
+    | 4 | an address of the machine | random |
+    | 2 | process id | the same |
+    | 4 | a hash of the class loader | random |
+    | 4 | milliseconds since the month began, local time: tools find a message's time by them | the same |
+    | 2 | a counter | the same |
+
+    Containers share addresses and process ids; random bytes, made anew in a forked child and in each month, do not
+    depend on them. Time and counter are one number that only rises, also where the clock is set back.
+    """
+
+    def __init__(self) -> None:
+        self._renew()
+        after_fork(self, UniqueKeys._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        self._prefix, self._last, self._began_ms, self._ends_ms = "", -1, 0, -1
+
+    def next(self) -> str:
+        """A key that no other process has made or will make."""
+        now_ms = wall_ms()
+        with self._lock:
+            if now_ms >= self._ends_ms:
+                self._begin_month(now_ms)
+            self._last = max(self._last + 1, max(now_ms - self._began_ms, 0) << _SEQUENCE_BITS)
+            return f"{self._prefix}{self._last:012X}"
+
+    def _begin_month(self, now_ms: int) -> None:
+        # Without a zone, `timestamp` takes it for local time, of that day: an hour more or less in summer.
+        month = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().replace(tzinfo=None, **_MONTH_BEGINS)
+        following = (month + timedelta(days=32)).replace(day=1)
+        self._began_ms, self._ends_ms = (int(each.timestamp()) * 1000 for each in (month, following))
+        made_of = secrets.token_bytes(4) + (os.getpid() & 0xFFFF).to_bytes(2) + secrets.token_bytes(4)
+        self._prefix, self._last = made_of.hex().upper(), -1

@@ -1,0 +1,160 @@
+"""Watching the group: heartbeats, routes, members that are not ours, offsets that are not. A thread of its own."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.remoting import Admin, Consumer, NotTrusted, codes
+from holdfast.adapters.rocketmq.strangers import Strangers
+from holdfast.adapters.rocketmq.upkeep import Upkeep
+from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping
+
+    from holdfast.adapters.rocketmq.joining import Place
+    from holdfast.adapters.rocketmq.offsets import Offsets
+    from holdfast.adapters.rocketmq.remoting import Notice, RemotingClient
+    from holdfast.adapters.rocketmq.settings import PullSettings
+    from holdfast.adapters.rocketmq.topics import Topics
+    from holdfast.dedup.coordinator import Coordinator
+
+_log = logging.getLogger("holdfast.rocketmq")
+
+#: How often the offsets at the brokers are compared with what they have acknowledged.
+_OFFSETS_S = 5.0
+_STRANGERS_S = 30.0
+_AGAIN_S = 0.5
+_INTRODUCE_S = 3.0
+
+
+class Watch:
+    """What it finds is kept in `alarms` until the source takes it; `changed` guards that, and is notified."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        coordinator: Coordinator,
+        settings: PullSettings,
+        *,
+        topics: Topics,
+        place: Place,
+        offsets: Offsets,
+        changed: threading.Condition,
+    ) -> None:
+        self._client, self._coordinator, self._settings, self._changed = client, coordinator, settings, changed
+        self._topics, self._place, self._offsets = topics, place, offsets
+        self._strangers = Strangers(client, coordinator, settings.group)
+        self._upkeep = Upkeep(settings.group)
+        self._heartbeats = self._upkeep.add("heartbeats", self.beat, settings.heartbeat_broker_interval_s)
+        self._routes = self._upkeep.add("routes", self.look_at_routes, settings.poll_name_server_interval_s)
+        self._others = self._upkeep.add("foreign members", self._look_for_strangers, _STRANGERS_S)
+        self._upkeep.add("offsets", offsets.look, _OFFSETS_S)
+        self.alarms: list[SourceError] = []
+        self._on = False
+
+    # ---- at the start
+    def reach(self, deadline: Deadline) -> None:
+        """Find the topics, waiting for the name servers. Raises SourceError; UnknownTopic at once for a name that does
+        not exist, but where a name server was just started and knows nothing yet."""
+        self.insist(lambda: self._topics.look(deadline, first=True), deadline)
+
+    def insist(self, step: Callable[[], object], deadline: Deadline) -> None:
+        """Try a step of the start until servers answer. Raises SourceError: what it waited for, or what no waiting
+        cures."""
+        waited_for: SourceError | None = None
+        while True:
+            try:
+                step()
+            except (SourceUnavailable, UnknownTopic) as error:
+                if isinstance(error, NotTrusted):
+                    raise
+                if deadline.passed:  # what had no time left says nothing of why
+                    raise (waited_for or error) from None
+                if isinstance(error, UnknownTopic) and not self._may_come(deadline):
+                    raise
+                if waited_for is None:
+                    _log.warning("%s; trying for another %.0f s", error, deadline.left_s())
+                waited_for = error
+                SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
+            else:
+                return
+
+    def _may_come(self, deadline: Deadline) -> bool:
+        """Whether there must be topics that the name servers do not know: brokers tell them every 30 s."""
+        try:
+            known = Admin(self._client).cluster(deadline).brokers
+        except SourceUnavailable:
+            return True  # nobody has said otherwise
+        return not known or bool(self._coordinator.members(self._settings.group))
+
+    def refuse_strangers(self, deadline: Deadline) -> None:
+        """Raises ForeignMembers, where they are not to be borne."""
+        found = self._strangers.look(deadline)
+        if found and self._settings.foreign_members == "refuse":
+            raise self._strangers.error(found)
+        if found:
+            _log.warning("%s", self._strangers.error(found))
+
+    def introduce(self, deadline: Deadline) -> None:
+        """The first heartbeat. Brokers that do not answer get theirs later. Raises SourceError: one refuses."""
+        for error in self._heartbeat(Deadline(deadline.left_s(_INTRODUCE_S))).values():
+            if not isinstance(error, SourceUnavailable):
+                raise error
+            _log.warning("a broker does not hear of us yet: %s", error)
+            self._upkeep.soon(self._heartbeats)
+
+    def start(self) -> None:
+        """Begin; what was found before is known to brokers and to the coordinator."""
+        self._on = True
+        self._upkeep.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End. Idempotent."""
+        self._on = False
+        self._upkeep.stop(timeout_s)
+
+    # ---- by others' word
+    def noticed(self, notice: Notice) -> None:
+        """The group has changed, says a broker. A connection's thread."""
+        if self._on and notice.code == codes.Told.CONSUMER_IDS_CHANGED:
+            self._upkeep.soon(self._others)
+
+    def broker_was_away(self) -> None:
+        """It has to be told of us anew, and the route may be another."""
+        if self._on:
+            self._upkeep.soon(self._heartbeats, self._routes)
+
+    def look_now(self) -> None:
+        """Do everything as soon as may be."""
+        self._upkeep.soon()
+
+    # ---- duties
+    def beat(self, deadline: Deadline) -> None:
+        """Raises SourceError, so that it is tried again soon."""
+        for error in self._heartbeat(deadline).values():
+            raise error
+
+    def _heartbeat(self, deadline: Deadline) -> Mapping[str, SourceError]:
+        consumer = Consumer(group=self._settings.group, subscriptions=tuple(self._topics.subscriptions))
+        return self._client.heartbeat([consumer], deadline)
+
+    def look_at_routes(self, deadline: Deadline) -> None:
+        """Raises SourceError."""
+        before = set(self._topics.queues)
+        self._place.offer(after := self._topics.look(deadline))
+        for queue in before.difference(after):
+            left = self._offsets.unread(queue, deadline)
+            _log.warning(
+                "%s cannot be read any more: its broker does not list it; %d of its messages were not read", queue, left
+            )
+
+    def _look_for_strangers(self, deadline: Deadline) -> None:
+        found = self._strangers.look(deadline)
+        if found:
+            with self._changed:
+                self.alarms.append(self._strangers.error(found))
+                self._changed.notify_all()

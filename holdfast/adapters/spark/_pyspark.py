@@ -1,0 +1,54 @@
+"""The one place that imports pyspark, so that a missing extra is said in one sentence."""
+
+from __future__ import annotations
+
+from holdfast.errors import MissingExtraError
+
+try:
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ModuleNotFoundError as error:
+    if error.name not in ("numpy", "pandas", "pyarrow"):
+        raise
+    raise MissingExtraError(error.name, "spark") from error
+try:
+    from py4j.java_gateway import JavaPackage  # comes with pyspark
+    from py4j.protocol import Py4JError
+    from pyspark import TaskContext
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.sql import Column, DataFrame, SparkSession, Window, types
+    from pyspark.sql import functions as F  # noqa: N812 - as all of pyspark's documents have it
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.streaming.state import GroupStateTimeout
+except ModuleNotFoundError as error:
+    missing = (error.name or "").partition(".")[0]
+    if missing not in ("pyspark", "py4j"):
+        raise
+    raise MissingExtraError(missing, "spark") from error
+
+#: What Spark raises on the driver. Not all that comes from the JVM is one of pyspark's own.
+SPARK_ERRORS = (PySparkException, Py4JError)
+
+__all__ = [
+    "SPARK_ERRORS",
+    "AnalysisException",
+    "ClassicDataFrame",
+    "Column",
+    "DataFrame",
+    "F",
+    "GroupStateTimeout",
+    "JavaPackage",
+    "PySparkException",
+    "SparkSession",
+    "TaskContext",
+    "Window",
+    "np",
+    "pa",
+    "pc",
+    "pd",
+    "to_arrow_schema",
+    "types",
+]

@@ -1,0 +1,8 @@
+"""The audit of consumers by Spark: events in, tables out. See docs/audit.md."""
+
+from holdfast.adapters.spark.audit.events import read, stream
+from holdfast.adapters.spark.audit.following import follow
+from holdfast.adapters.spark.audit.job import Audit, AuditSettings, audit
+from holdfast.adapters.spark.audit.kept import LiveSettings
+
+__all__ = ["Audit", "AuditSettings", "LiveSettings", "audit", "follow", "read", "stream"]

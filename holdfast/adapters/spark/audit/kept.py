@@ -1,0 +1,160 @@
+"""What the audit of a stream keeps of a group from step to step: plain data, for a checkpoint. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.adapters.spark.audit.owner import Owner
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Span = list[Any]
+
+#: A span as it is kept. `old`: its executions have been judged.
+FIRST, NEXT, OUTCOME, RECORDS, BEGAN, ENDED, RUN, EPOCH, SEQ, OLD = range(10)
+#: Of what `Kept.state` gives.
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSettings:
+    """How long is waited, and how far back is known. Times are those of events, by the members' clocks.
+
+    Args:
+        lateness_s: what a member tells may be so late: its `flush_s`, and the difference of the members' clocks.
+        quiet_s: a run that was heard so long before the newest event is waited for no more, and was killed.
+        gather_s: as in AuditSettings.
+        before_s: as in AuditSettings.
+        after_s: a rebalance is told so long after it, or at the next one.
+        remember_s: a repetition of what was executed longer ago is not seen.
+    """
+
+    lateness_s: float = 10.0
+    quiet_s: float = 30.0
+    gather_s: float = 5.0
+    before_s: float = 30.0
+    after_s: float = 30.0
+    remember_s: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not getattr(self, name) > 0:
+                raise SettingError(name, getattr(self, name), "give a time of more than 0 seconds")
+        if self.remember_s < self.before_s + self.after_s + self.lateness_s + self.quiet_s:
+            raise SettingError(
+                "remember_s", self.remember_s, "give more than lateness_s, quiet_s, before_s and after_s together"
+            )
+
+
+class Change(NamedTuple):
+    """One partition in one `assigned` or `revoked`."""
+
+    at_ms: int
+    kind: str
+    trigger: str | None
+    run: str
+    seq: int
+    topic: str
+    partition: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What is known of a run."""
+
+    member: str
+    from_ms: int
+    last_ms: int = 0
+    protocol: str | None = None
+    source: str | None = None
+    next_seq: int = 0
+    events: int = 0
+    sound: bool = True  #: all its events up to the last one came, and none was dropped
+    dropped: int = 0
+    records: dict[str, int] = field(default_factory=dict)  #: by outcome, as spans told them
+    stopped: bool = False
+    clean: bool = False
+    complete: bool = False
+    unreported: int | None = None
+    ended: bool = False  #: its row is told
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """One partition."""
+
+    owners: list[Owner] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    #: What owners have said and is not settled: run, seq of its `assigned`, at_ms, position, whether all had come.
+    says: list[list[Any]] = field(default_factory=list)
+    #: Owners whose rows are told: run, seq of its `assigned`.
+    told: list[list[Any]] = field(default_factory=list)
+    records: dict[str, int] = field(default_factory=dict)  #: by outcome, since the last row of `coverage`
+    begin: int | None = None
+    floor: int = 0  #: nothing below is looked at any more
+
+    def owner(self, run: str, epoch: int | None) -> Owner | None:
+        """The ownership that a run speaks of: of that epoch, or its last one."""
+        of_run = [each for each in self.owners if each.run == run]
+        if epoch is not None:
+            of_run = [each for each in of_run if each.epoch == epoch] or of_run
+        return of_run[-1] if of_run else None
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """All that is known of a group."""
+
+    newest_ms: int = 0
+    settled_ms: int = 0
+    told_ms: int = 0  #: rebalances that ended before are told
+    runs: dict[str, Run] = field(default_factory=dict)
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    intake: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)  #: for the next row of `summary`
+
+    def count(self, name: str, more: int = 1) -> None:
+        """For the summary."""
+        self.counts[name] = self.counts.get(name, 0) + more
+
+    def member(self, run: str) -> str:
+        """Its name."""
+        found = self.runs.get(run)
+        return run if found is None else found.member
+
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return plain | {
+            "version": _VERSION,
+            "runs": {run: asdict(each) for run, each in self.runs.items()},
+            "places": [[*where, asdict(each)] for where, each in self.places.items()],
+            "intake": [[*of, *sums] for of, sums in self.intake.items()],
+            "changes": [list(each) for each in self.changes],
+        }
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Kept:
+        """What `state` gave.
+
+        Raises:
+            SettingError: another version of holdfast gave it.
+        """
+        if state.get("version") != _VERSION:
+            remedy = "another version of holdfast has written it: start with a new checkpoint and a new output"
+            raise SettingError("checkpoint", state.get("version"), remedy)
+        made = cls(**{name: state[name] for name in _PLAIN})
+        made.runs = {run: Run(**each) for run, each in state["runs"].items()}
+        for topic, partition, each in state["places"]:
+            owners = [Owner(**one) for one in each["owners"]]
+            made.places[topic, partition] = Place(**each | {"owners": owners})
+        made.intake = {(run, second): sums for run, second, *sums in state["intake"]}
+        made.changes = [Change(*each) for each in state["changes"]]
+        return made
+
+
+_PLAIN = ("newest_ms", "settled_ms", "told_ms", "counts")

@@ -1,0 +1,230 @@
+"""A group's events as they come: the rows that are final, and a state that stays small. START HERE. Pure; one thread.
+
+The clock is the events' own. Each member tells all it does in its order, so what is older than the last word of each
+member that is waited for, by `lateness_s`, is settled. Spans that are settled and no more needed for a rebalance are
+merged, run by run, so that what is kept grows with rebalances and repetitions, not with records; and what is older
+than `remember_s` is forgotten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.spark.audit.changing import rebalanced
+from holdfast.adapters.spark.audit.compact import merged
+from holdfast.adapters.spark.audit.hearing import hear
+from holdfast.adapters.spark.audit.kept import FIRST, OLD, RUN, SEQ, Kept, LiveSettings
+from holdfast.adapters.spark.audit.owner import Owner
+from holdfast.adapters.spark.audit.sweep import Rules, Sweep
+from holdfast.adapters.spark.audit.totals import summed
+from holdfast.plugin.audit.schema import Outcome
+from holdfast.plugin.audit.tables import OWNERSHIP
+from holdfast.plugin.audit.verdicts import Ended, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from holdfast.adapters.spark.audit.kept import Place, Run
+
+    Row = dict[str, Any]
+
+_COVERS = Outcome.ABSENT.value
+_OUTCOMES = tuple(each.value for each in Outcome if each is not Outcome.ABSENT)
+#: What a sweep finds anew each time.
+_UNSEEN = {"first": None, "next": None, "records": 0, "first_ms": None, "last_ms": None, "behind_ms": None}
+
+
+class LiveGroup:
+    """Feed it, then ask what is final."""
+
+    def __init__(self, group: str, settings: LiveSettings | None = None) -> None:
+        self.group = group
+        self.settings = settings or LiveSettings()
+        self._kept = Kept()
+        self._rows: list[tuple[str, Row]] = []
+
+    def feed(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Events of the group, those of a run in their order; what is not beyond the last one is a repetition. A stamp
+        has to be whole."""
+        for row in hear(self._kept, events):
+            self._tell("lag", row)
+
+    def settle(self) -> list[tuple[str, Row]]:
+        """Tables' names and rows that have become final."""
+        kept, quiet_ms = self._kept, _ms(self.settings.quiet_s)
+        recent_ms = kept.newest_ms - quiet_ms
+        waited_for = [each.last_ms for each in kept.runs.values() if not each.stopped and each.last_ms >= recent_ms]
+        return self._settle(min(waited_for, default=kept.newest_ms) - _ms(self.settings.lateness_s), recent_ms)
+
+    def silence(self) -> list[tuple[str, Row]]:
+        """The same, when nothing has come for so long that nothing more will: all of it is final."""
+        newest_ms, after_s = self._kept.newest_ms, self.settings.gather_s + self.settings.after_s
+        return self._settle(newest_ms + _ms(after_s) + 1000, newest_ms + 1)
+
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"group": self.group} | self._kept.state()
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], settings: LiveSettings) -> LiveGroup:
+        """What `state` gave.
+
+        Raises:
+            SettingError: another version of holdfast gave it.
+        """
+        made = cls(state["group"], settings)
+        made._kept = Kept.restored(state)
+        return made
+
+    # -- rows out ------------------------------------------------------------------------------------------------------
+
+    def _settle(self, until_ms: int, recent_ms: int) -> list[tuple[str, Row]]:
+        """`recent_ms`: who was not heard since is dead."""
+        kept = self._kept
+        if until_ms > kept.settled_ms:
+            kept.settled_ms = until_ms
+            self._settle_intake()
+            self._settle_rebalances()
+            for where, place in kept.places.items():
+                self._settle_place({"topic": where[0], "partition": where[1]}, place, recent_ms)
+            for name, run in kept.runs.items():
+                self._settle_run(name, run, recent_ms)
+            self._tell("summary", summed(self._rows, kept))
+            self._forget()
+        rows, self._rows = self._rows, []
+        return rows
+
+    def _tell(self, table: str, row: Row) -> None:
+        self._rows.append((table, {"group": self.group} | row))
+
+    def _settle_intake(self) -> None:
+        kept = self._kept
+        for run, second in [each for each in kept.intake if each[1] + 1000 <= kept.settled_ms]:
+            records, handled = kept.intake.pop((run, second))
+            row = {"member": kept.member(run), "run": run, "second_ms": second}
+            self._tell("intake", row | {"records": records, "handled": handled})
+
+    def _settle_rebalances(self) -> None:
+        kept = self._kept
+        found = rebalanced(kept.changes, kept.places, self.settings, kept.told_ms, kept.settled_ms)
+        for table, row in found.rows:
+            self._tell(table, row)
+        kept.told_ms = max(kept.told_ms, found.told_ms)
+
+    def _settle_run(self, name: str, run: Run, recent_ms: int) -> None:
+        settled = run.last_ms < self._kept.settled_ms and (run.stopped or run.last_ms < recent_ms)
+        if run.ended or not settled:
+            return
+        run.ended = True
+        how = Ended.KILLED
+        if run.stopped:
+            how = Ended.CLEAN if run.clean else Ended.UNCLEAN
+        else:
+            self._kept.count("killed")
+        row: Row = {"member": run.member, "run": name, "protocol": run.protocol, "source": run.source}
+        row |= {"started_ms": run.from_ms, "ended_ms": run.last_ms, "ended": how.value, "complete": run.complete}
+        row |= {"events": run.events, "missing": run.next_seq - run.events, "dropped": run.dropped}
+        records = {outcome: run.records.get(outcome, 0) for outcome in _OUTCOMES}
+        self._tell("members", row | {"unreported": run.unreported} | records)
+
+    def _settle_place(self, at: Row, place: Place, recent_ms: int) -> None:
+        heard = self._hear(place)
+        place.owners.sort(key=lambda each: each.from_ms)
+        for turn, owner in enumerate(place.owners, start=1):
+            owner.turn = turn
+            run = self._kept.runs.get(owner.run)
+            if run is None:
+                continue  # long ago, or its `assigned` says all that is known
+            owner.killed = not run.stopped
+            owner.complete = owner.complete or run.complete
+            if owner.ended_by is None and run.stopped:
+                owner.to_ms, owner.ended_by = run.last_ms, "stopped"
+        if heard or place.records or any(not each[OLD] for each in place.spans):
+            self._sweep(at, place)
+        for owner in place.owners:
+            self._settle_owner(at, place, owner, recent_ms)
+        asked = self.settings
+        keep_ms = self._kept.settled_ms - _ms(asked.before_s + asked.after_s)
+        remember_ms = self._kept.settled_ms - _ms(asked.remember_s)
+        place.spans, place.floor = merged(place.spans, place.floor, keep_ms, remember_ms)
+
+    def _hear(self, place: Place) -> bool:
+        """What was said before the settled moment counts. Whether anything was."""
+        later = []
+        for each in place.says:
+            run, seq, at_ms, position, sound = each
+            if at_ms >= self._kept.settled_ms:
+                later.append(each)
+                continue
+            owner = next((one for one in place.owners if one.run == run and one.from_seq == seq), None)
+            if owner is not None and position is not None:
+                owner.said = position if owner.said is None else max(owner.said, position)
+                if sound:
+                    owner.told = position if owner.told is None else max(owner.told, position)
+        heard = len(later) < len(place.says)
+        place.says = later
+        return heard
+
+    def _sweep(self, at: Row, place: Place) -> None:
+        settled_ms = self._kept.settled_ms
+        found = [Owner(**asdict(each) | _UNSEEN) for each in place.owners if each.from_ms < settled_ms]
+        sweep = Sweep(found, Rules(final=False))
+        place.spans.sort(key=lambda each: (each[FIRST], each[RUN], each[SEQ]))
+        nobody = Owner(run="", member="", turn=0, complete=True)
+        if place.floor:
+            sweep.span(nobody, 0, place.floor, _COVERS, 0, 0, 0, True)
+        for each in place.spans:
+            first, next_, outcome, records, began, ended, run, epoch, seq, old = each
+            owner = sweep.owner(run, epoch, seq)
+            if ended >= settled_ms:
+                outcome = _COVERS  # its executions count when it is settled
+            else:
+                each[OLD] = True
+            sweep.span(owner, first, next_, outcome, records, began, ended, old)
+        coverage = sweep.close()
+        place.begin = coverage["begin"] if place.begin is None else place.begin
+        for row in sweep.gaps:
+            self._tell("gaps", at | row)
+            place.spans.append([row["first"], row["next"], _COVERS, 0, 0, settled_ms - 1, "", None, 0, True])
+        for row in sweep.duplicates:
+            self._tell("duplicates", at | row)
+        since = {outcome: place.records.pop(outcome, 0) for outcome in _OUTCOMES}
+        place.records.clear()
+        nothing = {Verdict.PENDING.value: None}  # who comes later asks the positions
+        self._tell("coverage", at | coverage | since | nothing | {"begin": place.begin})
+
+    def _settle_owner(self, at: Row, place: Place, owner: Owner, recent_ms: int) -> None:
+        run = self._kept.runs.get(owner.run)
+        to_ms, ended_by = owner.to_ms, owner.ended_by
+        if ended_by is None and run is not None and run.last_ms < recent_ms:
+            to_ms, ended_by = run.last_ms, "killed"
+        key = [owner.run, owner.from_seq]
+        if ended_by is None or to_ms is None or to_ms >= self._kept.settled_ms or key in place.told:
+            return
+        place.told.append(key)
+        row = {name: getattr(owner, name) for name in OWNERSHIP.names if name not in ("group", "topic", "partition")}
+        self._tell("ownership", at | row | {"to_ms": to_ms, "ended_by": ended_by})
+
+    # -- what is kept --------------------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        kept, asked = self._kept, self.settings
+        old_ms = kept.settled_ms - _ms(asked.remember_s)
+        kept.runs = {run: each for run, each in kept.runs.items() if each.last_ms >= old_ms}
+        recent_ms = kept.told_ms - _ms(asked.gather_s + asked.before_s)
+        kept.changes = [each for each in kept.changes if each.at_ms >= recent_ms]
+        for place in kept.places.values():
+            last = place.owners[-1:]
+            place.owners = [each for each in place.owners[:-1] if self._is_recent(each, old_ms)] + last
+            known = [[each.run, each.from_seq] for each in place.owners]
+            place.told = [each for each in place.told if each in known]
+
+    def _is_recent(self, owner: Owner, old_ms: int) -> bool:
+        if owner.to_ms is None:
+            return owner.run in self._kept.runs
+        return owner.to_ms >= old_ms
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)

@@ -1,0 +1,114 @@
+"""Rows of a stream into tables: a batch that is repeated finds its rows there.
+
+    <output>/<table>/batch=<number>/rows.parquet    of one batch: there at once and whole, and never touched again
+    <output>/_writing/batch=<number>/...            what is on its way there, or was left by a driver that was killed
+    <output>/_holdfast/<query>                      empty: whose output it is
+
+So nobody sees half a file, or one that goes away for a moment; and where a query is started again while the function of
+the one before it still writes (Spark lets go of it, and it goes on), they write the same, under one name.
+
+Not by `idempotent_sink`: that asks a store which keys were written before, since a replay may bring other rows, and
+since others write the same keys. Here a replay brings the same rows, and nobody else writes; so the batch's number
+says it all, and the audit needs no Redis. Delta keeps that number in its own log (`txnVersion`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from holdfast.adapters.spark._pyspark import ClassicDataFrame, F
+from holdfast.adapters.spark.query import query_of
+from holdfast.adapters.spark.writers.files import Files
+from holdfast.errors import SettingError
+from holdfast.plugin.audit.tables import SUMMARY, TABLES
+
+if TYPE_CHECKING:
+    from holdfast.adapters.spark._pyspark import DataFrame
+    from holdfast.plugin.audit.columns import Table
+
+_MARKS, _WRITING = "_holdfast", "_writing"  # Spark's readers pass over names that begin with "_"
+
+
+def check_format(format: str) -> None:  # noqa: A002 - as Spark has it
+    """Raises SettingError: another one."""
+    if format not in ("parquet", "delta"):
+        raise SettingError("format", format, "give 'parquet' or 'delta'")
+
+
+def check_not_streamed(rows: DataFrame, output: str) -> None:
+    """Before tables are replaced.
+
+    Raises:
+        SettingError: they are a stream's, which could not make them again.
+    """
+    if isinstance(rows, ClassicDataFrame) and Files(rows.sparkSession).found(f"{output}/{_MARKS}/*"):
+        remedy = "a stream writes its tables there, and would lose them: name another folder, or follow its topic"
+        raise SettingError("output", output, remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFolders:
+    """Where the tables are.
+
+    Raises:
+        SettingError: another format.
+    """
+
+    output: str
+    format: str
+
+    def __post_init__(self) -> None:
+        check_format(self.format)
+
+    def write(self, rows: DataFrame, batch: int) -> None:
+        """For foreachBatch: `table`, and the row as JSON.
+
+        Raises:
+            SettingError: the folder is another query's.
+        """
+        query = self._ours(rows)
+        rows.persist()  # it is read once a table; and all of it, else Spark has no state of this batch
+        try:
+            [[names]] = rows.agg(F.collect_set("table")).collect()
+            for name in sorted(names):
+                of_table = F.from_json("row", TABLES[name].ddl)
+                found = rows.where(F.col("table") == name).select(of_table.alias("of")).select("of.*")
+                self._write(found.coalesce(1), TABLES[name], query, batch)
+            self._tidy(Files(rows.sparkSession), batch)
+        finally:
+            rows.unpersist()
+
+    def _write(self, rows: DataFrame, table: Table, query: str, batch: int) -> None:
+        path = f"{self.output}/{table.name}"
+        if self.format == "delta":
+            once = {"txnAppId": f"holdfast-audit/{query}/{table.name}", "txnVersion": str(batch)}
+            rows.write.format("delta").options(**once).mode("append").save(path)
+            return
+        passing, files = f"{self.output}/{_WRITING}/batch={batch}/{table.name}-{uuid4().hex}", Files(rows.sparkSession)
+        rows.write.option("maxRecordsPerFile", "0").parquet(passing)
+        [part] = files.found(f"{passing}/part-*")  # one task has written
+        files.move(part, f"{path}/batch={batch}/rows.parquet")
+        files.remove(passing)
+
+    def _tidy(self, files: Files, batch: int) -> None:
+        """Of earlier batches: somebody may still be at this one."""
+        for each in files.found(f"{self.output}/{_WRITING}/batch=*"):
+            if int(each.rpartition("=")[2]) < batch:
+                files.remove(each)
+
+    def _ours(self, rows: DataFrame) -> str:
+        """The query's id: numbers of batches say nothing beside another query's."""
+        query, files = query_of(rows, None), Files(rows.sparkSession)
+        marks = [each.rsplit("/", 1)[-1] for each in files.found(f"{self.output}/{_MARKS}/*")]
+        theirs = query not in marks if marks else bool(files.found(f"{self.output}/{SUMMARY.name}"))
+        if theirs:
+            remedy = (
+                "another query has written there, or this one with a checkpoint that is gone, or an audit that is no "
+                "stream: rows would count twice. Name another folder, or remove this one"
+            )
+            raise SettingError("output", self.output, remedy)
+        if not marks:
+            files.touch(f"{self.output}/{_MARKS}/{query}")
+        return query

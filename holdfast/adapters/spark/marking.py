@@ -1,0 +1,198 @@
+"""A batch's keys asked for, what was told of them counted, and the rows that are to be written: on the driver."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark._pyspark import F, Window, types
+from holdfast.adapters.spark.confs import changed
+from holdfast.adapters.spark.keys import column, digest, with_key
+from holdfast.adapters.spark.tasks import COPY, FAILED, NAME, NO_KEY, ROWS, VERDICT, claiming, told_schema
+from holdfast.adapters.spark.values import BatchFenced, BatchRefused
+from holdfast.dedup.batches import BatchVerdict
+from holdfast.errors import KeyMissing, SettingError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from holdfast.adapters.spark._pyspark import Column, DataFrame
+    from holdfast.adapters.spark.store import StoreAt
+    from holdfast.dedup.batches import Attempt
+
+_PLACE = "__hf_place"
+#: For what is kept no longer than one write takes, compression took more time than anything else did.
+_UNCOMPRESSED = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
+#: After each row Spark asks how many bytes the batch for Python has: of digests, the number of rows says it.
+_UNCOUNTED = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
+#: What Spark makes a hash of, whatever its version.
+_HASHED = (
+    types.NumericType,
+    types.StringType,
+    types.BinaryType,
+    types.BooleanType,
+    types.DateType,
+    types.TimestampType,
+    types.TimestampNTZType,
+)
+#: That ask Redis at the same time: it answers one after the other, and Python works meanwhile.
+_TASKS = 8
+_OWNED = (BatchVerdict.NEW.value, BatchVerdict.TAKEN_OVER.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Which row wins when a key stands several times in a batch.
+
+    Args:
+        how: "any", or "first" or "last": the row with the lowest or the highest value in `by`.
+        by: a column; nulls lose.
+    """
+
+    how: str = "any"
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        if self.how not in ("any", "first", "last") or bool(self.by) == (self.how == "any"):
+            raise SettingError("keep", (self.how, self.by), "give 'any', ('first', a column) or ('last', a column)")
+
+
+class Counts:
+    """How many rows have which verdict."""
+
+    def __init__(self, rows: Mapping[str, int]) -> None:
+        self._rows = rows
+        self.rows = sum(rows.values())
+        self.owned = sum(self.of(each) for each in _OWNED)
+        self.copies = self.of(COPY)
+        self.without_key = self.of(NO_KEY)
+
+    def of(self, verdict: str) -> int:
+        """Rows; those of one key count once, but for copies."""
+        return self._rows.get(verdict, 0)
+
+    @property
+    def failure(self) -> str:
+        """What a store's error says, of one task that met one."""
+        return next((each.removeprefix(FAILED) for each in self._rows if each.startswith(FAILED)), "")
+
+
+def named(rows: DataFrame, at: StoreAt, sink: str, columns: Sequence[str], keep: Keep) -> DataFrame:
+    """The rows with one more column, NAME: what their key is called at the store, its text or its digest."""
+    if keep.by and keep.by not in rows.columns:
+        raise SettingError("keep", keep.by, f"the rows have no such column (they have: {', '.join(rows.columns)})")
+    rows = with_key(rows, columns, NAME)
+    return rows.withColumn(NAME, digest(sink, NAME)) if at.hash_keys else rows
+
+
+def asked(rows: DataFrame, at: StoreAt, attempt: Attempt, patience_s: float) -> DataFrame:
+    """What the store says of the keys of `named`: see `told_schema`.
+
+    The rows themselves stay where they are: it is their keys alone that are shuffled, and that Python sees. What Redis
+    keeps together is in one task, and asked for in one go: a bucket's digests begin with the same bits.
+    """
+    usual = str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions"))
+    tasks = min(_TASKS, int(usual)) if usual.isdigit() else _TASKS  # Databricks has "auto" too
+    together = F.substring(F.col(NAME), 1, 2) if at.hash_keys else F.col(NAME)
+    names = rows.select(NAME).repartition(tasks, together)
+    if not at.hash_keys:
+        names = names.sortWithinPartitions(NAME)
+    return names.mapInArrow(claiming(at, attempt, patience_s), told_schema(at))
+
+
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Evaluated once: without it each action would begin with what is above the sink again."""
+    with _quick(rows):
+        rows = rows.persist()
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
+
+
+def counted(told: DataFrame) -> Counts:
+    """Evaluate what `asked` made, and with it the rows: where they are persisted, once and for all."""
+    counts: Counter[str] = Counter()
+    with _quick(told):
+        found = told.where(F.col(ROWS).isNotNull()).collect()
+    for each in found:
+        counts[each[VERDICT]] += each[ROWS]
+    return Counts(counts)
+
+
+def _quick(rows: DataFrame) -> AbstractContextManager[None]:
+    """What is persisted, or evaluated, meanwhile."""
+    digests = isinstance(rows.schema[NAME].dataType, types.BinaryType)
+    return changed(rows.sparkSession, _UNCOMPRESSED | (_UNCOUNTED if digests else {}))
+
+
+def owned(rows: DataFrame, told: DataFrame, counts: Counts, keep: Keep) -> DataFrame:
+    """Of the rows of `named` those that the attempt owns, one of each key.
+
+    Where what was persisted is lost with its executor, Spark asks for the claims again. What `check` has not let pass
+    fails the job then: rows that were written for it would have keys in other hands.
+    """
+    found = rows
+    if counts.copies or counts.of(BatchVerdict.DONE.value):
+        found = rows.join(told.where(_is(COPY, BatchVerdict.DONE.value)), NAME, "left_anti")
+    if counts.copies:
+        found = found.union(_one_each(rows.join(told.where(_is(COPY)), NAME, "left_semi"), keep))
+    return found.drop(NAME)
+
+
+def _is(*verdicts: str) -> Column:
+    """Whether a row of what was told is a name that is one of these."""
+    told = F.col(VERDICT)
+    known = told.isin(*_OWNED, BatchVerdict.DONE.value, COPY)
+    lost = F.concat(F.lit("holdfast: claims were lost with an executor, and asked again: "), told)
+    return F.when(known, F.col(ROWS).isNull() & told.isin(*verdicts)).otherwise(F.raise_error(lost).cast("boolean"))
+
+
+def _one_each(rows: DataFrame, keep: Keep) -> DataFrame:
+    """Of the rows of one key the same one whenever it is evaluated: a function that writes may have several actions."""
+    by = column(keep.by) if keep.by else F.lit(0)
+    wins = by.asc_nulls_last() if keep.how == "first" else by.desc_nulls_last()
+    plain = [column(field.name) for field in rows.schema.fields if isinstance(field.dataType, _HASHED)]
+    place = F.row_number().over(Window.partitionBy(NAME).orderBy(wins, F.xxhash64(*plain)))
+    return rows.withColumn(_PLACE, place).where(F.col(_PLACE) == 1).drop(_PLACE)
+
+
+def check(counts: Counts, attempt: Attempt, columns: Sequence[str], patience_s: float) -> None:
+    """Whether the rows may be written.
+
+    Raises:
+        KeyMissing: there are rows without a key.
+        StoreUnavailable: Redis did not answer.
+        BatchFenced: another attempt has begun.
+        BatchRefused: a consumer that is not Spark still works on some of the keys.
+    """
+    where = f"batch {attempt.of.batch} of sink {attempt.of.sink!r}"
+    if missing := counts.without_key:
+        names = ", ".join(columns)
+        raise KeyMissing(
+            f"{missing} rows of {where} have no key (null or empty in {names}): filter them before the sink, "
+            "or write them elsewhere"
+        )
+    if counts.failure:
+        raise StoreUnavailable(f"{where} was not written, and is when the query is started again: {counts.failure}")
+    if counts.of(BatchVerdict.FENCED.value):
+        raise fenced(attempt)
+    if busy := counts.of(BatchVerdict.BUSY.value):
+        raise BatchRefused(
+            f"{where} was not written: {busy} of its keys are in the hands of other consumers for more than "
+            f"{patience_s:g} s: start the query again when they are through, or give a longer patience_s"
+        )
+
+
+def fenced(attempt: Attempt) -> BatchFenced:
+    """The error for an attempt that is over."""
+    return BatchFenced(
+        f"batch {attempt.of.batch} of sink {attempt.of.sink!r} does not count: another run of query "
+        f"{attempt.of.query} has "
+        "begun it, or this driver was silent for longer than lease_s: keep one run of the query, or give "
+        "a longer lease_s"
+    )

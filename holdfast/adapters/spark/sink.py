@@ -1,0 +1,229 @@
+"""`idempotent_sink`: what foreachBatch calls. START HERE; the protocol is in dedup/batches.py.
+
+Begin on the driver, claims on the executors, persisted and counted before the write, write, finish. Whatever
+dies on the way, the next attempt does again what is not finished, and nothing that is. What runs in a batch's own
+call is all here; the object has settings and no state, so it pickles, and two calls of it never meet.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark._pyspark import SPARK_ERRORS
+from holdfast.adapters.spark.keys import check_columns, key_columns
+from holdfast.adapters.spark.lives import begin, finish, life
+from holdfast.adapters.spark.marking import Keep, asked, check, counted, fenced, kept, named, owned
+from holdfast.adapters.spark.query import query_of
+from holdfast.adapters.spark.store import StoreAt
+from holdfast.adapters.spark.telling import Telling
+from holdfast.adapters.spark.values import BatchReport, BatchWrite
+from holdfast.adapters.spark.workers import require_workers
+from holdfast.adapters.spark.writers import PartitionWriter, writer_of
+from holdfast.dedup.batches import BatchId, Begun, Finished
+from holdfast.errors import HoldfastError, SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
+    from holdfast.adapters.spark.telling import Observer, OnSkip
+    from holdfast.adapters.spark.values import Safe, Writer
+    from holdfast.adapters.spark.writers import WriteFunction
+    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.redis_batches import RedisBatches
+    from holdfast.dedup.redis_session import RedisSession
+
+_DAY_S = 86_400.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it is a folder's name too, and ".." is another folder
+
+
+def idempotent_sink(
+    name: str,
+    *,
+    key: str | Sequence[str],
+    claims: str,
+    write: Writer | WriteFunction,
+    safe: Safe | None = None,
+    query: str | None = None,
+    keep: str | tuple[str, str] = "any",
+    remember_s: float = 7 * _DAY_S,
+    on_skip: OnSkip = "warn",
+    observer: Observer | None = None,
+    lease_s: float = 30.0,
+    patience_s: float = 60.0,
+    timeout_s: float = 5.0,
+    namespace: str = "holdfast",
+    hash_keys: bool = False,
+    keys_expected: int = 1_000_000,
+) -> IdempotentSink:
+    """A function for `foreachBatch` that writes each key once.
+
+    Args:
+        name: the scope of the keys, one a sink: letters, digits, ".", "_", "-". Consumers that are not Spark share
+            keys with it by `scope=name` and the same namespace.
+        key: the column of the business key, text or a whole number (one alone: bytes too), or several.
+        claims: Redis' URL, or the name of a conf of the Spark session that holds it.
+        write: one of `writers`, or a function of yours, `write(rows, batch)`.
+        safe: of a function of yours, why it may be called again for the same batch: "replace", "upsert" or
+            "transaction".
+        query: a name that stays the same from start to start; another one for another checkpoint. None: Spark's id.
+        keep: which row wins when a key stands several times in a batch: "any", ("first", column), ("last", column).
+        remember_s: for how long a key stays done.
+        on_skip: what to do about a batch that an earlier attempt has finished: "warn", "raise", or a function.
+        observer: gets the report of each batch, on the driver.
+        lease_s: after so long of silence an attempt is dead, and others take over. A restart of the query does at once.
+        patience_s: how long another query's attempt, a key in other hands and a Redis that is away are waited for.
+        timeout_s: for a connection to Redis, and for each reply.
+        namespace: as in RedisClaims.
+        hash_keys: as in RedisClaims.
+        keys_expected: as in RedisClaims.
+
+    Raises:
+        SettingError: a setting cannot work, e.g. a function without `safe`, or one that appends.
+    """
+    how, by = (keep, "") if isinstance(keep, str) else keep
+    return IdempotentSink(
+        name=name,
+        key=key_columns(key),
+        at=StoreAt(
+            url=claims,
+            namespace=namespace,
+            remember_s=remember_s,
+            hash_keys=hash_keys,
+            keys_expected=keys_expected,
+            timeout_s=timeout_s,
+        ),
+        writer=writer_of(write, safe),
+        query=query,
+        keep=Keep(how=how, by=by),
+        telling=Telling(on_skip=on_skip, observer=observer),
+        lease_s=lease_s,
+        patience_s=patience_s,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdempotentSink:
+    """Made by `idempotent_sink`. Pickles, if what it was given does."""
+
+    name: str
+    key: tuple[str, ...]
+    at: StoreAt
+    writer: Writer
+    query: str | None = None
+    keep: Keep = field(default_factory=Keep)
+    telling: Telling = field(default_factory=Telling)
+    lease_s: float = 30.0
+    patience_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for what, value in (("name", self.name), ("query", self.query)):
+            if value is not None and not _NAME.fullmatch(str(value)):
+                raise SettingError(
+                    what,
+                    value,
+                    "give a name of letters, digits, '.', '_' and '-', that begins with one of the first two",
+                )
+        for what, seconds in (("lease_s", self.lease_s), ("patience_s", self.patience_s)):
+            if not 1 <= seconds < math.inf:
+                raise SettingError(what, seconds, "give a number of seconds, at least 1")
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Write a batch, or skip it loudly. Called by Spark, on the driver.
+
+        Raises:
+            BatchFenced: another attempt has begun.
+            BatchRefused: another query holds the sink, keys are in other hands, or batch numbers have begun anew.
+            KeyMissing: rows without a key.
+            StoreUnavailable, StoreRefused: as Redis says.
+            SettingError: no such column, or no id of the query.
+            ClientUnusable: Spark's Python workers are of another Python, or have no holdfast.
+        """
+        try:
+            self._run(rows, batch_id)
+        except HoldfastError as error:
+            self.telling.failed(self.name, error)
+            raise
+
+    def _run(self, rows: DataFrame, batch_id: int) -> None:
+        of = BatchId(self.name, query_of(rows, self.query), batch_id)
+        check_columns(rows, self.key)
+        spark = rows.sparkSession
+        at = self.at.resolved(spark)
+        with at.opened() as (store, batches), life(store, batches, self.lease_s) as session:
+            begun = begin(of, batches, session, self.patience_s)
+            if isinstance(begun, Finished):
+                done = begun.attempt
+                self.writer.confirm(spark, done)
+                self.telling.skipped(_skipped(done))
+                return
+            if begun.last is not None:  # its driver may have died before it came to that
+                self.writer.confirm(spark, begun.last)
+            attempt = begun.attempt
+            if self.writer.finished(spark, BatchWrite.of(attempt, self.key, 0)):
+                # Redis has forgotten it, and the sink has not.
+                finish(attempt, batches, session)
+                self.telling.skipped(_skipped(attempt))
+            else:
+                self.telling.written(self._write(rows, at, attempt, batches, session))
+
+    def remove_orphans(self, spark: SparkSession) -> list[str]:
+        """Remove what attempts that did not finish have left in the lake. Queries on the sink wait meanwhile.
+
+        Returns:
+            The folders.
+
+        Raises:
+            SettingError: the writer is not `writers.partition`.
+            BatchRefused: a query is writing for longer than `patience_s`.
+            StoreUnavailable, StoreRefused: as Redis says.
+        """
+        if not isinstance(self.writer, PartitionWriter):
+            raise SettingError("write", type(self.writer).__name__, "leaves no orphans that are known here")
+        # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
+        of = BatchId(self.name, "holdfast.orphans", 0)
+        with self.at.resolved(spark).opened() as (store, batches), life(store, batches, self.lease_s) as session:
+            begun = begin(of, batches, session, self.patience_s)
+            if isinstance(begun, Begun) and begun.last is not None:  # finished, and perhaps without its mark yet
+                self.writer.confirm(spark, begun.last)
+            return self.writer.sweep(spark)
+
+    def _write(
+        self, rows: DataFrame, at: StoreAt, attempt: Attempt, batches: RedisBatches, session: RedisSession
+    ) -> BatchReport:
+        spark = rows.sparkSession
+        with (
+            kept(named(rows, at, attempt.of.sink, self.key, self.keep)) as keyed,
+            kept(asked(keyed, at, attempt, self.patience_s)) as told,
+        ):
+            try:
+                counts = counted(told)
+            except SPARK_ERRORS:
+                require_workers(spark)
+                raise
+            check(counts, attempt, self.key, self.patience_s)
+            mine = owned(keyed, told, counts, self.keep)
+            if not session.live():
+                raise fenced(attempt)
+            self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned))
+            finish(attempt, batches, session)
+            self.writer.confirm(spark, attempt)
+        return BatchReport(
+            sink=attempt.of.sink,
+            query=attempt.of.query,
+            batch=attempt.of.batch,
+            attempt=attempt.number,
+            rows=counts.rows,
+            owned=counts.owned,
+            skipped=counts.of("D"),
+            copies=counts.copies,
+            taken_over=counts.of("T"),
+        )
+
+
+def _skipped(attempt: Attempt) -> BatchReport:
+    of = attempt.of
+    return BatchReport(sink=of.sink, query=of.query, batch=of.batch, attempt=attempt.number, finished_before=True)

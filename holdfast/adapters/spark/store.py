@@ -1,0 +1,78 @@
+"""Where Redis is, as a value that pickles: connections are made where they are used, on the driver and in each task."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark.confs import resolved_url
+from holdfast.dedup.redis_batches import RedisBatches
+from holdfast.dedup.redis_store import RedisClaims
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.adapters.spark._pyspark import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAt:
+    """A namespace in a Redis. `url` is never shown: it may hold a password."""
+
+    url: str = field(repr=False)
+    namespace: str
+    remember_s: float
+    hash_keys: bool
+    keys_expected: int
+    timeout_s: float
+
+    def __post_init__(self) -> None:
+        if not self.url or not isinstance(self.url, str):
+            raise SettingError(
+                "claims", type(self.url).__name__, "give Redis' URL, or the name of a Spark conf with it"
+            )
+        if "://" in self.url:
+            self._made().close()  # settings that cannot work are told where they are written
+
+    def resolved(self, spark: SparkSession) -> StoreAt:
+        """With the URL itself, where the name of a conf was given.
+
+        Raises:
+            SettingError: the session has no such conf.
+        """
+        url = resolved_url("claims", self.url, "redis", spark)
+        return self if url == self.url else replace(self, url=url)
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[RedisClaims, RedisBatches]]:
+        """On the driver: connect, and look at the server. Raises StoreUnavailable, StoreRefused."""
+        store = self._made()
+        try:
+            yield store, RedisBatches.of(store)
+        finally:
+            store.close()
+
+    def batches(self) -> RedisBatches:
+        """On executors: by connections that stay for the next tasks of this process; Spark's workers have many.
+
+        Raises StoreUnavailable, StoreRefused.
+        """
+        return RedisBatches.of(_kept(self))
+
+    def _made(self) -> RedisClaims:
+        return RedisClaims.from_url(
+            self.url,
+            timeout_s=self.timeout_s,
+            namespace=self.namespace,
+            window_s=self.remember_s,
+            hash_keys=self.hash_keys,
+            keys_expected=self.keys_expected,
+        )
+
+
+@lru_cache(maxsize=4)  # a worker serves few sinks; what falls out closes its connections when it is collected
+def _kept(at: StoreAt) -> RedisClaims:
+    return at._made()  # noqa: SLF001 - our own

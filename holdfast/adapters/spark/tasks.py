@@ -1,0 +1,211 @@
+"""What runs on executors: functions for `mapInArrow`, made of values that pickle.
+
+A task must not fail for what is no defect of its rows: what an executor raises ends up as a stage that failed four
+times, with the cause in the middle of a Java trace. So what went wrong comes back in the column of verdicts, and the
+driver raises.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tenacity import (
+    RetryError,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from holdfast.adapters.spark._pyspark import np, pa, pc, types
+from holdfast.adapters.spark.keys import key_texts
+from holdfast.dedup.batches import BatchVerdict
+from holdfast.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from holdfast.adapters.spark.store import StoreAt
+    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.redis_batches import RedisBatches
+
+    Batches = Iterable[pa.RecordBatch]
+
+#: Verdicts besides those of BatchVerdict: a row without a key; one more row of a key that is in the batch already; "!"
+#: and what the store's error says.
+NO_KEY = "-"
+COPY = "="
+FAILED = "!"
+#: Columns: what a row's key is called at the store, its text or its digest; and what tasks tell, `told_schema`.
+NAME = "__hf_name"
+VERDICT, ROWS = "verdict", "rows"
+#: Keys in one call: Redis does nothing else meanwhile, about 2 ms.
+_CALL = 1000
+#: Sorted digests that are looked at together.
+_AT_ONCE = 100 * _CALL
+_NEW, _TAKEN_OVER, _DONE, _BUSY = (
+    ord(each.value) for each in (BatchVerdict.NEW, BatchVerdict.TAKEN_OVER, BatchVerdict.DONE, BatchVerdict.BUSY)
+)
+_COPY, _NO_KEY = ord(COPY), ord(NO_KEY)
+
+
+def told_schema(at: StoreAt) -> types.StructType:
+    """Of each task: how many rows have which verdict. And, with a name instead of a number of rows, keys that have to
+    be known: those that are done, and those of which the batch has copies that are not to be written."""
+    name = types.BinaryType() if at.hash_keys else types.StringType()
+    return types.StructType().add(NAME, name).add(VERDICT, types.StringType()).add(ROWS, types.LongType())
+
+
+def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Of names, rows as `told_schema` has them. Texts come in order, digests are put into it here.
+
+    Args:
+        at: the store.
+        attempt: that claims.
+        patience_s: how long a busy key, or a store that does not answer, is waited for.
+    """
+
+    def claim(rows: Batches) -> Iterator[pa.RecordBatch]:
+        counts = np.zeros(256, np.int64)
+        failed, last, of_last = "", None, _NO_KEY
+        kind: pa.DataType = pa.binary() if at.hash_keys else pa.string()  # a conf of Spark's may make them large ones
+        arrays = in_order(rows) if at.hash_keys else (batch.column(0).cast(kind) for batch in rows)
+        for names in arrays:
+            if failed or not len(names):
+                continue
+            told = _to_ask(names, last)
+            new = told == 0
+            try:
+                said = _claimed(at.batches(), attempt, names.filter(pa.array(new)), patience_s)
+            except StoreError as error:
+                failed = FAILED + str(error)
+                continue
+            told[new] = np.frombuffer(said, np.uint8)
+            counts += np.bincount(told, minlength=256)
+            of_keys = _of_keys(told, of_last)
+            last, of_last = names[-1].as_py(), int(of_keys[-1])
+            known = _to_know(told, of_keys)
+            if known.any():
+                yield _rows(names.filter(pa.array(known)), _letters(told[known]), pa.nulls(known.sum(), pa.int64()))
+        found = {chr(letter): int(counts[letter]) for letter in counts.nonzero()[0]} | ({failed: 1} if failed else {})
+        nobody = pa.repeat(pa.scalar("").cast(kind), len(found))  # not null: a join passes over what is
+        yield _rows(nobody, pa.array(found, pa.string()), pa.array(found.values(), pa.int64()))
+
+    return claim
+
+
+def in_order(rows: Batches) -> Iterator[pa.Array]:
+    """Digests in order, those that are null behind them. A task has all of its own at once, 16 bytes each: Spark, which
+    could do with less, takes five times as long to sort them."""
+    found, nulls = bytearray(), 0
+    for batch in rows:
+        names = batch.column(0)
+        nulls += names.null_count
+        found += _joined(names.drop_null())
+    digests = np.frombuffer(found, "S16")  # compared as 16 bytes, zeros at their end too: nothing makes texts of them
+    digests.sort()
+    for first in range(0, len(digests), _AT_ONCE):
+        some = digests[first : first + _AT_ONCE]
+        yield pa.Array.from_buffers(pa.binary(16), len(some), [None, pa.py_buffer(some)]).cast(pa.binary())
+    yield pa.nulls(nulls, pa.binary())
+
+
+def _to_ask(names: pa.Array, last: object) -> np.ndarray:
+    """Of names in order a verdict each; 0 = the store is asked. `last`: the name before them."""
+    told = np.where(names.is_valid().to_numpy(zero_copy_only=False), 0, _NO_KEY).astype(np.uint8)
+    same = pc.equal(names.slice(1), names.slice(0, len(names) - 1))  # null where one of the two is
+    told[1:][same.fill_null(False).to_numpy(zero_copy_only=False)] = _COPY
+    if last is not None and names[0].as_py() == last:
+        told[0] = _COPY
+    return told
+
+
+def _of_keys(told: np.ndarray, of_last: int) -> np.ndarray:
+    """For each row the verdict on its key, which is that of the key's first row. `of_last`: of the row before them."""
+    first = np.maximum.accumulate(np.where(told == _COPY, -1, np.arange(len(told))))
+    return np.where(first < 0, of_last, told[first])
+
+
+def _to_know(told: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
+    """Which rows' names: see `told_schema`. What a key that is done has of copies goes with it."""
+    written = (of_keys == _NEW) | (of_keys == _TAKEN_OVER)
+    known: np.ndarray = (told == _DONE) | ((told == _COPY) & written)
+    return known
+
+
+def _rows(*columns: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(list(columns), [NAME, VERDICT, ROWS])
+
+
+def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience_s: float) -> bytes:
+    """The verdicts on keys, a byte each. Busy ones are asked again.
+
+    Raises:
+        StoreUnavailable, StoreRefused: as Redis says.
+    """
+    if batches.takes_digests:
+        digests = _joined(names)
+        calls = [digests[first : first + 16 * _CALL] for first in range(0, len(digests), 16 * _CALL)]
+        return b"".join(_one_call(partial(batches.claim_digests, attempt), call, patience_s) for call in calls)
+    keys = names.to_pylist()
+    texts = [keys[first : first + _CALL] for first in range(0, len(keys), _CALL)]
+    return b"".join(_one_call(partial(batches.claim_texts, attempt), some, patience_s) for some in texts)
+
+
+def _one_call(claim: Callable[[Any], bytes], keys: Any, patience_s: float) -> bytes:  # noqa: ANN401 - of either layout
+    found = b""
+
+    def ask() -> bool:
+        nonlocal found
+        now = claim(keys)  # all of them: what is ours stays so
+        found = bytes(new if old == _BUSY else old for old, new in zip(found, now, strict=True)) if found else now
+        return _BUSY in found
+
+    _patiently(patience_s, ask)
+    return found
+
+
+def _joined(digests: pa.Array) -> bytes:
+    """One after the other."""
+    kept = digests.cast(pa.binary(16))
+    data = kept.buffers()[1]
+    return b"" if data is None else bytes(data[16 * kept.offset : 16 * (kept.offset + len(kept))])
+
+
+def _letters(told: np.ndarray) -> pa.Array:
+    """Texts of one letter each."""
+    offsets = np.arange(len(told) + 1, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(told), pa.py_buffer(offsets), pa.py_buffer(told))
+
+
+def keeping(at: StoreAt, scope: str, columns: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """The rows whose keys are not done; rows without a key too."""
+
+    def keep(rows: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            batches = at.batches()
+            keys = key_texts(batch, columns)
+            asked = list({key for key in keys if key is not None})
+            done = set()
+            for first in range(0, len(asked), _CALL):
+                some = asked[first : first + _CALL]
+                done |= {key for key, is_done in zip(some, batches.done(scope, some), strict=True) if is_done}
+            yield batch.filter(pa.array([key not in done for key in keys]))
+
+    return keep
+
+
+def _patiently(patience_s: float, ask: Callable[[], object]) -> None:
+    """Ask until it is answered and not True. Raises StoreUnavailable where there is no answer in time."""
+    retrying = Retrying(
+        retry=retry_if_exception_type(StoreUnavailable) | retry_if_result(lambda again: again is True),
+        stop=stop_after_delay(patience_s),
+        wait=wait_random_exponential(multiplier=0.05, max=1.0),
+    )
+    try:
+        retrying(ask)
+    except RetryError as error:
+        if error.last_attempt.failed:
+            error.reraise()

@@ -1,0 +1,77 @@
+"""What the sink tells of a batch: a log line, the observer, and `on_skip`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.adapters.spark.values import BatchRefused, BatchReport
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from holdfast.errors import HoldfastError
+
+log = logging.getLogger("holdfast.spark")
+
+OnSkip = Literal["warn", "raise"] | Callable[[BatchReport], None]
+Observer = Callable[[BatchReport], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """Whom it tells. Called on the driver."""
+
+    on_skip: OnSkip = "warn"
+    observer: Observer | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_skip not in ("warn", "raise") and not callable(self.on_skip):
+            raise SettingError("on_skip", self.on_skip, "give 'warn', 'raise' or a function of the report")
+
+    def skipped(self, report: BatchReport) -> None:
+        """An earlier attempt has finished the batch. Raises BatchRefused: on_skip says so."""
+        if self.on_skip == "raise":
+            raise BatchRefused(
+                f"batch {report.batch} of sink {report.sink!r} was skipped: attempt {report.attempt} has finished it, "
+                "and on_skip='raise'; 'warn' goes on after it"
+            )
+        log.warning(
+            "batch %s of sink %s is skipped: query %s has finished it by attempt %s, and did not come to its commit",
+            report.batch,
+            report.sink,
+            report.query,
+            report.attempt,
+        )
+        if callable(self.on_skip):
+            self.on_skip(report)
+        self._observed(report)
+
+    def written(self, report: BatchReport) -> None:
+        """This attempt has finished the batch."""
+        log.info(
+            "batch: sink=%s query=%s batch=%s attempt=%s rows=%s owned=%s skipped=%s copies=%s taken_over=%s",
+            report.sink,
+            report.query,
+            report.batch,
+            report.attempt,
+            report.rows,
+            report.owned,
+            report.skipped,
+            report.copies,
+            report.taken_over,
+        )
+        self._observed(report)
+
+    def failed(self, sink: str, error: HoldfastError) -> None:
+        """The query ends by it. Said here too: Spark puts it below a trace and above a plan; see reasons.py."""
+        log.error("sink %s: %s", sink, error)
+
+    def _observed(self, report: BatchReport) -> None:
+        if self.observer is None:
+            return
+        try:
+            self.observer(report)
+        except Exception:  # an observer is the application's code, and the batch is finished
+            log.exception("the observer failed on %s", report)

@@ -1,0 +1,87 @@
+"""What the sink takes and tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
+    from holdfast.dedup.batches import Attempt
+
+#: Why a write may be done again: it replaces what an earlier attempt has written; it is keyed by the business key;
+#: or rows and a row that names the attempt are one transaction.
+Safe = Literal["replace", "upsert", "transaction"]
+
+
+class BatchFenced(HoldfastError):
+    """Another attempt of this batch has begun, or this driver was silent for longer than its lease: it does not
+    count."""
+
+
+class BatchRefused(HoldfastError):
+    """The batch cannot be written without losing or doubling rows. Nothing was written; the query ends."""
+
+
+class WriteFailed(HoldfastError):
+    """The sink's server did not take the batch, or did not answer. It is written when the query is started again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchWrite:
+    """What is being written."""
+
+    sink: str
+    query: str  #: Spark's query id, or the name that was given
+    batch: int
+    attempt: str  #: never used again, and fit for a name of a folder
+    rows: int
+    fence: int = 0  #: rises from attempt to attempt of the sink: refuse what carries a lower one than you have seen
+    key: tuple[str, ...] = ()  #: the columns of the business key
+
+    @classmethod
+    def of(cls, attempt: Attempt, key: tuple[str, ...], rows: int) -> BatchWrite:
+        """By that attempt."""
+        of = attempt.of
+        return cls(
+            sink=of.sink, query=of.query, batch=of.batch, attempt=attempt.name, rows=rows, fence=attempt.fence, key=key
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """What became of a batch. rows = owned + skipped + copies."""
+
+    sink: str
+    query: str
+    batch: int
+    attempt: int
+    rows: int = 0
+    owned: int = 0  #: written
+    skipped: int = 0  #: their key was done before: by an earlier batch, another query, or a consumer that is not Spark
+    copies: int = 0  #: more rows of a key that came in the batch itself
+    taken_over: int = 0  #: of those owned: somebody had claimed them and died
+    finished_before: bool = False  #: the batch was finished by an earlier attempt, and this run was skipped
+
+
+class Writer(Protocol):
+    """Where rows go. Pickled with the sink: no clients, no sessions."""
+
+    @property
+    def safe(self) -> Safe:
+        """Why it may be called again."""
+        ...
+
+    def write(self, rows: DataFrame, batch: BatchWrite) -> None:
+        """Write. May be called again for the same batch, with other rows: then the earlier ones must not stay."""
+        ...
+
+    def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
+        """Whether the sink itself knows the batch as finished, whatever Redis has forgotten."""
+        ...
+
+    def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
+        """Redis knows this attempt as finished: note it in the sink too. May be called again, also by later batches."""
+        ...

@@ -1,0 +1,76 @@
+"""Where rows go: one of these, or a function that says why it is safe to call again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable  # noqa: TC003 - of the alias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+from holdfast.adapters.spark.values import BatchWrite, Safe
+from holdfast.adapters.spark.writers.delta import DeltaMergeWriter, DeltaReplaceWriter, delta_merge, delta_replace
+from holdfast.adapters.spark.writers.partition import PartitionWriter, partition
+from holdfast.adapters.spark.writers.postgres import PostgresWriter, postgres
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
+    from holdfast.adapters.spark.values import Writer
+    from holdfast.dedup.batches import Attempt
+
+WriteFunction: TypeAlias = "Callable[[DataFrame, BatchWrite], None]"
+
+__all__ = [
+    "DeltaMergeWriter",
+    "DeltaReplaceWriter",
+    "PartitionWriter",
+    "PostgresWriter",
+    "WriteFunction",
+    "delta_merge",
+    "delta_replace",
+    "partition",
+    "postgres",
+    "writer_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionWriter:
+    """A function of the user's."""
+
+    function: WriteFunction
+    safe: Safe
+
+    def write(self, rows: DataFrame, batch: BatchWrite) -> None:
+        """Call it."""
+        self.function(rows, batch)
+
+    def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:  # noqa: ARG002 - the port's
+        """It has no say: Redis knows."""
+        return False
+
+    def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
+        """It is not told."""
+
+
+def writer_of(write: Writer | WriteFunction, safe: Safe | None) -> Writer:
+    """What `idempotent_sink(write=, safe=)` were given, as one writer.
+
+    Raises:
+        SettingError: a function that does not say why it may be called again, or appends.
+    """
+    if not callable(write):
+        if safe is not None:
+            raise SettingError("safe", safe, "leave it out: this writer says by itself why it is safe")
+        return write
+    if safe is None or safe not in get_args(Safe):
+        raise SettingError(
+            "safe",
+            safe,
+            "a driver that dies between write and finish writes again, so a function that appends doubles rows: "
+            "say 'replace' if it overwrites what an earlier attempt of the batch has written, 'upsert' if it merges by "
+            "the key, or 'transaction' if rows and a row that names the batch are one transaction; or "
+            "take a writer of `writers`",
+        )
+    return FunctionWriter(function=write, safe=safe)

@@ -1,0 +1,82 @@
+"""`delta_replace(table)`: append, in place of what the attempt before has left.
+
+Attempts of a sink come one after the other, and each commit names its own (table.py). So at most one of those in the
+table is not finished: the last that has written. The next commit, of whichever query and batch, replaces that one's
+rows and adds its own, in one step. Normally there is none, and it is a plain append that reads nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark._pyspark import F
+from holdfast.adapters.spark.writers.delta.table import MarkedTable, Table, app
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
+    from holdfast.adapters.spark.values import BatchWrite, Safe
+
+_FENCE = "hf_fence"
+
+
+def delta_replace(table: str, *, partition_by: Sequence[str] = ()) -> DeltaReplaceWriter:
+    """Add each batch to a Delta table, with the columns hf_query, hf_batch and hf_fence. Nothing is merged.
+
+    Args:
+        table: a path, or a name in the catalog; of the sink alone. It is created with the first batch.
+        partition_by: columns, if it is created.
+
+    Raises:
+        SettingError: no table.
+    """
+    return DeltaReplaceWriter(table=table, partition_by=tuple(partition_by))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaReplaceWriter(MarkedTable):
+    """Made by `delta_replace`."""
+
+    partition_by: tuple[str, ...] = ()
+    safe: Safe = field(default="replace", init=False)
+
+    def write(self, rows: DataFrame, batch: BatchWrite) -> None:
+        """Add the rows, and remove those of an attempt that did not finish, in one commit.
+
+        Raises:
+            BatchFenced: a later attempt has written.
+            SettingError: the session has no Delta.
+        """
+        table = Table(rows.sparkSession, self.table)
+        # First: Delta keeps statistics of the first columns only, and finds the rows of an attempt by them.
+        own = rows.select(
+            F.lit(batch.query).alias("hf_query"),
+            F.lit(batch.batch).cast("bigint").alias("hf_batch"),
+            F.lit(batch.fence).cast("bigint").alias(_FENCE),
+            "*",
+        )
+        table.make(own, self.partition_by)
+        last = table.check(batch)
+        writer = own.write.format("delta").mode("append")
+        if last is not None and not table.is_finished(batch.sink, last):
+            writer = writer.mode("overwrite").option("replaceWhere", f"{_FENCE} IN ({last}, {batch.fence})")
+        with table.fenced(batch):
+            writer.option("txnAppId", app(batch.sink)).option("txnVersion", batch.fence).save(table.path)
+
+    def read(self, spark: SparkSession, sink: str) -> DataFrame:
+        """The rows of finished attempts of that sink, and nothing else.
+
+        Raises:
+            SettingError: there is no table yet.
+        """
+        table = Table(spark, self.table)
+        if not table.there:
+            raise SettingError("table", self.table, "is not there yet: read it when the first batch is written")
+        log = table.log(sink)
+        rows = spark.read.format("delta").option("versionAsOf", log.version).load(table.path)
+        if log.fence is None or table.is_finished(sink, log.fence):
+            return rows
+        return rows.where(F.col(_FENCE) != log.fence)

@@ -1,0 +1,58 @@
+"""Files beside the data: whatever Spark can reach, by Hadoop's own classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.spark._pyspark import SparkSession as ClassicSession
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from holdfast.adapters.spark._pyspark import SparkSession
+
+
+class Files:
+    """Their file system. Raises SettingError: the session is one of Spark Connect."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        if not isinstance(spark, ClassicSession):
+            raise SettingError(
+                "write",
+                "Spark Connect",
+                "writers.partition and writers.delta_* need the JVM in the driver's process, which it does not give: "
+                "run the query in a classic session, or take writers.postgres, or a function of yours with safe=",
+            )
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - pyspark has no public way to it
+        self._conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
+
+    def full(self, path: str) -> str:
+        """With the file system's name."""
+        system, at = self._at(path)
+        return str(system.makeQualified(at).toString())
+
+    def found(self, pattern: str) -> list[str]:
+        """The full names of what is there."""
+        system, at = self._at(pattern)
+        return [str(each.getPath().toString()) for each in system.globStatus(at) or ()]
+
+    def remove(self, path: str) -> None:
+        """With all that is in it, if it is there."""
+        system, at = self._at(path)
+        system.delete(at, True)
+
+    def touch(self, path: str) -> None:
+        """Make an empty file, if it is not there."""
+        system, at = self._at(path)
+        system.create(at, True).close()
+
+    def move(self, path: str, to: str) -> None:
+        """A file; its new folder is made. Where there is one of that name, that one stays. Raises OSError."""
+        system, at = self._at(path)
+        _, target = self._at(to)
+        system.mkdirs(target.getParent())
+        if not (system.exists(target) or system.rename(at, target) or system.exists(target)):
+            raise OSError(f"{path} cannot be renamed to {to}")
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        at = self._jvm.org.apache.hadoop.fs.Path(path)
+        return at.getFileSystem(self._conf), at

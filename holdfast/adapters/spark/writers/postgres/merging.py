@@ -1,0 +1,187 @@
+"""The one transaction: from an attempt's staging table into the target, with the batch's row.
+
+holdfast_batches: one row for a sink and a query, its last batch
+  sink, query, batch, attempt, fence, rows, written_at, and finished_at: null until Redis has it as finished
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.spark.values import BatchFenced, BatchRefused, WriteFailed
+from holdfast.adapters.spark.writers.postgres._psycopg import sql
+from holdfast.adapters.spark.writers.postgres.staging import TASK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.spark.values import BatchWrite
+    from holdfast.adapters.spark.writers.postgres._psycopg import Connection
+    from holdfast.adapters.spark.writers.postgres.staging import Stage, Staged
+    from holdfast.adapters.spark.writers.postgres.target import Target
+
+_TABLE = "holdfast_batches"
+_CREATE = """
+CREATE TABLE IF NOT EXISTS {} (
+    sink text, query text, batch bigint NOT NULL, attempt text NOT NULL, fence bigint NOT NULL, rows bigint NOT NULL,
+    written_at timestamptz NOT NULL, finished_at timestamptz, PRIMARY KEY (sink, query)
+)
+"""
+_NOTE = """
+INSERT INTO {} VALUES (%s, %s, %s, %s, %s, %s, now(), NULL)
+ON CONFLICT (sink, query) DO UPDATE SET batch = excluded.batch, attempt = excluded.attempt, fence = excluded.fence,
+    rows = excluded.rows, written_at = excluded.written_at, finished_at = NULL
+"""
+
+
+def prepare(connection: Connection[Any], schema: str) -> None:
+    """Make the table of batches, if it is not there."""
+    if not _there(connection, schema):
+        _lock(connection, f"holdfast {schema}")  # two that create it at once: one of them would fail
+        connection.execute(sql.SQL(_CREATE).format(sql.Identifier(schema, _TABLE)))
+
+
+def finished(connection: Connection[Any], schema: str, batch: BatchWrite) -> bool:
+    """Whether the table says so.
+
+    Raises:
+        BatchRefused: it knows a later batch of the query.
+    """
+    if not _there(connection, schema):
+        return False
+    found = connection.execute(
+        sql.SQL("SELECT batch, finished_at IS NOT NULL FROM {} WHERE sink = %s AND query = %s").format(
+            sql.Identifier(schema, _TABLE)
+        ),
+        [batch.sink, batch.query],
+    ).fetchone()
+    if found is None:
+        return False
+    last, is_finished = found
+    if last > batch.batch:
+        raise _behind(batch, last)
+    return bool(last == batch.batch and is_finished)
+
+
+def confirm(connection: Connection[Any], schema: str, sink: str, query: str, attempt: str) -> None:
+    """Note that Redis has the attempt as finished."""
+    if _there(connection, schema):
+        connection.execute(
+            sql.SQL(
+                "UPDATE {} SET finished_at = now() "
+                "WHERE sink = %s AND query = %s AND attempt = %s AND finished_at IS NULL"
+            ).format(sql.Identifier(schema, _TABLE)),
+            [sink, query, attempt],
+        )
+
+
+def check(connection: Connection[Any], schema: str, batch: BatchWrite) -> None:
+    """Whether the attempt may write.
+
+    Raises:
+        BatchFenced: a later attempt has written.
+        BatchRefused: a later batch of the query was written.
+    """
+    rows = connection.execute(
+        sql.SQL("SELECT query, batch, attempt, fence FROM {} WHERE sink = %s").format(sql.Identifier(schema, _TABLE)),
+        [batch.sink],
+    )
+    for query, last, attempt, fence in rows:
+        if fence > batch.fence or (fence == batch.fence and attempt != batch.attempt):
+            raise BatchFenced(
+                f"batch {batch.batch} of sink {batch.sink!r} was not written: {schema}.{_TABLE} knows a later attempt, "
+                f"{attempt} of query {query}: keep one run of the query; if Redis was replaced by one whose clock is "
+                "behind, set that clock right"
+            )
+        if query == batch.query and last > batch.batch:
+            raise _behind(batch, last)
+
+
+def merge(
+    connection: Connection[Any],
+    target: Target,
+    stage: Stage,
+    staged: Staged,
+    batch: BatchWrite,
+    *,
+    update: bool,
+    wait_s: float,
+) -> None:
+    """Rows and the batch's row, in the connection's transaction.
+
+    Args:
+        connection: nothing else is in its transaction.
+        target: where rows go.
+        stage: where they are.
+        staged: by which tasks.
+        batch: of this attempt.
+        update: a row whose key is there is replaced; else it stays as it is.
+        wait_s: how long the server lets a transaction stand still. Another attempt's is waited for twice as long.
+
+    Raises:
+        BatchFenced, BatchRefused: see `check`.
+        WriteFailed: rows are missing.
+    """
+    # A driver that is frozen in here holds the lock: the server ends its transaction.
+    _set(connection, "idle_in_transaction_session_timeout", wait_s)
+    _set(connection, "lock_timeout", 2 * wait_s)
+    _lock(connection, f"holdfast {target.schema} {batch.sink}")
+    check(connection, target.schema, batch)
+    if batch.rows:
+        _count(connection, stage, staged, batch)
+        connection.execute(_upsert(target, stage, batch.key, update=update), [staged.tasks])
+    connection.execute(
+        sql.SQL(_NOTE).format(sql.Identifier(target.schema, _TABLE)),
+        [batch.sink, batch.query, batch.batch, batch.attempt, batch.fence, batch.rows],
+    )
+
+
+def _count(connection: Connection[Any], stage: Stage, staged: Staged, batch: BatchWrite) -> None:
+    counting = sql.SQL("SELECT count(*) FROM {} WHERE {} = ANY (%s)").format(
+        sql.Identifier(*stage), sql.Identifier(TASK)
+    )
+    [[found]] = connection.execute(counting, [staged.tasks]).fetchall()
+    if not found == staged.rows == batch.rows:
+        raise WriteFailed(
+            f"batch {batch.batch} of sink {batch.sink!r} was not written: of its {batch.rows} rows {staged.rows} were "
+            f"copied and {found} are there: the server was started anew meanwhile; start the query again"
+        )
+
+
+def _upsert(target: Target, stage: Stage, key: Sequence[str], *, update: bool) -> sql.Composed:
+    columns = sql.SQL(", ").join(map(sql.Identifier, target.columns))
+    others = [name for name in target.columns if name not in key]
+    action: sql.Composable = sql.SQL("NOTHING")
+    if update and others:
+        set_all = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others]
+        action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(set_all))
+    return sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {} = ANY (%s) ON CONFLICT ({}) DO {}").format(
+        target.name,
+        columns,
+        columns,
+        sql.Identifier(*stage),
+        sql.Identifier(TASK),
+        sql.SQL(", ").join(map(sql.Identifier, key)),
+        action,
+    )
+
+
+def _there(connection: Connection[Any], schema: str) -> bool:
+    find = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = %s"
+    return connection.execute(find, [schema, _TABLE]).fetchone() is not None
+
+
+def _lock(connection: Connection[Any], name: str) -> None:
+    """Until the transaction's end."""
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
+
+
+def _set(connection: Connection[Any], name: str, seconds: float) -> None:
+    connection.execute("SELECT set_config(%s, %s, true)", [name, f"{round(seconds * 1000)}ms"])
+
+
+def _behind(batch: BatchWrite, last: int) -> BatchRefused:
+    return BatchRefused(
+        f"batch {batch.batch} of sink {batch.sink!r} was not written: {_TABLE} knows batch {last} of query "
+        f"{batch.query}. Its checkpoint was deleted or put back: give query= another name"
+    )

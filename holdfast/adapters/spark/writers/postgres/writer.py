@@ -1,0 +1,141 @@
+"""`postgres(table, url)`: upsert, in one transaction with the batch's row. START HERE.
+
+Executors copy the rows into a table that belongs to the attempt (staging.py); then one transaction on the driver
+(merging.py) compares the sink's fence, merges by the key, and writes the batch's row. Executors and not the driver,
+since rows do not go through its memory then, and copying is most of the work. An attempt that is over, however long its
+driver was frozen, finds a higher fence and changes nothing.
+
+Redis decides what is finished. The row says what is *written*; `finished_at` is the copy of that decision, set after
+it. What is written and not finished is written again by the next attempt, perhaps with other rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.adapters.spark.values import WriteFailed
+from holdfast.adapters.spark.writers.postgres.at import PostgresAt
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
+    from holdfast.adapters.spark.values import BatchWrite, Safe
+    from holdfast.adapters.spark.writers.postgres.staging import Stage, Staged
+    from holdfast.dedup.batches import Attempt
+
+
+def postgres(
+    table: str,
+    url: str,
+    *,
+    on_conflict: Literal["update", "nothing"] = "update",
+    connections: int = 4,
+    timeout_s: float = 30.0,
+) -> PostgresWriter:
+    """Upsert each batch into a table of PostgreSQL 13 or later, by the sink's key.
+
+    The table has a unique index on exactly the key, and the columns of the rows. In its schema this makes the table
+    `holdfast_batches`, and one for each attempt while it copies.
+
+    Args:
+        table: "table" or "schema.table".
+        url: `postgresql://...`, or the name of a conf of the Spark session that holds it.
+        on_conflict: what happens to a row whose key is there: "update" replaces its columns, "nothing" leaves it.
+        connections: that copy at a time.
+        timeout_s: for a connection; and for how long the server lets our transaction stand still.
+
+    Raises:
+        MissingExtraError: there is no psycopg.
+        SettingError: a setting cannot work.
+    """
+    return PostgresWriter(
+        table=table,
+        at=PostgresAt(url=url, timeout_s=timeout_s),
+        on_conflict=on_conflict,
+        connections=connections,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresWriter:
+    """Made by `postgres`."""
+
+    table: str
+    at: PostgresAt
+    on_conflict: str = "update"
+    connections: int = 4
+    safe: Safe = field(default="transaction", init=False)
+
+    def __post_init__(self) -> None:
+        from holdfast.adapters.spark.writers.postgres import _psycopg  # noqa: F401, PLC0415 - missing? said here
+
+        if not self.table or not all(self.table.split(".")) or self.table.count(".") > 1:
+            raise SettingError("table", self.table, "give 'table' or 'schema.table'")
+        if self.on_conflict not in ("update", "nothing"):
+            raise SettingError("on_conflict", self.on_conflict, "give 'update' or 'nothing'")
+        if self.connections < 1:
+            raise SettingError("connections", self.connections, "give a number, at least 1")
+
+    def write(self, rows: DataFrame, batch: BatchWrite) -> None:
+        """Copy, merge, and note the batch.
+
+        Raises:
+            BatchFenced: a later attempt has written.
+            BatchRefused: a later batch of the query was written.
+            WriteFailed: PostgreSQL refuses, or does not answer.
+            SettingError: the table does not fit the rows or the key.
+        """
+        from holdfast.adapters.spark.writers.postgres import merging, staging, target  # noqa: PLC0415 - of an extra
+
+        at = self.at.resolved(rows.sparkSession)
+        with at.connected() as connection:
+            into = target.look(connection, self.table, rows.columns, batch.key)
+            fitted = target.fitted(rows, into)
+            merging.prepare(connection, into.schema)
+            merging.check(connection, into.schema, batch)
+        staging.remove(at, into.schema, batch.sink, below=batch.fence)
+        stage, staged = staging.Stage.of(into, batch), staging.Staged([], 0)
+        try:
+            if batch.rows:
+                with at.connected() as connection:
+                    staging.make(connection, stage, into)
+                staged = self._filled(fitted, at, stage, batch)
+            with at.connected() as connection:
+                merging.merge(
+                    connection, into, stage, staged, batch, update=self.on_conflict == "update", wait_s=at.timeout_s
+                )
+        finally:
+            if batch.rows:
+                staging.remove(at, into.schema, batch.sink, below=batch.fence + 1)
+
+    def _filled(self, rows: DataFrame, at: PostgresAt, stage: Stage, batch: BatchWrite) -> Staged:
+        from holdfast.adapters.spark.writers.postgres import merging, staging  # noqa: PLC0415 - of an extra
+
+        try:
+            return staging.fill(rows, at, stage, self.connections)
+        except WriteFailed:  # because a later attempt has removed the table?
+            with at.connected() as connection:
+                merging.check(connection, stage.schema, batch)
+            raise
+
+    def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
+        """Whether the batch's row says so, whatever Redis has forgotten.
+
+        Raises:
+            BatchRefused: it knows a later batch of the query.
+            WriteFailed: PostgreSQL does not answer.
+        """
+        from holdfast.adapters.spark.writers.postgres import merging, target  # noqa: PLC0415 - of an extra
+
+        with self.at.resolved(spark).connected() as connection:
+            return merging.finished(connection, target.schema_of(connection, self.table), batch)
+
+    def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
+        """Set the row's `finished_at`."""
+        from holdfast.adapters.spark.writers.postgres import merging, target  # noqa: PLC0415 - of an extra
+
+        of = attempt.of
+        with self.at.resolved(spark).connected() as connection:
+            schema = target.schema_of(connection, self.table)
+            merging.confirm(connection, schema, of.sink, of.query, attempt.name)

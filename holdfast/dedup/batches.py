@@ -1,0 +1,144 @@
+"""The protocol of batch attempts: who may write a batch, and which of its keys are its own. For Spark's foreachBatch.
+
+A *batch* is (sink, query, number); the sink's name is the scope of its keys. A batch may be begun again and again: its
+driver dies, or what it wrote fails. Each begin is an *attempt* with a number that rises, and a session (claims.py)
+as its life: renewed by the driver, dead when the driver is. Of one sink, one attempt lives at a time.
+
+Keys are those of claims.py, with the same names in the store, so that a key which another consumer has done is done
+here too, and the other way round. A key that an attempt has claimed is done from the moment at which the attempt is
+finished, in one step for all of them; while the attempt lives it is busy; else the next attempt takes it over.
+
+| call | if | then | reply |
+|---|---|---|---|
+| begin(batch, session) | a later batch of the query is finished | - | Behind |
+| | the batch is finished | - | Finished |
+| | the session is dead | - | FENCED |
+| | it has begun this very attempt | - | Begun |
+| | an attempt of another query lives | - | Elsewhere |
+| | else | the attempt before, if it lives, is dead; number + 1 | Begun |
+| claim(attempt, key) | the attempt does not live, or is finished | - | FENCED |
+| | key is done | - | DONE |
+| | claimed by this attempt | - | NEW |
+| | claimed by another session that lives | - | BUSY |
+| | claimed by one that is dead | claimed | TAKEN_OVER |
+| | absent | claimed | NEW |
+| finish(attempt) | it is the sink's last and lives | finished: what it has claimed is done, its session gone | True |
+| | it is finished | - | True |
+| | else | - | False |
+| give_up(session) | - | it is gone: its keys may be taken over, unless its attempt is finished | - |
+
+All calls may be asked again after no answer. They carry no call generation: what arrives late meets a session that
+is dead or gone, and a claim by a task that Spark runs twice is the same claim.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from holdfast.dedup.claims import Token
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.dedup.claims import ClaimSession
+
+
+class BatchVerdict(Enum):
+    """What the store says of a key that an attempt asks for."""
+
+    NEW = "N"  #: yours
+    TAKEN_OVER = "T"  #: yours, and who had claimed it died before it was done
+    DONE = "D"  #: handled before: drop the row
+    BUSY = "B"  #: a living session that is not of this sink works on it: ask again later
+    FENCED = "F"  #: the attempt is over: another one has begun, or its driver was silent for a lease
+
+
+class BatchId(NamedTuple):
+    """One micro-batch on its way to one sink."""
+
+    sink: str
+    query: str
+    batch: int
+
+
+class Attempt(NamedTuple):
+    """One try at a batch."""
+
+    of: BatchId
+    number: int  #: rises from attempt to attempt
+    session: str  #: its life; unique, so that two attempts differ even after the store has lost its data
+    born: int = 0  #: when the store began to count the sink's attempts: its own clock's milliseconds
+
+    @property
+    def fence(self) -> int:
+        """Rises from attempt to attempt of the sink, also where the store has lost its data and counts anew."""
+        return self.born + self.number
+
+    @property
+    def name(self) -> str:
+        """Never used again, in a form that no reader of folders takes for a number or a date."""
+        return f"a{self.number}-{self.session}"
+
+    @property
+    def token(self) -> Token:
+        """What claims of it carry."""
+        return Token("batch", 0, self.number)
+
+
+class Begun(NamedTuple):
+    """Go on."""
+
+    attempt: Attempt
+    last: Attempt | None  #: the sink's last finished attempt, of whichever query
+
+
+class Finished(NamedTuple):
+    """The batch is finished: skip it."""
+
+    attempt: Attempt
+
+
+class Behind(NamedTuple):
+    """A later batch of the query is finished: numbers have begun anew, or a checkpoint was put back."""
+
+    batch: int  #: the last one that is finished
+
+
+class Elsewhere(NamedTuple):
+    """Another query's attempt lives."""
+
+    query: str
+    batch: int
+    left_s: float  #: of its lease, if it is not renewed
+
+
+class Lost(Enum):
+    """The session of `begin` is dead."""
+
+    FENCED = "F"
+
+
+class BatchAttempts(Protocol):
+    """The rows of the table. Any thread and, but for `begin`, any process. Raises StoreUnavailable, StoreRefused."""
+
+    def begin(self, batch: BatchId, session: ClaimSession) -> Begun | Finished | Behind | Elsewhere | Lost:
+        """Ask for the next attempt, with a session of the same store that nothing else uses."""
+        ...
+
+    def claim(self, attempt: Attempt, keys: Sequence[str]) -> list[BatchVerdict]:
+        """Ask for keys, each once."""
+        ...
+
+    def finish(self, attempt: Attempt) -> bool:
+        """What is claimed is written: it counts from now on. False = it does not: fenced, or its first claims may have
+        run out."""
+        ...
+
+    def give_up(self, session: str) -> None:
+        """Whatever this session was the life of ends, unless it is finished."""
+        ...
+
+    def done(self, scope: str, keys: Sequence[str]) -> list[bool]:
+        """Which keys are done. Changes nothing."""
+        ...

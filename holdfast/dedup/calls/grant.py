@@ -1,0 +1,133 @@
+"""The keys of one call at the store: asked for, then said to be done or given back, under one and the same session."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.calls.current import CurrentClaim
+from holdfast.dedup.calls.debts import Finish, GiveBack
+from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
+from holdfast.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.dedup.calls.here import Calls
+    from holdfast.dedup.claims import ClaimSession
+
+log = logging.getLogger("holdfast.dedup")
+
+#: A single answer may be lost with a connection that broke while it was idle, or to a call of another thread.
+_ASKED = 2
+#: A session may be lost between a look at it and the call; twice in a row something else is wrong.
+_SESSIONS = 3
+
+
+class Grant:
+    """One attempt to get keys. Its methods block for the store's timeout, except where they say that they do not.
+
+    Args:
+        calls: of the store.
+        scope: of the function.
+        keys: all different.
+    """
+
+    def __init__(self, calls: Calls, scope: str, keys: Sequence[str]) -> None:
+        self._calls = calls
+        self._scope = scope
+        here = calls.here
+        self.claims = [Claim(ClaimKey(scope, key), Token("call", here.number(), 1)) for key in keys]
+        self._here = here
+        #: Under which they were asked for; None = the store gave none.
+        self.session: ClaimSession | None = None
+        self._fences: dict[Claim, int] = {}
+        #: Used without an answer of the store, by choice.
+        self.unprotected = False
+
+    def current(self, claims: Sequence[Claim]) -> CurrentClaim:
+        """What the body may ask."""
+        protected = self.session is not None and not self.unprotected
+        return CurrentClaim(
+            name=self._scope,
+            keys=tuple(claim.key.key for claim in claims),
+            fences=tuple(self._fences.get(claim, 0) for claim in claims),
+            session=self.session.id if self.session is not None and protected else "",
+            live=self.session.live if self.session is not None and protected else lambda: True,
+        )
+
+    def ask(self) -> list[Verdict]:
+        """NEW, DONE or BUSY for each.
+
+        Raises:
+            StoreUnavailable: no answer; some may be held all the same: `owe_back`.
+            StoreRefused: the store says no.
+        """
+        for _ in range(_SESSIONS):
+            self._here.debts.pay()
+            self.session = self._calls.session()
+            replies = self._asked(self.session)
+            verdicts = [verdict for verdict, _ in replies]
+            if Verdict.FENCED not in verdicts:
+                self._fences = {claim: fence for claim, (_, fence) in zip(self.claims, replies, strict=True)}
+                self._here.answered()
+                return verdicts
+        raise StoreUnavailable(
+            f"{_SESSIONS} sessions in a row were lost as soon as they had begun: is the store's clock stepping, or is "
+            "lease_s shorter than an answer takes?"
+        )
+
+    def _asked(self, session: ClaimSession) -> list[tuple[Verdict, int]]:
+        for left in reversed(range(_ASKED)):
+            try:
+                return session.claim_fenced(self.claims)
+            except StoreUnavailable:
+                if not left:
+                    raise
+        raise AssertionError
+
+    def go_without(self, error: StoreError) -> list[Verdict]:
+        """The answer of a store that does not answer, where that is the choice. Does not block."""
+        self.unprotected = True
+        self._here.unanswered(self._scope, error)
+        return [Verdict.NEW] * len(self.claims)
+
+    def results(self, claims: Sequence[Claim]) -> list[str | None]:
+        """What was kept with keys that were DONE; None = their window has passed since.
+
+        Raises:
+            StoreError: no answer, or a no.
+        """
+        return self._calls.session().results([claim.key for claim in claims])
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str]) -> list[Verdict] | None:
+        """The body has run. NEW for each that is done by this; DONE or FENCED: another has taken the key over, and has
+        finished or not. None = no answer, it stays owed."""
+        if self.session is None or self.unprotected:
+            self.owe(claims, results)  # perhaps they are held all the same
+            return [Verdict.NEW] * len(claims)
+        try:
+            return self.session.finish(claims, results)
+        except StoreError as error:
+            log.warning("what is done is not known to the store yet, and will be told again: %s", error)
+            self.owe(claims, results)
+            return None
+
+    def owe(self, claims: Sequence[Claim], results: Sequence[str]) -> None:
+        """As `finish`, later. Does not block."""
+        if self.session is not None:
+            self._here.debts.add(Finish(self.session, claims, results))
+
+    def give_back(self, claims: Sequence[Claim]) -> None:
+        """The body has failed or was not run; without an answer it stays owed."""
+        if self.session is None:
+            return
+        try:
+            self.session.unclaim(claims)
+        except StoreError:
+            self.owe_back(claims)
+
+    def owe_back(self, claims: Sequence[Claim] | None = None) -> None:
+        """As `give_back`, of all keys where none are given, later. Does not block."""
+        if self.session is not None:
+            self._here.debts.add(GiveBack(self.session, self.claims if claims is None else claims))

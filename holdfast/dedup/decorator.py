@@ -1,0 +1,191 @@
+"""@idempotent: a function whose body runs once for each key, whatever calls it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
+
+from holdfast.dedup.calls.guard import Guard
+from holdfast.dedup.calls.names import plain
+from holdfast.dedup.calls.policy import CallPolicy
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from holdfast.dedup.calls.here import CallStore
+    from holdfast.dedup.calls.keys import CallKey
+    from holdfast.dedup.calls.policy import OnBusy, OnDone, RaiseOrReturn, Skipped, StoreDown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Same(Protocol):
+    """Takes a function to one that returns the same."""
+
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+class _OrSkipped(Protocol):
+    """Takes a function to one that may return `Skipped` as well."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R | Skipped]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R | Skipped]: ...
+
+
+class _Batch(Protocol):
+    """Takes a function of a list to one that returns a list, with a result or `Skipped` for each item."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, Any]], /
+    ) -> Callable[P, Coroutine[Any, Any, list[Any]]]: ...
+    @overload
+    def __call__(self, function: Callable[P, Any], /) -> Callable[P, list[Any]]: ...
+
+
+@overload
+def idempotent(
+    claims: CallStore,
+    *,
+    key: CallKey,
+    name: str | None = None,
+    batch: Literal[False] = False,
+    on_done: Literal["result"] = "result",
+    on_busy: Literal["wait", "raise"] = "wait",
+    wait_s: float = 30.0,
+    on_fenced: RaiseOrReturn = "raise",
+    on_unconfirmed: RaiseOrReturn = "return",
+    store_down: StoreDown = "raise",
+) -> _Same: ...
+@overload
+def idempotent(
+    claims: CallStore,
+    *,
+    key: CallKey,
+    name: str | None = None,
+    batch: Literal[False] = False,
+    on_done: OnDone = "result",
+    on_busy: OnBusy = "wait",
+    wait_s: float = 30.0,
+    on_fenced: RaiseOrReturn = "raise",
+    on_unconfirmed: RaiseOrReturn = "return",
+    store_down: StoreDown = "raise",
+) -> _OrSkipped: ...
+@overload
+def idempotent(
+    claims: CallStore,
+    *,
+    key: CallKey,
+    name: str | None = None,
+    batch: Literal[True],
+    on_done: OnDone = "result",
+    on_busy: OnBusy = "wait",
+    wait_s: float = 30.0,
+    on_fenced: RaiseOrReturn = "raise",
+    on_unconfirmed: RaiseOrReturn = "return",
+    store_down: StoreDown = "raise",
+) -> _Batch: ...
+def idempotent(
+    claims: CallStore,
+    *,
+    key: CallKey,
+    name: str | None = None,
+    batch: bool = False,
+    on_done: OnDone = "result",
+    on_busy: OnBusy = "wait",
+    wait_s: float = 30.0,
+    on_fenced: RaiseOrReturn = "raise",
+    on_unconfirmed: RaiseOrReturn = "return",
+    store_down: StoreDown = "raise",
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a function's body once for each key, in all processes that use one store and namespace.
+
+    A body that raises frees its key; the key of a process that dies is free when its session ends (`lease_s` of the
+    store, 10 s by default). What no decorator can promise: a crash *between the body's effect and the store's note of
+    it* runs the body again.
+
+    Plain functions block their thread while the store is asked; `async def` functions do not block their event loop.
+    Threads, tasks, event loops and forked workers may share the store object: each process has a session of its own.
+
+    Args:
+        claims: the store. It has to outlive the function's calls.
+        key: a parameter's name ("order_id"), with dots a path into it ("order.id": fields of dicts, attributes), or a
+            function that takes what the function takes. With `batch`: a path into an item, or a function of the item.
+            Keys are typed, as `holdfast.dedup.keys` says: 4711 and "4711" are two.
+        name: under which the keys are kept; by default module and qualified name. Change neither while keys matter.
+            A handler of `Holdfast` with that `scope` has the same keys.
+        batch: the function takes a list of items as its first argument. It is called with those that are new, each key
+            once, as often as it takes until all are settled, and returns a list of as many results, or None; it may
+            raise `BatchFailed` to fail some. The decorated function returns one result an item, in order, or raises
+            `BatchFailed` with the positions in its own list.
+        on_done: what a call gets whose key is done. "result": what the first call returned, which has to be JSON that
+            reads back as the same; None if it was done without a result. "marker": `Skipped.DONE`; no result is kept.
+        on_busy: what a call does while another holds its key. "wait": until that is done or failed, for `wait_s`, then
+            `KeyBusy`. "raise": `KeyBusy` at once, and of a batch nothing is run. "skip": return `Skipped.BUSY`.
+        wait_s: seconds; longer than the lease, or a call gives up before the key of a dead process is free.
+        on_fenced: the body has outlived its session (this process was frozen, or without the store, for longer than
+            the lease) and another has taken its key over: raise `Fenced`, or return the result all the same. The body
+            can ask `current_claim().cancelled`. While nobody has taken over, it counts as usual.
+        on_unconfirmed: the body has run and the store does not answer: return the result, or raise `Unconfirmed`. In
+            either case the store is told again in the background, and the key stays busy until it has answered.
+        store_down: without an answer *before* the body: raise `StoreUnavailable` and run nothing, or ("open") run it
+            without protection, which is logged.
+
+    Returns:
+        The decorator. What it returns raises, besides what the body raises:
+        KeyMissing (no key, an empty one, or one of another type), KeyBusy, Fenced, Unconfirmed, StoreUnavailable,
+        StoreRefused, BatchFailed, and ResultNotStored: the body has run and its key is done, but its result is not
+        JSON. Later calls raise it too.
+
+    Raises:
+        SettingError: a value that cannot work; by the decorator: a function that cannot be guarded (a generator), or
+            whose name is missing or taken.
+    """
+    policy = CallPolicy(
+        on_done=on_done,
+        on_busy=on_busy,
+        wait_s=wait_s,
+        on_fenced=on_fenced,
+        on_unconfirmed=on_unconfirmed,
+        store_down=store_down,
+    )
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _check(function)
+        guard = Guard(claims.calls, policy, function, key=key, name=name, batch=batch)
+        if inspect.iscoroutinefunction(plain(function)):
+
+            @functools.wraps(function)
+            async def guarded_async(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
+                return await guard.call_async(args, kwargs)
+
+            return guarded_async
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
+            return guard.call(args, kwargs)
+
+        return guarded
+
+    return decorate
+
+
+def _check(function: object) -> None:
+    if isinstance(function, classmethod | staticmethod):
+        raise SettingError("function", function, "put @idempotent below @classmethod or @staticmethod")
+    if not callable(function) or isinstance(function, type):
+        raise SettingError("function", function, "decorate a function or a method")
+    inner = plain(function)
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise SettingError(
+            "function",
+            getattr(function, "__qualname__", function),
+            "a generator has not run when its call returns: let it return a list, or decorate what works on an item",
+        )

@@ -1,0 +1,43 @@
+"""What a forked child must not share with its parent is made anew in the child, before anything else runs there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+#: Of owners that live. One callback serves all: Python never takes one back, and stores come and go.
+_RENEWALS: dict[int, Callable[[], None]] = {}
+_NUMBERS = itertools.count()
+
+
+def after_fork(owner: T, renew: Callable[[T], None]) -> None:
+    """Call `renew(owner)` in each forked child, as long as `owner` lives; in the order of these calls.
+
+    Locks that another thread held at the fork stay locked in the child for ever, and a process id may come again: so
+    neither a lock nor a comparison of ids will do.
+    """
+    number = next(_NUMBERS)
+    reference = weakref.ref(owner, lambda _: _RENEWALS.pop(number, None))
+
+    def in_child() -> None:
+        alive = reference()
+        if alive is not None:
+            renew(alive)
+
+    _RENEWALS[number] = in_child
+
+
+def _in_child() -> None:
+    for renew in list(_RENEWALS.values()):
+        renew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,303 @@
+"""A membership and the thread that keeps it: beats, watches, and makes plans when it falls to this member."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+from itertools import count
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.groups import Beat, Plan, Refusal
+from holdfast.dedup.planning import next_plan
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.groups import GroupMember, GroupSession, Standing, Strategy, View
+    from holdfast.dedup.lease import Lease
+    from holdfast.records import Partition
+    from holdfast.timing import Clock, Deadline
+
+log = logging.getLogger("holdfast.dedup")
+
+#: Of the lease, as sessions of claims.
+_BEAT_EVERY = 1 / 3
+_TRY_AGAIN_AFTER = 1 / 20
+#: Who has changed the group makes the plan, after a moment in which others may come as well ...
+_GATHER_S = 0.005
+#: ... and not sooner after the plan before: a hundred that join in a second make ten plans.
+_BETWEEN_PLANS_S = 0.1
+#: The others make it, one of them first, where that has not happened: who changed the group may have died over it.
+_STEP_IN_S = (0.08, 0.16)
+#: Tries to publish the plan without us while the group goes on changing.
+_FAREWELLS = 10
+#: Queues that one log line names.
+_TOLD = 8
+
+
+class KeptMembership:
+    """See `Membership` in groups.py. Made by a coordinator after `join` was answered; `start` begins the thread.
+
+    Args:
+        session: joined. From `start` on only the thread calls it.
+        lease: of that join.
+        clock: judges the lease and paces the thread.
+        strategy: makes plans.
+        wake: called by the thread when the plan or `lost` has changed.
+        queues: offered with the join.
+        watch_s: how often the thread looks whether the group has changed.
+    """
+
+    def __init__(
+        self,
+        session: GroupSession,
+        lease: Lease,
+        clock: Clock,
+        *,
+        strategy: Strategy,
+        wake: Callable[[], None],
+        queues: frozenset[Partition],
+        watch_s: float,
+    ) -> None:
+        self._session = session
+        self._lease = lease
+        self._clock = clock
+        self._strategy = strategy
+        self._wake = wake
+        self._watch_s = watch_s
+        self._offered = self._offering = queues
+        self._plan = Plan()
+        self._members: tuple[GroupMember, ...] = ()
+        self._view: View | None = None  #: the newest look at which we were in
+        self._beat_at = clock.now() + lease.lease_s * _BEAT_EVERY
+        self._publish_at: float | None = None  #: None = the plan is settled, as far as we know
+        self._planned_at = -math.inf  #: when the plan of that look was made, by our clock
+        self._silent = self._hung = False  #: what has been told already
+        self._left_out: frozenset[Partition] = frozenset()  #: likewise
+        self._farewell: Deadline | None = None
+        self._call = threading.Event()  #: something is to be done now
+        self._over = threading.Event()
+
+    # Any thread.
+
+    @property
+    def id(self) -> str:
+        """Of this join alone."""
+        return self._lease.session_id
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is over, by our own clock or by the store's word. Once True, True for ever."""
+        return not self._lease.live()
+
+    def plan(self) -> Plan:
+        """The newest that is known."""
+        return self._plan
+
+    def members(self) -> Sequence[GroupMember]:
+        """Who is in, as of the newest look."""
+        return self._members
+
+    def offer(self, queues: Sequence[Partition]) -> None:
+        """All queues that this member sees now."""
+        if not self._lease.own_process:
+            return
+        offering = frozenset(queues)
+        if offering != self._offering:
+            self._offering = offering
+            self._call.set()
+
+    def vouch(self, seconds: float) -> None:
+        """The work goes on: stay in for so long from now on."""
+        self._lease.vouch(seconds)
+
+    def leave(self, deadline: Deadline) -> None:
+        """Go, and publish the plan without us. Returns when that is done, at the deadline at the latest."""
+        if not self._lease.own_process:
+            return  # a forked child has no say about its parent's membership
+        if self._farewell is None:
+            self._farewell = deadline
+        self._call.set()
+        self._over.wait(deadline.left_s())
+
+    def start(self) -> None:
+        """Begin to keep it, by a daemon thread until it leaves or is lost."""
+        threading.Thread(target=self._run, name=f"holdfast-group-{self.id}", daemon=True).start()
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._to_be_planned(_GATHER_S)
+            pause_s = 0.0
+            while self._lease.live() and self._farewell is None:
+                if self._call.wait(pause_s):
+                    self._call.clear()
+                pause_s = self._turn()
+            if self._farewell is not None and self._lease.live():
+                self._leave(self._farewell)
+            else:
+                log.error("member %s is out of its group: its lease of %s s is over", self.id, self._lease.lease_s)
+        finally:
+            self._lease.lose()
+            self._over.set()
+            self._tell()
+
+    def _turn(self) -> float:
+        """One round of what is due. Returns the seconds until the next."""
+        try:
+            self._keep()
+        except StoreError as error:
+            if not self._silent:
+                log.warning("member %s goes on with the plan it has: %s", self.id, error)
+            self._silent = True
+            return self._again_s
+        except Exception:
+            # Must not end the thread unseen; the strategy may be the user's.
+            log.exception("member %s could not look after its group, and tries again", self.id)
+            return self._again_s
+        if self._silent:
+            log.info("member %s hears of its group again", self.id)
+        self._silent = False
+        if self._offering is not self._offered:
+            return 0.0
+        at = self._publish_at
+        return self._watch_s if at is None else max(0.0, min(self._watch_s, at - self._clock.now()))
+
+    @property
+    def _again_s(self) -> float:
+        return max(self._watch_s, min(1.0, self._lease.lease_s * _TRY_AGAIN_AFTER))
+
+    def _keep(self) -> None:
+        now = self._clock.now()
+        offering = self._offering
+        if now >= self._beat_at and self._vouched():
+            standing = self._beat(now)
+        elif offering is not self._offered:
+            standing = self._heard(self._session.offer(offering))
+            self._offered = offering
+            self._to_be_planned(_GATHER_S)
+        else:
+            standing = self._session.standing()
+        if standing is None:
+            return
+        if self._view is None or standing != self._view.standing:
+            self._look()
+        if self._publish_at is not None and self._clock.now() >= self._publish_at:
+            self._make_plan()
+
+    def _vouched(self) -> bool:
+        hung, self._hung = self._hung, not self._lease.vouched
+        if self._hung and not hung:
+            log.error("member %s does not say that it lives: nobody has vouched for its work in time", self.id)
+        return not self._hung
+
+    def _beat(self, sent_at: float) -> Standing | None:
+        reply: Beat | Standing | Refusal = self._session.beat()
+        due_s = None
+        if reply is Refusal.UNKNOWN and self._view is not None:
+            log.warning("the store has forgotten the group of member %s: it is put back as it was seen last", self.id)
+            reply = self._session.restore(self._view)
+        if isinstance(reply, Beat):
+            reply, due_s = reply
+        standing = self._heard(reply)
+        if standing is None:
+            return None
+        self._lease.renewed(sent_at)
+        self._beat_at = sent_at + self._lease.lease_s * _BEAT_EVERY
+        if due_s is not None:
+            # As soon as somebody else's lease ends unrenewed: the queues wait for it.
+            self._beat_at = min(self._beat_at, self._clock.now() + due_s + 0.002)
+        if self._view is not None and standing.view != self._view.standing.view:
+            self._to_be_planned(_GATHER_S)  # perhaps it was this very call that removed the dead
+        return standing
+
+    def _heard(self, reply: Standing | Refusal) -> Standing | None:
+        if reply is Refusal.LOST or reply is Refusal.UNKNOWN:
+            self._lease.lose()
+        return None if isinstance(reply, Refusal) else reply
+
+    def _to_be_planned(self, after_s: float) -> None:
+        at = self._clock.now() + after_s
+        self._publish_at = at if self._publish_at is None else min(self._publish_at, at)
+
+    def _look(self) -> None:
+        view = self._session.look()
+        if self.id not in view.members:
+            self._beat_at = self._clock.now()  # removed, or forgotten by the store: a beat tells which
+            return
+        self._view = view
+        self._planned_at = self._clock.now() - view.plan_age_s
+        self._members = tuple(view.members.values())
+        if view.standing.settled:
+            self._publish_at = None
+        elif self._publish_at is None:
+            self._to_be_planned(random.uniform(*_STEP_IN_S))
+        self._know(view.plan)
+
+    def _know(self, plan: Plan) -> None:
+        if plan.stamp != self._plan.stamp:
+            self._plan = plan
+            self._tell()
+
+    def _make_plan(self) -> None:
+        """The plan for the newest look, unless the one before is too young."""
+        view, now = self._view, self._clock.now()
+        if view is None or view.standing.settled:
+            self._publish_at = None
+            return
+        if now < self._planned_at + _BETWEEN_PLANS_S:
+            self._publish_at = self._planned_at + _BETWEEN_PLANS_S
+            return
+        self._publish_at = now + 1.0  # where the strategy fails
+        plan = next_plan(view, self._strategy)
+        standing = self._heard(self._session.publish(view, plan))
+        if standing is None:
+            self._publish_at = now  # the group has changed since: look, and see
+            return
+        self._publish_at = None
+        self._view = view._replace(standing=standing, plan=plan)
+        if plan is not view.plan:
+            self._planned_at = self._clock.now()
+        self._tell_of_what_is_left_out(view.queues() - plan.owners.keys())
+        self._know(plan)
+
+    def _tell_of_what_is_left_out(self, queues: frozenset[Partition]) -> None:
+        known, self._left_out = self._left_out, queues
+        if queues - known:
+            some = ", ".join(map(str, sorted(queues)[:_TOLD]))
+            rest = f" and {len(queues) - _TOLD} more" if len(queues) > _TOLD else ""
+            log.warning("the strategy gives these queues to nobody, and nobody reads them: %s%s", some, rest)
+
+    def _leave(self, deadline: Deadline) -> None:
+        """Ask until it is answered or too late; others who change the group meanwhile come first a few times."""
+        for farewells in count():
+            try:
+                view = self._session.look() if farewells < _FAREWELLS else None
+                plan = None if view is None else self._plan_without_us(view)
+                reply = self._session.leave() if plan is None else self._session.leave(view, plan)
+                if reply is not Refusal.BEHIND:
+                    return
+            except StoreError as error:
+                if deadline.passed:
+                    log.warning("member %s has not left and runs out with its lease: %s", self.id, error)
+                    return
+                self._clock.sleep(deadline.left_s(at_most=self._again_s))
+
+    def _plan_without_us(self, view: View) -> Plan | None:
+        if self.id not in view.members:
+            return None
+        try:
+            return next_plan(view, self._strategy, without=self.id)
+        except Exception:
+            log.exception("member %s leaves without a plan for the others: they make it", self.id)
+            return None
+
+    def _tell(self) -> None:
+        try:
+            self._wake()
+        except Exception:
+            log.exception("waking the source of member %s failed", self.id)

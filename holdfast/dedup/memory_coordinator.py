@@ -1,0 +1,73 @@
+"""MemoryCoordinator: groups in one process, for tests and for what needs no store."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.coordinator import state_of
+from holdfast.dedup.joining import join_group
+from holdfast.dedup.memory_groups import MemoryGroups, MemoryGroupSession
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.coordinator import GroupState
+    from holdfast.dedup.groups import GroupMember, Member, Strategy
+    from holdfast.dedup.membership import KeptMembership
+    from holdfast.records import Partition
+    from holdfast.timing import Clock, Deadline
+
+
+class MemoryCoordinator:
+    """Groups in one process, as groups.py has them; nothing outlives the object. Any thread may call.
+
+    Args:
+        lease_s: at most.
+        watch_s: how soon a member sees a new plan.
+        clock: judges leases.
+    """
+
+    def __init__(self, *, lease_s: float | None = None, watch_s: float = 0.01, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.state = MemoryGroups(clock)
+        self._lease_s = lease_s
+        self._watch_s = watch_s
+        self._clock = clock
+
+    def join(
+        self,
+        group: str,
+        member: Member,
+        deadline: Deadline,
+        *,
+        strategy: Strategy,
+        wake: Callable[[], None],
+        queues: Sequence[Partition] = (),
+        lease_s: float = 10.0,
+    ) -> KeptMembership:
+        """Join, and stay. See `Coordinator.join`."""
+        return join_group(
+            lambda member_id, lease_s: MemoryGroupSession(self.state, group, member_id, lease_s),
+            group,
+            member,
+            deadline,
+            strategy=strategy,
+            wake=wake,
+            queues=frozenset(queues),
+            lease_s=min(lease_s, self._lease_s or math.inf),
+            watch_s=self._watch_s,
+            clock=self._clock,
+        )
+
+    def members(self, group: str) -> Sequence[GroupMember]:
+        """Who is in now."""
+        return self.describe(group).members
+
+    def describe(self, group: str) -> GroupState:
+        """The group now."""
+        return state_of(MemoryGroupSession(self.state, group).look())
+
+    def remove(self, group: str) -> bool:
+        """Forget a group. False = a member of it lives."""
+        return MemoryGroupSession(self.state, group).remove()

@@ -1,0 +1,261 @@
+"""The table of groups.py as Python: what a group means; for tests, and for a group in one process."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.dedup.groups import Beat, Differs, GroupMember, Plan, Refusal, Standing, View
+from holdfast.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.dedup.groups import Member
+    from holdfast.records import Partition
+    from holdfast.timing import Clock
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredLease:
+    """Dead when the deadline has passed; absent = never heard of."""
+
+    deadline: float
+    generation: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class StoredGroup:
+    """One group."""
+
+    leases: dict[str, StoredLease] = field(default_factory=dict)
+    members: dict[str, GroupMember] = field(default_factory=dict)
+    offers: dict[str, frozenset[Partition]] = field(default_factory=dict)
+    subscription: str | None = None
+    view: int = 0
+    planned: int = 0
+    plan: Plan = field(default_factory=Plan)
+    since: float = -math.inf
+
+    def standing(self) -> Standing:
+        """Where it is."""
+        return Standing(self.view, self.planned, self.plan.stamp)
+
+
+class MemoryGroups:
+    """All groups of one store. `lock` is held around each call of a session."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.lock = threading.Lock()
+        self.groups: dict[str, StoredGroup] = {}
+        self.hears = True  #: requests arrive
+        self.speaks = True  #: replies arrive
+
+    def group(self, name: str) -> StoredGroup:
+        """The group; one that is not there reads as empty."""
+        return self.groups.setdefault(name, StoredGroup())
+
+
+class MemoryGroupSession:
+    """One join of one member; "" = looks only."""
+
+    def __init__(self, state: MemoryGroups, group: str, member_id: str = "", lease_s: float = 0.0) -> None:
+        self.id = member_id
+        self._state = state
+        self._name = group
+        self._lease_s = lease_s
+        self._generation = 0
+
+    def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Refusal:
+        """Come in."""
+
+        def apply() -> Standing | Differs | Refusal:
+            group = self._group
+            if self._refusal() is Refusal.LOST:
+                return Refusal.LOST
+            self._bury()
+            if group.members and group.subscription != member.subscription:
+                return Differs(group.subscription or "", [each.client_id for each in group.members.values()])
+            me = GroupMember(self.id, member.client_id, member.weight, member.description)
+            new = (me, queues) != (group.members.get(self.id), group.offers.get(self.id))
+            group.leases[self.id] = StoredLease(deadline=self._now + self._lease_s, generation=self._generation)
+            group.members[self.id], group.offers[self.id] = me, queues
+            group.subscription = member.subscription
+            group.view += new  # else asked again after no answer
+            return group.standing()
+
+        return self._ask(apply)
+
+    def beat(self) -> Beat | Refusal:
+        """Stay in."""
+
+        def apply() -> Beat | Refusal:
+            group = self._group
+            if refused := self._refusal():
+                return refused
+            group.leases[self.id].deadline = self._now + self._lease_s
+            self._bury()
+            left_s = [group.leases[other].deadline - self._now for other in group.members if other != self.id]
+            return Beat(group.standing(), min(left_s, default=None))
+
+        return self._ask(apply)
+
+    def offer(self, queues: frozenset[Partition]) -> Standing | Refusal:
+        """Say which queues there are."""
+
+        def apply() -> Standing | Refusal:
+            group = self._group
+            if refused := self._refusal():
+                return refused
+            group.view += queues != group.offers[self.id]
+            group.offers[self.id] = queues
+            return group.standing()
+
+        return self._ask(apply)
+
+    def standing(self) -> Standing:
+        """Where the group is."""
+        return self._ask(self._group.standing)
+
+    def look(self) -> View:
+        """All of the group."""
+
+        def apply() -> View:
+            group = self._group
+            left_s = {each: max(0.0, group.leases[each].deadline - self._now) for each in group.members}
+            age_s = self._now - group.since
+            members, offers = dict(group.members), dict(group.offers)
+            return View(group.standing(), group.plan, age_s, group.subscription or "", members, offers, left_s)
+
+        return self._ask(apply)
+
+    def publish(self, view: View, plan: Plan) -> Standing | Refusal:
+        """The plan for what was looked at."""
+
+        def apply() -> Standing | Refusal:
+            group = self._group
+            if refused := self._refusal():
+                return refused
+            if not self._as_in(view):
+                return Refusal.BEHIND
+            self._set_plan(plan)
+            group.planned = group.view
+            return group.standing()
+
+        return self._ask(apply)
+
+    def leave(self, view: View | None = None, plan: Plan | None = None) -> Standing | Refusal:
+        """Go."""
+
+        def apply() -> Standing | Refusal:
+            group = self._group
+            if self.id not in group.members:
+                return group.standing()
+            if view is not None and not self._as_in(view):
+                return Refusal.BEHIND
+            self._remove(self.id)
+            group.leases[self.id] = StoredLease(deadline=self._now, generation=self._generation)
+            group.view += 1
+            if plan is not None:
+                self._set_plan(plan)
+                group.planned = group.view
+            return group.standing()
+
+        return self._ask(apply)
+
+    def restore(self, view: View) -> Standing | Refusal:
+        """Put back what the store has forgotten."""
+
+        def apply() -> Standing | Refusal:
+            group = self._group
+            refused = self._refusal()
+            if refused is Refusal.LOST:
+                return refused
+            if refused is None:
+                return group.standing()  # somebody has put us back
+            if group.subscription not in (None, view.subscription):
+                return Refusal.LOST
+            group.subscription = view.subscription
+            if group.plan.generation < view.plan.generation:
+                self._set_plan(view.plan)
+            for member_id, member in view.members.items():
+                if member_id not in group.leases:
+                    group.leases[member_id] = StoredLease(deadline=self._now + self._lease_s)
+                    group.members[member_id], group.offers[member_id] = member, view.offers[member_id]
+            group.leases[self.id].generation = self._generation
+            group.view += 1
+            return group.standing()
+
+        return self._ask(apply)
+
+    def remove(self) -> bool:
+        """Forget the group, if no member of it lives."""
+
+        def apply() -> bool:
+            self._bury()
+            if self._group.members:
+                return False
+            del self._state.groups[self._name]
+            return True
+
+        return self._ask(apply)
+
+    def raise_generation(self) -> None:
+        """After a call without an answer: what was sent until now is refused from the next call on."""
+        self._generation += 1
+
+    @property
+    def _group(self) -> StoredGroup:
+        return self._state.group(self._name)
+
+    @property
+    def _now(self) -> float:
+        return self._state.clock.now()
+
+    def _alive(self, member_id: str) -> bool:
+        lease = self._group.leases.get(member_id)
+        return lease is not None and lease.deadline > self._now
+
+    def _refusal(self) -> Refusal | None:
+        if self._alive(self.id):
+            return None
+        return Refusal.LOST if self.id in self._group.leases else Refusal.UNKNOWN
+
+    def _remove(self, member_id: str) -> None:
+        del self._group.members[member_id], self._group.offers[member_id]
+
+    def _bury(self) -> None:
+        dead = [member_id for member_id in self._group.members if not self._alive(member_id)]
+        for member_id in dead:
+            self._remove(member_id)
+        self._group.view += bool(dead)
+
+    def _as_in(self, view: View) -> bool:
+        return (self._group.view, self._group.plan.stamp) == (view.standing.view, view.standing.stamp)
+
+    def _set_plan(self, plan: Plan) -> None:
+        if plan.stamp != self._group.plan.stamp:
+            self._group.plan, self._group.since = plan, self._now
+
+    def _ask(self, apply: Callable[[], _T]) -> _T:
+        """One call under the lock, as one script at Redis: with the barrier, and an answer or none."""
+        with self._state.lock:
+            stale = False
+            if self._state.hears:
+                lease = self._group.leases.get(self.id)
+                if lease is not None:
+                    stale = self._generation < lease.generation
+                    lease.generation = max(lease.generation, self._generation)
+                if not stale:
+                    reply = apply()
+                    if self._state.speaks:
+                        return reply
+        self.raise_generation()
+        if stale:
+            raise StoreUnavailable(f"a call of member {self.id} was overtaken by its own later call: ask again")
+        raise StoreUnavailable("no answer: a test has made these groups silent")

@@ -1,0 +1,329 @@
+"""Looking into a RedisClaims, and mending by hand: for tools, besides the members that run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from redis.exceptions import RedisError
+
+from holdfast.dedup.claims import ClaimKey, Token
+from holdfast.dedup.redis_errors import store_error
+from holdfast.dedup.redis_keys import batch
+from holdfast.dedup.redis_layout import decode
+from holdfast.dedup.redis_positions import acquired, check_offsets
+from holdfast.dedup.redis_scripts import ScriptCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from holdfast.dedup.redis_store import Parts, RedisClaims
+
+_BATCH = 500  # keys in one script, positions in one pipeline
+_PAGE = 1000  # keys that one SCAN looks at
+_NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of who has no session
+
+
+class KeyState(Enum):
+    """What a store knows of a key."""
+
+    ABSENT = "absent"
+    CLAIMED = "claimed"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyShown:
+    """One key. What does not belong to its state is None or False."""
+
+    key: ClaimKey
+    state: KeyState
+    session: str | None = None  #: that has claimed it
+    session_lives: bool = False
+    token: Token | None = None  #: the record that has claimed it
+    left_s: float | None = None  #: for how long it stays done
+    has_result: bool = False
+
+
+class Forgotten(Enum):
+    """What `forget` did with a key."""
+
+    NOTHING = "-"  #: it was absent
+    DONE = "D"  #: it was done and is absent now
+    CLAIMED = "C"  #: it was claimed and is absent now; the record that held it is fenced
+    HELD = "H"  #: a session that lives has claimed it: kept
+
+
+class Running(NamedTuple):
+    """An offset that was handed over while it was in hand."""
+
+    offset: int
+    session: str
+    lives: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionShown:
+    """One partition's position."""
+
+    name: str
+    epoch: int
+    owner: str | None
+    owner_lives: bool
+    watermark: int  #: every offset below is done
+    done_above: int  #: how many from the watermark on are done
+    running: tuple[Running, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Stats:
+    """What a namespace holds. SCAN may see a key twice while Redis resizes its table: counts are good, not exact."""
+
+    done: int = 0
+    claimed: int = 0
+    results: int = 0
+    positions: int = 0
+    sessions_live: int = 0
+    sessions_dead: int = 0  #: their fields are removed an hour later, by the next session that begins
+    memory_bytes: int = 0  #: from samples of MEMORY USAGE, which knows nothing of Redis' own tables: rather too low
+    #: Done and claimed keys of each scope. None: digests hide them.
+    by_scope: Counter[str] | None
+
+
+class RedisAdmin:
+    """Made by `of`. One thread. All methods raise StoreUnavailable and StoreRefused as a session does."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._client, self._scripts, self._layout, self._times, self._where = parts
+
+    @classmethod
+    def of(cls, store: RedisClaims) -> Self:
+        """For the namespace of that store, whose settings have to be those of the members.
+
+        Raises:
+            StoreUnavailable: no answer.
+            StoreRefused: credentials, or a namespace that is laid out in another way.
+        """
+        return cls(store.parts())
+
+    def show(self, keys: Sequence[ClaimKey]) -> list[KeyShown]:
+        """What is known of keys, in their order."""
+        return [_shown(key, reply) for key, reply in zip(keys, self._of_keys("show", keys), strict=True)]
+
+    def forget(self, keys: Sequence[ClaimKey], *, force: bool = False) -> list[Forgotten]:
+        """Make keys absent, with their results: their records are handled again, when they come again.
+
+        Args:
+            keys: which.
+            force: also what a session that lives has claimed. The record in its hands is fenced, and may run twice.
+        """
+        replies = self._of_keys("forget", keys, int(force), durable=True)
+        return [Forgotten(chr(reply)) for reply in replies]
+
+    def stats(self, progress: Callable[[int, int], None] | None = None) -> Stats:
+        """Count what is there. Walks over the whole database by SCAN, in short steps between those of others.
+
+        Args:
+            progress: called after each step: about how many keys were looked at, of how many, over all namespaces.
+        """
+        found = Stats(by_scope=None if self._layout.hash_keys else Counter())
+        sizes: dict[bytes, _Size] = {}
+        done_by, claimed_by = self._attempts()
+        total, seen = int(self._ask(self._client.dbsize)), 0
+        for page in self._pages(""):
+            self._count(found, page, sizes, {b"1"} | done_by, claimed_by)
+            seen += _PAGE
+            if progress is not None:
+                progress(min(seen, total), total)
+        found.memory_bytes = sum(size.estimate() for size in sizes.values())
+        alive: dict[str, bool] = {}
+        for sessions in self._sessions():
+            for session, lives in sessions.items():
+                alive[session] = alive.get(session, False) or lives
+        found.sessions_live = sum(alive.values())
+        found.sessions_dead = len(alive) - found.sessions_live
+        return found
+
+    def positions(self, prefix: str = "") -> list[PositionShown]:
+        """The positions whose names begin so, by name."""
+        sessions = self._sessions()
+        found: dict[str, PositionShown] = {}
+        for page in self._pages(f"p:{prefix}"):
+            hashes = self._pipeline([("HGETALL", name) for name, _, _ in page])
+            for (_, shard, rest), fields in zip(page, hashes, strict=True):
+                if fields:  # else it has expired since
+                    name = decode(rest.removeprefix(b"p:"))
+                    found[name] = _position(name, fields, sessions[shard])
+        return [found[name] for name in sorted(found)]
+
+    def set_position(self, name: str, offset: int) -> bool:
+        """Forget what is known of a partition: all below the offset is done, nothing from there on.
+
+        Who held its records is fenced. The next owner takes the higher of this and the group's committed offset: to go
+        back, set that one too.
+
+        Args:
+            name: of the position, as `positions` tells it.
+            offset: the next one to handle.
+
+        Returns:
+            False: refused, since a session that lives owns it.
+
+        Raises:
+            ValueError: an offset below 0, or from 2^53 on.
+        """
+        check_offsets((offset,))
+        shard, key = self._layout.position(name)
+        call = ScriptCall([self._layout.sessions(shard), key], [*_NOBODY, self._times.position, offset])
+        [reply] = self._scripts.run("set_position", [call], durable=True)
+        return bool(reply == b"OK")
+
+    def _of_keys(self, script: str, keys: Sequence[ClaimKey], *args: int, durable: bool = False) -> list[Any]:
+        """A script that replies for each key, in batches: the replies in the order of the keys."""
+        replies: list[Any] = []
+        for first in range(0, len(keys), _BATCH):
+            places, groups = batch(self._layout, self._times, keys[first : first + _BATCH], results=True)
+            calls = [
+                ScriptCall([self._layout.sessions(shard), *names], [*_NOBODY, *given, *args])
+                for shard, (names, given) in groups.items()
+            ]
+            found = self._scripts.run(script, calls, durable=durable)
+            following = {shard: iter(reply) for shard, reply in zip(groups, found, strict=True)}
+            replies.extend(next(following[shard]) for shard, _ in places)
+        return replies
+
+    def _pages(self, begin: str) -> Iterator[list[_Found]]:
+        """Names of this namespace that begin so after the hash tag."""
+        cursor: Any = 0
+        pattern = self._layout.pattern(begin)
+        while True:
+            at = cursor
+            cursor, names = self._ask(lambda: self._client.scan(at, match=pattern, count=_PAGE))  # noqa: B023 - called at once
+            split = [(name, self._layout.split(name)) for name in names]
+            yield [_Found(name, *place) for name, place in split if place is not None]
+            if not cursor:
+                return
+
+    def _attempts(self) -> tuple[set[bytes], set[bytes]]:
+        """The ids of batch attempts whose keys are done, and of the others."""
+        (seconds, micros), fields = self._pipeline([("TIME",), ("HGETALL", self._layout.attempts)])
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        kinds: dict[bytes, set[bytes]] = {b"F": set(), b"R": set(), b"": set()}
+        for attempt, field in fields.items():
+            kind, ms = field[:1], field[1:].partition(b":")[0]
+            kinds[b"" if kind == b"F" and int(ms) < now_ms else kind if kind in b"FR" else b""].add(attempt)
+        return kinds[b"F"], kinds[b"R"]
+
+    def _count(
+        self, found: Stats, page: Sequence[_Found], sizes: dict[bytes, _Size], done: set[bytes], claimed: set[bytes]
+    ) -> None:
+        kinds: dict[bytes, list[_Found]] = {}
+        for each in page:
+            kinds.setdefault(each.rest.partition(b":")[0], []).append(each)
+        found.positions += len(kinds.get(b"p", ()))
+        found.results += len(kinds.get(b"r", ()))
+        used = self._pipeline([("MEMORY USAGE", names[0].name) for names in kinds.values()])
+        for kind, size_bytes in zip(kinds, used, strict=True):
+            sizes.setdefault(kind, _Size()).add(len(kinds[kind]), size_bytes)
+        plain = kinds.get(b"k", [])
+        if plain:
+            [values] = self._pipeline([("MGET", *(each.name for each in plain))])
+            for each, value in zip(plain, values, strict=True):
+                found.done += value in done
+                # None: it has expired since.
+                found.claimed += value is not None and (value in claimed or value.startswith(b"C"))
+                if found.by_scope is not None and value is not None:
+                    found.by_scope[self._layout.scope_of(each.rest)] += 1
+        buckets = [("HVALS", each.name) for each in kinds.get(b"d", ())]
+        (seconds, micros), *untils = self._pipeline([("TIME",), *buckets])
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        found.done += sum(each in done or int(each) >= now_ms for bucket in untils for each in bucket)
+        found.claimed += sum(each in claimed for bucket in untils for each in bucket)
+        found.claimed += sum(self._pipeline([("HLEN", each.name) for each in kinds.get(b"claims", ())]))
+
+    def _sessions(self) -> list[dict[str, bool]]:
+        """Of each shard: session -> whether it lives."""
+        shards = range(self._layout.shards)
+        (seconds, micros), *hashes = self._pipeline(
+            [("TIME",), *(("HGETALL", self._layout.sessions(shard)) for shard in shards)]
+        )
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        return [
+            {decode(session): int(field.partition(b":")[0]) > now_ms for session, field in fields.items()}
+            for fields in hashes
+        ]
+
+    def _pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        with self._client.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+            return list(self._ask(pipeline.execute))
+
+    def _ask(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever Redis replies
+        try:
+            return call()
+        except RedisError as error:
+            raise store_error(error, self._where) from error
+
+
+class _Found(NamedTuple):
+    """A name that SCAN found."""
+
+    name: bytes
+    shard: int
+    rest: bytes  #: what follows the hash tag
+
+
+class _Size:
+    """The memory of one kind of names, from samples."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._samples = 0
+        self._bytes = 0
+
+    def add(self, count: int, size_bytes: int | None) -> None:
+        """So many more, one of which takes so much; None = it has expired since."""
+        self._count += count
+        if size_bytes is not None:
+            self._samples += 1
+            self._bytes += size_bytes
+
+    def estimate(self) -> int:
+        return self._bytes * self._count // max(1, self._samples)
+
+
+def _shown(key: ClaimKey, reply: list[Any]) -> KeyShown:
+    if reply[0] == b"D":
+        return KeyShown(key=key, state=KeyState.DONE, left_s=reply[1] / 1000, has_result=bool(reply[2]))
+    if reply[0] == b"C":
+        session, epoch, offset, partition = decode(reply[1].removeprefix(b"C")).split("|", 3)
+        return KeyShown(
+            key=key,
+            state=KeyState.CLAIMED,
+            session=session,
+            session_lives=bool(reply[2]),
+            token=Token(partition, int(offset), int(epoch)),
+        )
+    return KeyShown(key=key, state=KeyState.ABSENT)
+
+
+def _position(name: str, fields: dict[bytes, bytes], sessions: dict[str, bool]) -> PositionShown:
+    known = acquired([part for pair in fields.items() for part in pair])
+    owner = fields.get(b"owner")
+    running = []
+    for entry in decode(fields.get(b"running", b"")).split():
+        offset, _, holder = entry.partition("=")
+        session = holder.partition(":")[0]
+        running.append(Running(int(offset), session, sessions.get(session, False)))
+    return PositionShown(
+        name=name,
+        epoch=known.epoch,
+        owner=None if owner is None else decode(owner),
+        owner_lives=owner is not None and sessions.get(decode(owner), False),
+        watermark=known.watermark,
+        done_above=len(known.done),
+        running=tuple(sorted(running)),
+    )

@@ -1,0 +1,130 @@
+"""Batch attempts at Redis: each method is one script, one round trip. See batches.py and scripts/batch.lua."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.dedup.batches import Attempt, BatchId, BatchVerdict, Begun, Behind, Elsewhere, Finished, Lost
+from holdfast.dedup.claims import ClaimKey
+from holdfast.dedup.redis_keys import batch as keys_of
+from holdfast.dedup.redis_layout import decode, encode
+from holdfast.dedup.redis_scripts import ScriptCall
+from holdfast.errors import StoreRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.dedup.claims import ClaimSession
+    from holdfast.dedup.redis_keys import Args
+    from holdfast.dedup.redis_store import Parts, RedisClaims
+
+_VERDICTS = {ord(verdict.value): verdict for verdict in BatchVerdict}
+_NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of who has no session
+
+
+class RedisBatches:
+    """Made by `of`. Any thread."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._sessions = parts.layout.sessions(0)
+
+    @classmethod
+    def of(cls, store: RedisClaims) -> Self:
+        """For the namespace of that store.
+
+        Raises:
+            StoreUnavailable: no answer.
+            StoreRefused: credentials, another layout, or more than one shard: an attempt is finished in one step, and
+                there is none over several.
+        """
+        parts = store.parts()
+        if parts.layout.shards > 1:
+            raise StoreRefused(
+                f"batches need a namespace of one shard, and this one has {parts.layout.shards}: give the sink a "
+                "namespace of its own"
+            )
+        return cls(parts)
+
+    def begin(self, batch: BatchId, session: ClaimSession) -> Begun | Finished | Behind | Elsewhere | Lost:
+        """Ask for the next attempt."""
+        reply = self._ask("batch_begin", batch, session.id, self._parts.times.garbage)
+        if isinstance(reply, bytes):
+            return Lost(reply.decode())
+        kind, *rest = reply
+        if kind == b"BEHIND":
+            return Behind(rest[0])
+        if kind == b"ELSEWHERE":
+            return Elsewhere(decode(rest[0]), rest[1], rest[2] / 1000)
+        if kind == b"FINISHED":
+            return Finished(Attempt(batch, rest[0], decode(rest[1]), rest[2]))
+        number, last, born = rest
+        return Begun(Attempt(batch, number, session.id, born), _last(batch.sink, last, born))
+
+    def claim(self, attempt: Attempt, keys: Sequence[str]) -> list[BatchVerdict]:
+        """Ask for keys."""
+        if not self.takes_digests:
+            return [_VERDICTS[each] for each in self.claim_texts(attempt, keys)]
+        digests = [digest for _, digest in self._parts.layout.places([ClaimKey(attempt.of.sink, key) for key in keys])]
+        ordered = sorted(digests)
+        told = dict(zip(ordered, self.claim_digests(attempt, b"".join(ordered)), strict=True))
+        return [_VERDICTS[told[digest]] for digest in digests]
+
+    @property
+    def takes_digests(self) -> bool:
+        """Whether the namespace's keys are digests: then `claim_digests` is the one to use where there are many."""
+        return self._parts.layout.hash_keys
+
+    def claim_texts(self, attempt: Attempt, keys: Sequence[str]) -> bytes:
+        """As `claim`, of plain keys: a verdict's character each."""
+        places = self._parts.layout.places([ClaimKey(attempt.of.sink, key) for key in keys])
+        names = self._parts.layout.names(0, [name for _, name in places])
+        return self._claim("batch_claim_plain", attempt, names, [len(keys), b"", b""])
+
+    def claim_digests(self, attempt: Attempt, digests: bytes) -> bytes:
+        """As `claim`, of keys' digests one after the other in their order: a verdict's character each."""
+        names, sizes = self._parts.layout.buckets(digests)
+        return self._claim("batch_claim_hashed", attempt, names, [len(digests) // 16, b"", digests], sizes)
+
+    def _claim(
+        self, script: str, attempt: Attempt, names: list[bytes], items: Args, sizes: Sequence[int] = ()
+    ) -> bytes:
+        times = self._parts.times
+        args: Args = [*_NOBODY, *items, times.garbage, times.window]
+        args += [encode(attempt.session), attempt.number + 1, times.claimed, *sizes]
+        [reply] = self._parts.scripts.run(script, [ScriptCall([self._sessions, *names], args)])
+        return bytes(reply)
+
+    def finish(self, attempt: Attempt) -> bool:
+        """What is claimed is written."""
+        times = self._parts.times
+        reply = self._ask("batch_finish", attempt.of, attempt.session, attempt.number, times.window, times.claimed)
+        return bool(reply == b"OK")
+
+    def give_up(self, session: str) -> None:
+        """End it."""
+        self._parts.scripts.run(
+            "batch_give_up", [ScriptCall([self._sessions], [*_NOBODY, encode(session)])], durable=True
+        )
+
+    def done(self, scope: str, keys: Sequence[str]) -> list[bool]:
+        """Which keys are done."""
+        if not keys:
+            return []
+        asked = keys_of(self._parts.layout, self._parts.times, [ClaimKey(scope, key) for key in keys])
+        [(names, given)] = asked.groups.values()
+        [reply] = self._parts.scripts.run("batch_done", [ScriptCall([self._sessions, *names], [*_NOBODY, *given])])
+        return [each == ord("D") for each in reply]
+
+    def _ask(self, name: str, batch: BatchId, session: str, *args: int) -> Any:  # noqa: ANN401 - a script's reply
+        keys = [self._sessions, self._parts.layout.sink(batch.sink), self._parts.layout.attempts]
+        given: Args = [*_NOBODY, self._parts.times.position, encode(session), encode(batch.query), batch.batch, *args]
+        [reply] = self._parts.scripts.run(name, [ScriptCall(keys, given)], durable=True)
+        return reply
+
+
+def _last(sink: str, field: bytes, born: int) -> Attempt | None:
+    if not field:
+        return None
+    batch, number, session, query = decode(field).split(":", 3)
+    return Attempt(BatchId(sink, query, int(batch)), int(number), session, born)

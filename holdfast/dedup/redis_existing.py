@@ -1,0 +1,57 @@
+"""RedisClaims for a namespace that its members have laid out already, with their settings: for tools."""
+
+from __future__ import annotations
+
+from redis.exceptions import RedisError
+
+from holdfast.dedup.redis_connect import client_of, where_is
+from holdfast.dedup.redis_errors import store_error
+from holdfast.dedup.redis_layout import Layout, agreed, decode
+from holdfast.dedup.redis_store import RedisClaims
+from holdfast.errors import StoreRefused
+
+
+def existing_claims(
+    url: str, *, namespace: str = "holdfast", timeout_s: float = 2.0, positions_ttl_s: float = 90 * 86_400.0
+) -> RedisClaims:
+    """The store at a URL; `shards`, `hash_keys` and `keys_expected` are read from it. Connects.
+
+    Args:
+        url: as of `RedisClaims.from_url`, as are all others.
+        namespace: of the members.
+        timeout_s: for a connection, and for each reply.
+        positions_ttl_s: of positions that are used through this store.
+
+    Raises:
+        SettingError: the URL or the namespace cannot be read. The URL's password is not in its text.
+        StoreUnavailable: no answer.
+        StoreRefused: credentials; or nobody has used the namespace, or a version of holdfast that we do not know.
+    """
+    client = client_of(url, timeout_s)
+    where = where_is(client)
+    try:
+        stored = client.get(Layout(namespace, 1, hash_keys=False).layout_key)
+    except RedisError as error:
+        raise store_error(error, where) from error
+    finally:
+        client.close()
+    if not isinstance(stored, bytes):
+        raise StoreRefused(
+            f"the Redis at {where} has no namespace {namespace!r}: no app has used it there; check namespace, address "
+            "and database"
+        )
+    found = agreed(decode(stored))
+    if found is None:
+        raise StoreRefused(
+            f"the namespace {namespace!r} in the Redis at {where} is laid out as '{decode(stored)}', which this "
+            "version of holdfast does not know: use the one that the app uses"
+        )
+    return RedisClaims.from_url(
+        url,
+        namespace=namespace,
+        timeout_s=timeout_s,
+        positions_ttl_s=positions_ttl_s,
+        shards=found.shards,
+        hash_keys=found.hash_keys,
+        keys_expected=found.keys_expected,
+    )

@@ -1,0 +1,30 @@
+-- ARGV[7] = ms after which a dead attempt is garbage.
+-- Reply: { 'BEGUN', number, last, born }, { 'FINISHED', number, session, born }, { 'BEHIND', batch },
+-- { 'ELSEWHERE', query, batch, ms left of its lease }, F.
+local batch, number, by = finished_of(QUERY)
+local born = tonumber(redis.call('HGET', SINK, 'born') or NOW)
+if batch and batch > BATCH then return { 'BEHIND', batch } end
+if batch == BATCH then return { 'FINISHED', number, by, born } end
+if not live(BY) then return redis.status_reply('F') end
+local last = redis.call('HGET', SINK, 'last') or ''
+local now = redis.call('HMGET', SINK, 'session', 'query', 'batch', 'number')
+if now[1] == BY then return { 'BEGUN', tonumber(now[4]), last, born } end -- asked again after no answer
+if now[1] and live(now[1]) then
+  local deadline, generation = session(now[1])
+  if now[2] ~= QUERY then return { 'ELSEWHERE', now[2], tonumber(now[3]), deadline - NOW } end
+  redis.call('HSET', SESSIONS, now[1], string.format('%.0f:%.0f', NOW, generation))
+end
+-- A few are looked at: those whose keys are past their window, and the dead.
+local some = redis.call('HRANDFIELD', ATTEMPTS, 16, 'WITHVALUES')
+for n = 1, #some, 2 do
+  local state, ms, of = read(some[n + 1])
+  if state == 'F' and ms < NOW or state == 'R' and ms + ARGV[7] < NOW and not live(of) then
+    redis.call('HDEL', ATTEMPTS, some[n])
+  end
+end
+number = redis.call('HINCRBY', ATTEMPTS, 'last', 1)
+redis.call('HSET', ATTEMPTS, string.format('%.0f', number + 1), string.format('R%.0f:%s', NOW, BY))
+redis.call('HSET', SINK, 'number', number, 'session', BY, 'query', QUERY, 'batch', string.format('%.0f', BATCH), 'born',
+  string.format('%.0f', born))
+redis.call('PEXPIRE', SINK, ARGV[3])
+return { 'BEGUN', number, last, born }

@@ -1,0 +1,20 @@
+-- ARGV[4] = lease in ms, [5] = format, [6] = subscription, [7] = who, [8] = digest of the offer, [9] = its text.
+-- Reply: standing; LOST; { 'DIFFERS', their subscription, who ... }; { 'FORMAT', the group's }.
+local format = redis.call('HGET', HEAD, 'format')
+if format and format ~= ARGV[5] then return { 'FORMAT', format } end
+if redis.call('HEXISTS', SESSIONS, ME) == 1 and not live(ME) then return redis.status_reply('LOST') end
+bury()
+local members = redis.call('HGETALL', MEMBERS)
+if #members > 0 and redis.call('HGET', HEAD, 'subscription') ~= ARGV[6] then
+  local reply = { 'DIFFERS', redis.call('HGET', HEAD, 'subscription') or '' }
+  for i = 2, #members, 2 do reply[#reply + 1] = string.match(members[i], '\n(.*)$') end
+  return reply
+end
+put_session(ME, NOW + ARGV[4])
+redis.call('HSET', HEAD, 'format', ARGV[5], 'subscription', ARGV[6])
+local known = redis.call('HGET', MEMBERS, ME)
+redis.call('HSET', MEMBERS, ME, ARGV[8] .. '\n' .. ARGV[7])
+redis.call('HSET', OFFERS, ARGV[8], ARGV[9])
+if known ~= ARGV[8] .. '\n' .. ARGV[7] then changed() end -- else asked again after no answer
+touch()
+return standing()

@@ -1,0 +1,15 @@
+-- ARGV[4], [5] = as looked at; [6] = the plan's stamp, [7] = the plan; or none of them. Reply: standing, BEHIND.
+if redis.call('HEXISTS', MEMBERS, ME) == 0 then
+  if live(ME) then put_session(ME, NOW) end
+  return standing()
+end
+if ARGV[4] and not as_looked_at() then return redis.status_reply('BEHIND') end
+put_session(ME, NOW) -- dead from now on
+redis.call('HDEL', MEMBERS, ME)
+changed()
+if ARGV[4] then
+  set_plan(ARGV[6], ARGV[7])
+  redis.call('HSET', HEAD, 'planned', string.format('%.0f', number('view')))
+end
+touch()
+return standing()

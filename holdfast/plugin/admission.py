@@ -1,0 +1,160 @@
+"""Admission: the records of a poll become entries: one each, or runs where nothing needs to be known of each alone."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Claim, ClaimKey, Token
+from holdfast.errors import HandlerFailed, KeyMissing
+from holdfast.plugin.dead_letter import origin_topic
+from holdfast.plugin.entry import Entry, Gate
+from holdfast.plugin.lanes import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from holdfast.plugin.core import Core
+    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.ownership import Ownership
+    from holdfast.records import Record
+
+
+class Admission:
+    """Puts what came into lanes. One thread."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._ordering = core.settings.ordering
+
+    def admit(self, records: Sequence[Record]) -> None:
+        """Those that are to be handled here. Raises HandlerFailed: nothing handles that topic."""
+        core, now = self._core, self._core.clock.now()
+        for owner, admitted in core.family.admit(records):
+            topic = owner.partition.topic
+            if not core.family.mixes(topic):
+                self._admit(admitted, owner, topic, now, len(records))
+                continue
+            for origin, came in groupby(admitted, key=origin_topic):
+                self._admit(list(came), owner, origin, now, len(records))
+
+    def _admit(self, records: Sequence[Record], owner: Ownership, topic: str, now: float, polled: int) -> None:
+        """Those of one partition and one topic. `polled`: how many came in all."""
+        core = self._core
+        handler = core.routes.find(topic) or core.family.stray(topic)
+        if handler is None:
+            raise HandlerFailed(f"no handler matches topic {topic!r}: register one, or narrow the pattern")
+        # A record that a former owner may be working on, a coroutine: each is one record's matter. So is a batch
+        # that may hang: what was given up has to be told from what goes on.
+        alone = owner.waiting or (handler.timeout_s is not None if handler.batch else handler.is_async)
+        if alone or not core.family.by_position:
+            for record in records:
+                self._enter(self._entry(record, owner, handler, now), self._lane(record, handler))
+        elif not self._claims(handler) and self._in_one_lane(handler):
+            self._enter(Entry.run(records, owner, handler, now), None)
+        else:
+            # Not more than can be started whatever else runs: what has started and is not marked is bounded.
+            at_most = min(core.workers.share(polled), max(1, core.settings.mark_batch // 2))
+            self._in_runs(records, owner, handler, now, at_most)
+
+    def _claims(self, handler: Handler) -> bool:
+        return handler.key is not None or self._core.family.by_identity
+
+    def _in_one_lane(self, handler: Handler) -> bool:
+        """Whether all records of a partition are handled one after the other. A batch has consecutive ones."""
+        return handler.batch is not None or self._ordering == "partition"
+
+    def _enter(self, entry: Entry, lane: Hashable) -> None:
+        self._core.lanes.add(entry, lane)
+        self._known(entry)
+
+    def _known(self, entry: Entry) -> None:
+        entry.owner.entries[entry.record.offset] = entry
+        self._core.intake.entered(entry)
+        self._core.claiming.want(entry)
+
+    def _in_runs(self, records: Sequence[Record], owner: Ownership, handler: Handler, now: float, at_most: int) -> None:
+        """Runs whose lane has all their keys. Who finds its key in another lane stands behind it there; and a record
+        without its business key stands alone."""
+        lanes, one_lane, by_key = (
+            self._core.lanes.of(owner.partition),
+            self._in_one_lane(handler),
+            self._ordering == "key",
+        )
+        run: list[Record] = []
+        keys: list[Hashable] = []
+        claims: list[Claim] = []
+        lane = Lane(lanes, None, keys)
+
+        def end() -> None:
+            nonlocal run, keys, claims, lane
+            if run:
+                entry = Entry.run(run, owner, handler, now, claims)
+                if one_lane:
+                    self._core.lanes.add(entry, None)
+                else:
+                    self._core.lanes.begin(entry, lane)
+                self._known(entry)
+            run, keys, claims = [], [], []
+            lane = Lane(lanes, None, keys)
+
+        claims_some = self._claims(handler)
+        for record in records:
+            claim = None
+            if claims_some:
+                claim, error = self._claim(record, owner, handler)
+                if claim is None:
+                    end()
+                    entry = Entry(record, owner, handler, None, now)
+                    entry.error = error
+                    self._enter(entry, self._lane(record, handler))
+                    continue
+            key: Hashable = record.offset if not by_key or record.key is None else record.key
+            if len(run) == at_most:
+                end()
+            if one_lane or lanes.setdefault(key, lane) is lane:
+                run.append(record)
+                keys.append(key)
+                if claim is not None:
+                    claims.append(claim)
+            else:
+                self._enter(Entry(record, owner, handler, claim, now), key)
+        end()
+
+    def _claim(self, record: Record, owner: Ownership, handler: Handler) -> tuple[Claim | None, Exception | None]:
+        """What is claimed for the record; or why it cannot be handled; or neither: its position protects it."""
+        core = self._core
+        try:
+            key = handler.key(record) if handler.key else self._identity(record, owner)
+        except KeyMissing as missing:
+            if core.settings.missing_key == "error":
+                return None, missing
+            key = self._identity(record, owner)
+        except Exception as broken:  # noqa: BLE001 - a key function of the application
+            error = KeyMissing(f"the key function of {handler.name} failed on {record.partition}@{record.offset}")
+            error.__cause__ = broken
+            return None, error
+        if key is None:
+            return None, None
+        scope = handler.scope_of(core.group, origin_topic(record))
+        return Claim(ClaimKey(scope, key), Token(owner.name, record.offset, owner.store_epoch)), None
+
+    def _identity(self, record: Record, owner: Ownership) -> str | None:
+        return None if record.offset < owner.again else self._core.family.default_key(record)
+
+    def _entry(self, record: Record, owner: Ownership, handler: Handler, now: float) -> Entry:
+        claim, error = self._claim(record, owner, handler)
+        entry = Entry(record, owner, handler, claim, now)
+        if error is not None:
+            entry.error = error
+        if record.offset in owner.waiting:
+            entry.gate = Gate.HANDED
+        return entry
+
+    def _lane(self, record: Record, handler: Handler) -> Hashable:
+        """What has to be handled one after the other. A batch handler takes consecutive records of a partition."""
+        if self._in_one_lane(handler):
+            return None
+        if self._ordering == "key" and record.key is not None:
+            return record.key
+        return record.offset

@@ -1,0 +1,137 @@
+"""Which partitions, where it is known how many: few that move, each topic spread evenly, near to a replica."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.plugin.assign.near import Near
+    from holdfast.records import Partition
+
+
+class Dealing:
+    """Topics that the same members want.
+
+    Args:
+        weights: of each member that has or gets any of them; in the order in which it is dealt.
+        topics: with their partitions.
+        previous: partition -> who had it; those of others are nobody's.
+        near: the racks, where they are known.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, int],
+        topics: Mapping[str, list[Partition]],
+        previous: Mapping[Partition, str],
+        near: Near | None = None,
+    ) -> None:
+        self._weights = weights
+        self._weight = sum(weights.values())
+        self._topics = topics
+        self._near = near
+        self._owners: dict[Partition, str] = {}
+        #: Nobody's: topic -> partitions.
+        self._pool: dict[str, list[Partition]] = {}
+        for topic, partitions in topics.items():
+            pool = self._pool[topic] = []
+            for partition in partitions:
+                owner = previous.get(partition)
+                if owner is not None and owner in weights:
+                    self._owners[partition] = owner
+                else:
+                    pool.append(partition)
+        counts = Counter(self._owners.values())
+        self.sizes = {member_id: counts[member_id] for member_id in weights}
+        #: Of those whose size changes: member -> topic -> partitions, in order.
+        self._has: dict[str, dict[str, list[Partition]]] = {}
+
+    def deal(self, shares: Mapping[str, int]) -> dict[Partition, str]:
+        """Each member gets its share: who has more gives up, who has less is given, nothing else moves."""
+        self._has = {member_id: {} for member_id, share in shares.items() if share != self.sizes[member_id]}
+        # After most changes these are few: what stays is not touched.
+        for partition, owner in self._owners.items():
+            if owner in self._has:
+                self._has[owner].setdefault(partition.topic, []).append(partition)
+        for member_id, share in shares.items():
+            if self.sizes[member_id] > share and self._near:
+                self._give_up_far(self._near, member_id, share)
+            if self.sizes[member_id] > share:
+                self._give_up(member_id, self.sizes[member_id] - share)
+        room = {member_id: share - self.sizes[member_id] for member_id, share in shares.items()}
+        if self._near:
+            self._give_near(self._near, room)
+        self._give(room)
+        return self._owners
+
+    def _give_up(self, member_id: str, count: int) -> None:
+        """Partitions of those topics of which the member has most above its share."""
+        has, weight = self._has[member_id], self._weights[member_id]
+
+        def standing(topic: str) -> tuple[int, float, str]:
+            size = len(self._topics[topic])
+            # Of equals, that of which least is given up by others: who gets it all is to get some of each.
+            return size * weight - len(has[topic]) * self._weight, len(self._pool[topic]) / size, topic
+
+        heap = [standing(topic) for topic, partitions in has.items() if partitions]
+        heapq.heapify(heap)
+        self.sizes[member_id] -= count
+        for _ in range(count):
+            topic = heap[0][2]
+            self._pool[topic].append(has[topic].pop())
+            if has[topic]:
+                heapq.heapreplace(heap, standing(topic))
+            else:
+                heapq.heappop(heap)
+
+    def _give_up_far(self, near: Near, member_id: str, share: int) -> None:
+        """First what has no replica beside the member."""
+        for topic, partitions in self._has[member_id].items():
+            far = [each for each in partitions if near.far(member_id, each)][: self.sizes[member_id] - share]
+            self._pool[topic] += far
+            partitions[:] = [each for each in partitions if each not in far]
+            self.sizes[member_id] -= len(far)
+
+    def _give_near(self, near: Near, room: dict[str, int]) -> None:
+        """First to members beside a replica."""
+        matches = near.matches([each for partitions in self._pool.values() for each in partitions], room)
+        for partition, member_id in matches:
+            self._owners[partition] = member_id
+            self._has[member_id].setdefault(partition.topic, []).append(partition)
+            room[member_id] -= 1
+        taken = {partition for partition, _ in matches}
+        for partitions in self._pool.values():
+            partitions[:] = [each for each in partitions if each not in taken]
+
+    def _give(self, room: dict[str, int]) -> None:
+        """One by one, in a circle that goes on from topic to topic; past those who have enough of a topic already."""
+        circle = [member_id for member_id in self._weights if room[member_id] > 0]
+        after = dict(pairwise([*circle, *circle[:1]]))
+        last = circle[-1] if circle else ""
+        for topic, partitions in self._pool.items():
+            level, passed = 1, 0
+            counts: dict[str, int] = {}
+            for partition in partitions:
+                while True:
+                    member_id = after[last]
+                    count = counts.get(member_id)
+                    if count is None:
+                        count = len(self._has[member_id].get(topic, ()))
+                    if count < level * self._weights[member_id]:
+                        break
+                    last, passed = member_id, passed + 1
+                    if passed >= len(after):
+                        level, passed = level + 1, 0
+                self._owners[partition] = member_id
+                counts[member_id] = count + 1
+                passed = 0
+                room[member_id] -= 1
+                if room[member_id]:
+                    last = member_id
+                else:
+                    after[last] = after.pop(member_id)

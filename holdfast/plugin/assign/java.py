@@ -1,0 +1,29 @@
+"""What brokers and Java clients decide by how Java sees a string: String.hashCode, String.compareTo."""
+
+from __future__ import annotations
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode: brokers compare tags by it, Kafka finds a group's coordinator, and a key leads to the queue to
+    which Java's producers send it."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def java_order(text: str) -> str:
+    """What sorts as Java sorts that string: by UTF-16, where letters outside of the first 65,536 come as two before
+    some that are inside."""
+    if text.isascii():
+        return text
+    units = text.encode("utf-16-be", "surrogatepass")
+    return "".join(chr(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2))
+
+
+def offsets_partition(group: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` whose leader coordinates a group of Kafka: Utils.abs(hashCode) % count, in
+    which the absolute value of the lowest number is 0."""
+    hashed = java_hash(group)
+    return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions

@@ -1,0 +1,77 @@
+"""Members of a Kafka group, as far as an assignment asks for them, and what they had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.errors import SettingError
+from holdfast.plugin.assign.java import java_order
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from holdfast.records import Partition
+
+_MOST_WEIGHT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriber:
+    """A member and the topics that it wants.
+
+    Args:
+        id: the member id, unique in the group.
+        topics: what it is subscribed to; topics without partitions do no harm.
+        weight: its share of what it is subscribed to (`sticky` alone goes by it): 2 gets twice as much as 1.
+        rack: where it runs (`client.rack`); empty: not known.
+        instance_id: `group.instance.id` of a static member.
+
+    Raises:
+        SettingError: a field cannot work.
+    """
+
+    id: str
+    topics: frozenset[str]
+    weight: int = 1
+    rack: str = ""
+    instance_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise SettingError("id", self.id, "give the member id")
+        if isinstance(self.weight, bool) or not 1 <= self.weight <= _MOST_WEIGHT:
+            raise SettingError("weight", self.weight, f"give a whole number from 1 to {_MOST_WEIGHT}")
+
+
+class Claim(NamedTuple):
+    """What a member says that it has (`owned partitions` of its JoinGroup), and of which generation that is."""
+
+    member: str
+    partitions: Collection[Partition]
+    generation: int = -1
+
+
+def last_owners(claims: Iterable[Claim]) -> dict[Partition, str]:
+    """Who had what, where members' words differ: who says so of the latest generation.
+
+    Two who claim a partition in the same generation both lose it, as in Kafka: one of them is wrong, and nobody can
+    tell which.
+    """
+    latest: dict[Partition, tuple[int, str | None]] = {}
+    for member, partitions, generation in claims:
+        for partition in partitions:
+            known = latest.get(partition)
+            if known is None or generation > known[0]:
+                latest[partition] = generation, member
+            elif generation == known[0] and member != known[1]:
+                latest[partition] = generation, None
+    return {partition: owner for partition, (_, owner) in latest.items() if owner is not None}
+
+
+def in_order(members: Iterable[Subscriber]) -> list[Subscriber]:
+    """As Kafka's range and round robin see them: static members by their name, then the others by id.
+
+    So a static member that restarts under another id keeps its place, and with it its partitions.
+    """
+    return sorted(members, key=lambda member: (member.instance_id is None, java_order(member.instance_id or member.id)))

@@ -1,0 +1,135 @@
+"""Kafka's RangeAssignor ("range"), its default: topic by topic, a run of partitions for each member."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.assign.members import in_order
+from holdfast.plugin.assign.topics import by_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from holdfast.plugin.assign.members import Subscriber
+    from holdfast.records import Partition
+
+    Racks = Mapping[Partition, Collection[str]]
+
+
+def range_(
+    members: Collection[Subscriber],
+    partitions: Collection[Partition],
+    previous: Mapping[Partition, str] | None = None,  # noqa: ARG001 - it forgets
+    *,
+    racks: Racks | None = None,
+) -> dict[Partition, str]:
+    """What the Java class does, member for member; partitions of topics that nobody wants are absent.
+
+    The first members get one partition more, of each topic: with many topics they have more in all. Topics of equal
+    size that the same members want go the same way: partitions of one number have one owner.
+
+    Args:
+        members: in any order.
+        partitions: in any order.
+        previous: not looked at.
+        racks: of each partition's replicas. Where members know theirs (`Subscriber.rack`), who is near a replica gets
+            the partition, as far as that leaves the numbers as they are.
+    """
+    consumers: dict[str, dict[str, str]] = defaultdict(dict)
+    for member in in_order(members):
+        for topic in member.topics:
+            consumers[topic][member.id] = member.rack
+    topics = [
+        _Topic(found, consumers[topic], racks or {})
+        for topic, found in by_topic(partitions).items()
+        if topic in consumers
+    ]
+    if any(topic.racks_matter for topic in topics):
+        _near(topics)
+    owners: dict[Partition, str] = {}
+    for each in topics:
+        each.rest()
+        owners.update(each.owners)
+    return owners
+
+
+class _Topic:
+    """One topic while it is given out. As Java's TopicAssignmentState, down to when its numbers change."""
+
+    def __init__(self, partitions: Sequence[Partition], consumers: dict[str, str], racks: Racks) -> None:
+        self.partitions = partitions
+        #: Member -> rack, in order; empty: not known.
+        self.consumers = consumers
+        self.owners: dict[Partition, str] = {}
+        self._has = dict.fromkeys(consumers, 0)
+        self._each, self._more = divmod(len(partitions), len(consumers))
+        #: None: no member of this topic knows its rack.
+        self.racks: list[set[str]] | None = None
+        self.racks_matter = False
+        theirs = set(consumers.values()) - {""}
+        if theirs:
+            self.racks = [set(racks.get(partition, ())) for partition in partitions]
+            everywhere: set[str] = set().union(*self.racks)
+            # Where each partition is in each rack, nearness decides nothing.
+            self.racks_matter = bool(theirs & everywhere) and any(found != everywhere for found in self.racks)
+
+    def room(self, member_id: str) -> int:
+        return max(0, self._each + (self._more > 0) - self._has[member_id])
+
+    def give(self, member_id: str, partitions: Sequence[Partition]) -> None:
+        self.owners.update(dict.fromkeys(partitions, member_id))
+        self._has[member_id] += len(partitions)
+        if self._has[member_id] > self._each:
+            self._more -= 1
+
+    def near(self) -> None:
+        """To each in turn what is in its rack; who does not know its own takes anything."""
+        for member_id, rack in self.consumers.items():
+            fitting = (
+                partition
+                for partition, racks in zip(self.partitions, self.racks or (), strict=True)
+                if partition not in self.owners and (not rack or rack in racks)
+            )
+            found = list(islice(fitting, self.room(member_id)))
+            if found:
+                self.give(member_id, found)
+
+    def rest(self) -> None:
+        """To each in turn what is left."""
+        rest = iter([partition for partition in self.partitions if partition not in self.owners])
+        for member_id in self.consumers:
+            found = list(islice(rest, self.room(member_id)))
+            if found:
+                self.give(member_id, found)
+
+
+def _near(topics: Sequence[_Topic]) -> None:
+    """What can go to members in the rack of a replica: topics of one size and the same members together."""
+    groups: dict[object, list[_Topic]] = defaultdict(list)
+    for topic in topics:
+        groups[tuple(topic.consumers.items()), len(topic.racks or ())].append(topic)
+    for group in groups.values():
+        if len(group) > 1:
+            _near_together(group)
+        elif group[0].racks_matter:
+            group[0].near()
+
+
+def _near_together(topics: Sequence[_Topic]) -> None:
+    """Partitions of one number go to one member, who is near a replica of each.
+
+    All these topics are given out in the same way, so that the first tells for all how much a member may have.
+    """
+    first = topics[0]
+    remaining = dict(first.consumers)
+    for number, racks in enumerate(zip(*(topic.racks or () for topic in topics), strict=True)):
+        common = set.intersection(*racks)
+        member_id = next((m for m, rack in remaining.items() if (not rack or rack in common) and first.room(m)), None)
+        if member_id is None:
+            continue
+        for topic in topics:
+            topic.give(member_id, [topic.partitions[number]])
+        if not first.room(member_id):
+            del remaining[member_id]

@@ -1,0 +1,207 @@
+"""The recorder: what an engine tells of its work. Where nobody asked for an audit, nothing.
+
+What counts as *handled* is the end of the handler, as the loop sees it (5 ms later at most), whether or not the store
+learns of it: an execution is one also where its mark is lost and the record runs again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.audit.book import Book, Owned, Unowned
+from holdfast.plugin.audit.schema import Outcome, Place, Rebalanced, label
+from holdfast.plugin.events import RebalanceReport
+from holdfast.plugin.snapshot import AuditFigures
+from holdfast.timing import wall_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.core import Core
+    from holdfast.plugin.entry import Entry
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.ownership import Ownership
+    from holdfast.plugin.snapshot import PartitionFigures
+    from holdfast.records import Partition, Record
+
+#: After partitions came: by then the client has heard of the ends of their logs, as a rule.
+_SOON_S = 0.5
+
+
+class Recorder:
+    """Tells nothing. One thread, the one that runs the app (or holds a `Driven` engine's lock)."""
+
+    #: Whether there is an audit.
+    on = False
+
+    def open(self) -> None:
+        """Before the group is joined. Raises SettingError, OSError: nothing can be told there."""
+
+    def started(self) -> None:
+        """The group is joined."""
+
+    def stopped(self, *, clean: bool, in_hand: int, error: Exception | None) -> None:
+        """Nothing more will happen."""
+
+    def begins(self, entries: Iterable[Entry]) -> None:
+        """These are given to their handler."""
+
+    def ended(self, entry: Entry, outcome: Outcome) -> None:
+        """What became of all records of an entry."""
+
+    def skipped(self, owner: Ownership, offset: int) -> None:
+        """A record that is done, by its position."""
+
+    def known(self, record: Record) -> None:
+        """The same of a source whose partitions nobody owns."""
+
+    def absent(self, owner: Ownership, offsets: range) -> None:
+        """The source has gone past these without delivering any."""
+
+    def came(self, places: Sequence[Place], trigger: str) -> None:
+        """These are taken over."""
+
+    def went(self, places: Sequence[Place], trigger: str) -> None:
+        """These are let go, or lost."""
+
+    def flush(self) -> None:
+        """Something is about to happen that one may not live to tell."""
+
+    def figures(self) -> AuditFigures:
+        """For a snapshot."""
+        return AuditFigures()
+
+
+class EngineRecorder(Recorder):
+    """Writes into a book; also an observer, for the reports of rebalances."""
+
+    on = True
+
+    def __init__(self, audit: Audit, core: Core) -> None:
+        self._core, self._every_s = core, audit.progress_s
+        self._book = Book(audit, core.group)
+        self._add, self._keys = self._book.add, self._book.keys
+        self._soon = False
+
+    def open(self) -> None:
+        """See `Recorder`."""
+        self._book.open()
+
+    def started(self) -> None:
+        """See `Recorder`."""
+        family = self._core.family
+        source = getattr(family, "source", None)
+        name = getattr(source, "known_as", type(source).__name__)
+        self._book.start(name, getattr(source, "protocol", None), ordered=family.by_position)
+        self._core.timers.after(self._every_s, self._look)
+
+    def stopped(self, *, clean: bool, in_hand: int, error: Exception | None) -> None:
+        """See `Recorder`."""
+        self._book.stop(clean=clean, in_hand=in_hand, error=None if error is None else type(error).__name__)
+
+    def begins(self, entries: Iterable[Entry]) -> None:
+        """See `Recorder`."""
+        now = wall_ms()
+        for entry in entries:
+            entry.began_ms = now
+
+    def ended(self, entry: Entry, outcome: Outcome) -> None:
+        """See `Recorder`."""
+        owner, now = entry.owner, wall_ms()
+        keys: Iterable[tuple[int, str]] = ()
+        if self._keys and (claims := entry.asked_for):
+            keys = [(offset, claim.key.key) for offset, claim in zip(entry.offsets, claims, strict=True)]
+        offset = entry.record.offset
+        offsets = (range(offset, offset + 1),) if entry.count == 1 else entry.ranges
+        self._add(owner, outcome, offsets, (entry.began_ms or now, now), keys)
+
+    def skipped(self, owner: Ownership, offset: int) -> None:
+        """See `Recorder`."""
+        self._one(owner, range(offset, offset + 1), Outcome.SKIPPED_POSITION)
+
+    def known(self, record: Record) -> None:
+        """See `Recorder`."""
+        self._one(Unowned(record.partition), range(record.offset, record.offset + 1), Outcome.SKIPPED_POSITION)
+
+    def absent(self, owner: Ownership, offsets: range) -> None:
+        """See `Recorder`."""
+        self._one(owner, offsets, Outcome.ABSENT)
+
+    def came(self, places: Sequence[Place], trigger: str) -> None:
+        """See `Recorder`."""
+        if places:
+            self._book.came(places, trigger)
+            if not self._soon:
+                self._soon = True
+                self._core.timers.after(_SOON_S, self._progress)
+
+    def went(self, places: Sequence[Place], trigger: str) -> None:
+        """See `Recorder`."""
+        if places:
+            self._book.went(places, trigger)
+
+    def flush(self) -> None:
+        """See `Recorder`."""
+        self._book.flush()
+        self._book.emitter.wake()
+
+    def figures(self) -> AuditFigures:
+        """See `Recorder`."""
+        return AuditFigures(events=self._book.emitter.taken, dropped=self._book.emitter.dropped)
+
+    def on_event(self, event: Event) -> None:
+        """As an observer."""
+        if isinstance(event, RebalanceReport):
+            self._book.tell(_rebalanced(event))
+
+    # ---- inside
+    def _one(self, owner: Owned, offsets: range, outcome: Outcome) -> None:
+        now = wall_ms()
+        self._add(owner, outcome, (offsets,), (now, now))
+
+    def _look(self) -> None:
+        self._core.timers.after(self._every_s, self._look)
+        self._progress()
+
+    def _progress(self) -> None:
+        self._soon = False
+        places = [_place(each) for each in self._core.family.figures().partitions if each.watermark is not None]
+        if places:
+            self._book.stands(places)
+
+
+def place_of(
+    partition: Partition, epoch: int, position: int | None, end: int | None, in_flight: int | None = None
+) -> Place:
+    """One partition as it is told."""
+    return Place(
+        topic=partition.topic,
+        partition=label(partition),
+        epoch=epoch or None,
+        position=position,
+        end=end,
+        in_flight=in_flight,
+    )
+
+
+def _place(each: PartitionFigures) -> Place:
+    return place_of(each.partition, each.epoch or 0, each.watermark, each.log_end, each.in_flight)
+
+
+def _rebalanced(report: RebalanceReport) -> Rebalanced:
+    return Rebalanced(
+        trigger=report.trigger,
+        gained=len(report.gained),
+        given=len(report.given),
+        drained=report.drained,
+        abandoned=report.abandoned,
+        handed_back=report.handed_back,
+        duplicates_suppressed=report.duplicates_suppressed,
+        phases_s={phase: round(seconds, 6) for phase, seconds in report.phases_s.items()},
+        pause_s=report.pause_s,
+        recovered_s=report.recovered_s,
+        steady_intake_per_s=report.steady_intake_per_s,
+        peak_intake_per_s=report.peak_intake_per_s,
+        ramp_s=report.ramp_s,
+    )

@@ -1,0 +1,51 @@
+"""What is to be thought of what was found: the words in the audit's tables. docs/audit.md explains them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What is to be thought of offsets that no span covers."""
+
+    LOST = "lost"  #: those who read it have told everything, and went past it
+    UNKNOWN = "unknown"  #: it may have been done by a run that could not tell
+    PENDING = "pending"  #: nobody says that it is done
+    LEFT = "left"  #: the group ended cleanly before it, or was told to skip it
+
+
+class Reason(StrEnum):
+    """Why that verdict."""
+
+    PASSED = "passed"  #: lost: its owner's position went past it
+    JUMPED = "jumped"  #: lost: the next owner began beyond it
+    KILLED = "killed"  #: unknown: its reader ended without a word, or still lives and has not told yet
+    INCOMPLETE = "incomplete"  #: unknown: events of its reader are missing
+    LAG = "lag"  #: pending or left: nobody came so far; lost, where all had to be consumed
+    RESET = "reset"  #: left: the group was told to begin beyond it
+
+
+class Cause(StrEnum):
+    """Why a record was executed again."""
+
+    CRASH = "crash"  #: who had executed it was killed
+    HAND_OVER = "hand-over"  #: who had executed it had given the partition away, or lost it
+    REDELIVERY = "redelivery"  #: the same run, in the same ownership
+    RESET = "reset"  #: the group was told to read it again
+
+
+class KeyCause(StrEnum):
+    """Why a key was executed again."""
+
+    PRODUCER = "producer"  #: it was sent more than once
+    REPEAT = "repeat"  #: one record, executed again: see `duplicates`
+    BOTH = "both"
+
+
+class Ended(StrEnum):
+    """How a run ended."""
+
+    CLEAN = "clean"
+    UNCLEAN = "unclean"  #: it said that it stops, with an error or with records in hand
+    KILLED = "killed"  #: it fell silent
+    ALIVE = "alive"  #: its last event is as recent as the others'

@@ -1,0 +1,241 @@
+"""Times of a consumer group that have to fit into each other, as rules. Pure; Kafka's names and its milliseconds.
+
+One rule, one function: a Misfit, or None where it holds. Who checks a configuration, who makes one and who looks for
+what is wrong all ask here. Limits and defaults are those of Kafka 4.3 (GroupCoordinatorConfig, ConsumerConfig) and of
+librdkafka 2.16 (CONFIGURATION.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from holdfast.errors import SettingError
+
+SESSION = "session.timeout.ms"
+HEARTBEAT = "heartbeat.interval.ms"
+MAX_POLL = "max.poll.interval.ms"
+#: The same under the consumer protocol: settings of the group at the broker, not of its clients.
+GROUP_SESSION = "consumer.session.timeout.ms"
+GROUP_HEARTBEAT = "consumer.heartbeat.interval.ms"
+
+DEFAULT_SESSION_MS = 45_000
+DEFAULT_HEARTBEAT_MS = 3_000
+DEFAULT_GROUP_HEARTBEAT_MS = 5_000
+DEFAULT_MAX_POLL_MS = 300_000
+
+#: Heartbeats that a session has room for: two may be lost.
+HEARTBEATS_A_SESSION = 3
+#: What brokers allow of classic sessions unless told otherwise (group.min and group.max.session.timeout.ms): a join
+#: with another is answered INVALID_SESSION_TIMEOUT.
+SESSION_RANGE_MS = (6_000, 1_800_000)
+#: And of a group's under the consumer protocol (group.consumer.min and group.consumer.max.session.timeout.ms).
+GROUP_SESSION_RANGE_MS = (45_000, 60_000)
+#: And of its heartbeats (group.consumer.min and group.consumer.max.heartbeat.interval.ms).
+GROUP_HEARTBEAT_RANGE_MS = (5_000, 15_000)
+#: The largest that librdkafka takes; Java takes more.
+LONGEST_POLL_MS = 86_400_000
+
+#: What the end of a drain still needs before the next poll: one bounded commit, which took up to 1.4 s on a real
+#: broker in the second phase of a cooperative rebalance, and a poll.
+COMMIT_S = 2.0
+#: Less than most restarts take: a process that ends, is placed and pulled, starts and imports.
+SHORT_RESTART_MS = 10_000
+
+
+class Misfit(NamedTuple):
+    """Two times that do not fit. Both are in the texts, with what to change."""
+
+    field: str
+    value: object
+    #: What comes of it.
+    effect: str
+    remedy: str
+
+    def error(self) -> SettingError:
+        """For who cannot go on with it."""
+        return SettingError(self.field, self.value, self.remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What one member may have to do between two polls.
+
+    Raises:
+        SettingError: a value that cannot be.
+    """
+
+    #: The longest that one record takes.
+    handler_s: float
+    #: Records that are handled at the same time.
+    workers: int = 1
+    #: Records that one poll brings and that are all done before the next.
+    batch: int = 500
+    #: How long a hand-over waits for what runs.
+    drain_s: float = 0.0
+    commit_s: float = COMMIT_S
+    #: The client is polled while handlers run, as holdfast does: only a hand-over stands between two polls then.
+    polls_meanwhile: bool = False
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name == "polls_meanwhile":
+                continue
+            whole = each.name in ("workers", "batch")
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+                raise SettingError(each.name, value, f"use a {'whole ' if whole else ''}number")
+            if not (1 if whole else 0) <= value < math.inf:
+                raise SettingError(
+                    each.name, value, f"use {'1 or more' if whole else 'a number of seconds, 0 or more'}"
+                )
+
+    @property
+    def batch_s(self) -> float:
+        """How long a poll's records take, each as long as the longest."""
+        return 0.0 if self.polls_meanwhile else math.ceil(self.batch / self.workers) * self.handler_s
+
+    @property
+    def total_s(self) -> float:
+        """Batch, drain, commit."""
+        return self.batch_s + self.drain_s + self.commit_s
+
+    def largest_batch(self, limit_s: float) -> int:
+        """The most records a poll that stay below the limit; 0 = not even one."""
+        rest_s = self.drain_s + self.commit_s
+        if rest_s >= limit_s or self.handler_s == 0 or self.polls_meanwhile:
+            return 0 if rest_s >= limit_s else self.batch
+        rounds = math.floor((limit_s - rest_s) / self.handler_s) + 1
+        while rounds * self.handler_s + self.drain_s + self.commit_s >= limit_s:  # rounded as in total_s
+            rounds -= 1
+        return rounds * self.workers
+
+    def shortest_limit_ms(self) -> int:
+        """The first limit in whole milliseconds that it stays below."""
+        limit_ms = math.floor(self.total_s * 1000)
+        while limit_ms / 1000 <= self.total_s:  # compared as turn_fits does: 2.01 * 1000 is less than 2010
+            limit_ms += 1
+        return limit_ms
+
+    def __str__(self) -> str:
+        parts = []
+        if not self.polls_meanwhile:
+            at_once = f", {self.workers} at a time," if self.workers > 1 else ""
+            parts.append(f"a batch of {self.batch:,} records{at_once} of {self.handler_s:g} s each: {self.batch_s:g} s")
+        parts += [f"drain: {self.drain_s:g} s", f"commit: {self.commit_s:g} s"]
+        return f"{' + '.join(parts)} = {self.total_s:g} s"
+
+
+def heartbeat_fits(
+    heartbeat_ms: int, session_ms: int, *, heartbeat: str = HEARTBEAT, session: str = SESSION
+) -> Misfit | None:
+    """At most a third of the session. For a group's settings at the broker give their names."""
+    if 0 < heartbeat_ms * HEARTBEATS_A_SESSION <= session_ms:
+        return None
+    return Misfit(
+        heartbeat,
+        heartbeat_ms,
+        "a heartbeat or two that come late end the membership, and the group rebalances for nothing",
+        f"use at most {session_ms // HEARTBEATS_A_SESSION}, a third of {session}={session_ms}, so that two may be lost",
+    )
+
+
+def session_below_poll(session_ms: int, max_poll_ms: int) -> Misfit | None:
+    """Otherwise librdkafka makes no client; Java's makes one."""
+    if session_ms <= max_poll_ms:
+        return None
+    return Misfit(
+        MAX_POLL,
+        max_poll_ms,
+        "confluent-kafka makes no consumer of it",
+        f"use at least {SESSION}={session_ms}: librdkafka refuses less",
+    )
+
+
+def session_allowed(
+    session_ms: int, allowed_ms: tuple[int, int] = SESSION_RANGE_MS, *, session: str = SESSION
+) -> Misfit | None:
+    """Within what the brokers allow, as far as they have their defaults."""
+    least_ms, most_ms = allowed_ms
+    if least_ms <= session_ms <= most_ms:
+        return None
+    limits = "group.{}.session.timeout.ms" if session == SESSION else "group.consumer.{}.session.timeout.ms"
+    low = session_ms < least_ms
+    name, limit_ms, words = (limits.format("min"), least_ms, "less") if low else (limits.format("max"), most_ms, "more")
+    return Misfit(
+        session,
+        session_ms,
+        f"brokers refuse {words} than their {name}, usually {limit_ms}",
+        f"use {limit_ms} or {'more' if low else 'less'}, unless your broker allows it",
+    )
+
+
+def restart_fits(session_ms: int, restart_s: float | None = None, *, session: str = SESSION) -> Misfit | None:
+    """A static member comes back within its session. Without `restart_s` nobody has said how long it takes."""
+    least_ms = SHORT_RESTART_MS if restart_s is None else math.floor(restart_s * 1000) + 1
+    if session_ms >= least_ms:
+        return None
+    takes = "a restart takes some seconds" if restart_s is None else f"a restart takes {restart_s:g} s"
+    return Misfit(
+        session,
+        session_ms,
+        f"a static member (group.instance.id) keeps its partitions over a restart while its session lasts, and {takes}",
+        f"use {least_ms} or more, above what a restart takes; by default {DEFAULT_SESSION_MS}",
+    )
+
+
+def turn_fits(turn: Turn, max_poll_ms: int) -> Misfit | None:
+    """Batch, drain and commit are done before the group takes the member for stuck."""
+    limit_s = max_poll_ms / 1000
+    if turn.total_s < limit_s:
+        return None
+    ways = []
+    if not turn.polls_meanwhile and (batch := turn.largest_batch(limit_s)) > 0:
+        ways.append(f"take at most {batch:,} records a poll")
+    if (room_s := limit_s - turn.batch_s - turn.commit_s) > 0:
+        ways.append(f"drain for less than {room_s:g} s")
+    if (wanted_ms := turn.shortest_limit_ms()) <= LONGEST_POLL_MS:
+        ways.append(f"allow {wanted_ms} or more")
+    if not turn.polls_meanwhile:
+        ways.append("poll while handlers run")
+    return Misfit(
+        MAX_POLL,
+        max_poll_ms,
+        "the group goes on without the member while it works: its records run again elsewhere, where they take as long",
+        f"{turn}, which is not below {limit_s:g} s: {', or '.join(ways)}",
+    )
+
+
+def drain_fits(drain_s: float, max_poll_ms: int) -> Misfit | None:
+    """Drain and commit of who polls while handlers run."""
+    turn = Turn(handler_s=0.0, drain_s=drain_s, polls_meanwhile=True)
+    if (found := turn_fits(turn, max_poll_ms)) is None:
+        return None
+    limit_s = max_poll_ms / 1000
+    return Misfit(
+        "drain_timeout_s",
+        drain_s,
+        found.effect,
+        f"a drain runs between two polls: {drain_s:g} s + {COMMIT_S:g} s for the commit reach {MAX_POLL}={max_poll_ms} "
+        f"({limit_s:g} s), and the group would go on without this member; use less than "
+        f"{max(0.0, limit_s - COMMIT_S):g} s, or a larger {MAX_POLL}",
+    )
+
+
+def call_fits(call_s: float, drain_s: float) -> Misfit | None:
+    """Where a shutdown ends what still runs: it waits for one call at least."""
+    if call_s <= drain_s:
+        return None
+    return Misfit(
+        "drain_s",
+        drain_s,
+        "every shutdown interrupts calls, and their messages run again elsewhere",
+        f"a call of the listener takes {call_s:g} s, and a shutdown would interrupt it after {drain_s:g} s: drain for "
+        f"{call_s:g} s or more, or hand it fewer messages a call",
+    )
+
+
+def heartbeat_for(session_ms: int, default_ms: int = DEFAULT_HEARTBEAT_MS) -> int:
+    """The client's own where that fits, else a third of the session."""
+    return max(1, min(default_ms, session_ms // HEARTBEATS_A_SESSION))

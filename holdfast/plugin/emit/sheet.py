@@ -1,0 +1,42 @@
+"""What is emitted: keys with values and reasons, a sheet for each place that is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Value = str | int | float | bool
+
+#: How a place takes its settings: a dictionary of Python's, lines of key=value, or a call for each.
+Form = Literal["dict", "properties", "java_setters", "python_calls"]
+
+
+class Choice(NamedTuple):
+    """A key and why it has its value."""
+
+    key: str
+    value: Value
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """The settings of one place."""
+
+    #: Short, for commands and programs: "confluent-kafka", "java", "kafka-group", "rocketmq-java", ...
+    name: str
+    #: Where it goes, for people.
+    where: str
+    form: Form
+    choices: tuple[Choice, ...]
+    #: What no key can say.
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, key: str) -> Value:
+        """A key's value. Raises KeyError."""
+        return self.settings[key]
+
+    @property
+    def settings(self) -> dict[str, Value]:
+        """The keys and values alone."""
+        return {each.key: each.value for each in self.choices}

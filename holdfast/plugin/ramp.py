@@ -1,0 +1,174 @@
+"""Ramp: after an assignment the intake grows to what there is to do, instead of taking the whole backlog at once.
+
+*Intake* is what is admitted to handlers, in records a second over a second. What it is held to after an assignment is
+the *steady* intake: what producers send to the partitions that are owned now. Pure: times and totals are passed in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from holdfast.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ramp:
+    """How the intake grows after partitions have come.
+
+    It is held to `headroom` times the steady intake for `over_s`, or until the lag is worked off, if that is earlier.
+    From then on it doubles four times a second as long as handlers keep up, and after another `over_s` nothing holds
+    it. Where next to nothing is produced there is no steady intake: it begins at `floor_per_s` and doubles at once.
+
+    Raises:
+        SettingError: a value that cannot work.
+    """
+
+    #: Records a second that are let through in any case.
+    floor_per_s: float = 50.0
+    #: How many times the steady intake may be taken: what is above 1 works the backlog off.
+    headroom: float = 1.4
+    over_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("floor_per_s", 0.0), ("headroom", 1.0), ("over_s", 0.0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least < value < math.inf:
+                raise SettingError(f"ramp.{name}", value, f"use a number above {least:g}; ramp=None does without")
+
+
+#: The longest that an unused allowance is kept: what a poll may bring at once.
+_BURST_S = 0.05
+#: Doubling waits for so long: at first until what is produced is known, then until handlers show whether they keep up.
+_MEASURE_S = 0.5
+_DOUBLE_S = 0.25
+#: They keep up if they have ended at least that part of what was admitted meanwhile: one partition that is stuck says
+#: nothing of the others. And more is let through only where at least that part of the allowance was used.
+_PART = 0.5
+#: Less than that much of the allowance, or that many records, is no lag, however fast it went until now.
+_NO_LAG_S = 0.05
+_NO_LAG = 10
+#: Where nobody can tell the lag: so long without having held anything back means that there is none.
+_UNHINDERED_S = 1.0
+
+
+class Climb:
+    """Where the intake is on its way up. `over`: it holds nothing back. One thread."""
+
+    def __init__(self, policy: Ramp | None) -> None:
+        self._policy = policy
+        self.over = True
+        #: Whether its allowance was ever used up, so that more may have waited.
+        self.held = False
+        #: What may be admitted, in records a second. Never falls within one climb.
+        self.rate = 0.0
+        #: What is produced, or was taken in before: None = not known (yet), or next to nothing.
+        self.steady: float | None = None
+        self._history = 0.0
+        self._began = self._ended = 0.0
+        self._tokens = 0.0
+        self._filled_at = self._held_at = 0.0
+        self._total = 0
+        #: When doubling was last thought of, and what had been admitted and ended by then.
+        self._since, self._admitted, self._ended_then = 0.0, 0, 0
+
+    def begin(self, now: float, total: int, ended: int, history_per_s: float) -> None:
+        """Partitions came. `total`: records admitted so far; `history_per_s`: the intake of late, 0 = not known."""
+        if self._policy is None:
+            return
+        if self.over:
+            self.over, self.held, self.steady = False, False, None
+            self._history = history_per_s
+            self.rate = max(self._policy.floor_per_s, history_per_s)
+            self._tokens, self._total, self._filled_at, self._held_at = 0.0, total, now, now
+        self._began = now
+        self._since, self._admitted, self._ended_then = now, total, ended
+
+    def room(self, now: float, total: int) -> int:
+        """How many records may be admitted now, where `total` were so far."""
+        earned = self._tokens + (now - self._filled_at) * self.rate
+        most = max(1.0, self.rate * _BURST_S)
+        taken = total - self._total
+        self._tokens = min(earned, most) - taken
+        self.held = self.held or (taken > 0 and self._tokens < 1)
+        self._filled_at, self._total = now, total
+        if self._tokens < most / 2:
+            self._held_at = now
+        return max(0, int(self._tokens))
+
+    def look(self, now: float, total: int, ended: int, *, lag: float | None, produced_per_s: float | None) -> None:
+        """Go on with what is known now.
+
+        Args:
+            now: by the engine's clock.
+            total: records admitted so far.
+            ended: how many of them have left the process.
+            lag: records to admit until nothing is behind; None = the source cannot tell, inf = not known right now.
+            produced_per_s: what comes in for the partitions that are owned; None = not known.
+        """
+        policy = self._policy
+        if self.over or policy is None:
+            return
+        steady = produced_per_s if produced_per_s is not None else self._history
+        if steady * policy.headroom >= policy.floor_per_s:
+            self.steady = steady
+        cap = (self.steady or 0.0) * policy.headroom
+        # What a second may take beyond what comes in anyhow, and beyond what was let through in the last one.
+        at_once = max(_NO_LAG, self.rate * _NO_LAG_S, cap - max(self.rate, self.steady or 0.0))
+        unhindered = now - self._held_at >= _UNHINDERED_S if lag is None else lag <= at_once
+        if unhindered or now - self._began >= 2 * policy.over_s:
+            self.over, self._ended = True, now
+            return
+        self.rate = max(self.rate, cap)
+        if self.steady is not None and now - self._began < policy.over_s:
+            self._since = now
+        elif now - self._since >= _DOUBLE_S and now - self._began >= _MEASURE_S:
+            admitted = total - self._admitted
+            used = admitted >= (now - self._since) * self.rate * _PART
+            if used and ended - self._ended_then >= admitted * _PART:
+                self.rate *= 2
+            self._since, self._admitted, self._ended_then = now, total, ended
+
+    def lasted_s(self, now: float) -> float:
+        """How long the climb has lasted, or lasts until now."""
+        return (self._ended if self.over else now) - self._began
+
+
+#: How far back the intake of late goes, and how finely it is looked at.
+_HISTORY_S = 10.0
+_SAMPLE_S = 0.1
+_WINDOW_S = 1.0
+
+
+class Pace:
+    """The intake as it was: of late, and at its peak. One thread."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+        self._next = 0.0
+        self.peak_per_s = 0.0
+
+    def look(self, now: float, total: int) -> None:
+        """Each turn: `total` records were admitted so far."""
+        if now < self._next:
+            return
+        self._next = now + _SAMPLE_S
+        samples = self._samples
+        samples.append((now, total))
+        while now - samples[0][0] > _HISTORY_S:
+            samples.popleft()
+        then, before = next((each for each in reversed(samples) if now - each[0] >= _WINDOW_S), samples[0])
+        self.peak_per_s = max(self.peak_per_s, (total - before) / max(_WINDOW_S, now - then))
+
+    @property
+    def of_late_per_s(self) -> float:
+        """The mean over the last ten seconds; 0 where there is less than one."""
+        if not self._samples:
+            return 0.0
+        (since, before), (now, total) = self._samples[0], self._samples[-1]
+        return (total - before) / (now - since) if now - since >= _WINDOW_S else 0.0
+
+    def begin(self) -> None:
+        """From now on look for a new peak."""
+        self.peak_per_s = 0.0

@@ -1,0 +1,26 @@
+"""Strays: records in the broker's retry topic that do not say where they were born: put there by hand.
+
+No handler can be theirs, and neither a retry nor a change to the app cures them: they are put away, and told of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from holdfast.errors import Unretriable
+from holdfast.plugin.handlers import Handler
+from holdfast.plugin.retry import Retry
+
+if TYPE_CHECKING:
+    from holdfast.records import Record
+
+
+def handler_of_strays(retry_topic: str, letters: str) -> Handler:
+    """Fails each of them for good, into that dead letter topic."""
+    return Handler(
+        name="holdfast.strays", call=_refuse, topics=(retry_topic,), retry=Retry(attempts=1), dead_letter=letters
+    )
+
+
+def _refuse(record: Record) -> NoReturn:
+    raise Unretriable(f"what {record.topic} brings says where it was born, and this does not: it is nobody's")

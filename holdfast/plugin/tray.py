@@ -1,0 +1,47 @@
+"""A run of records on its way to a loop that takes one at a time. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.entry import Gate
+
+if TYPE_CHECKING:
+    from holdfast.plugin.entry import Entry
+    from holdfast.records import Partition, Record
+
+
+class Tray:
+    """What has gone to the loop has started, the rest has not. Under the lock of its `Driven`."""
+
+    __slots__ = ("_entry", "_gone", "until")
+
+    def __init__(self, entry: Entry, until: float) -> None:
+        """The first record goes with this. Args: until: when to look at something else, by the engine's clock."""
+        self._entry, self._gone, self.until = entry, 1, until
+
+    def next(self) -> Record | None:
+        """The next one, while the session of its ownership lives; None = there is none, or it may not start here."""
+        entry, gone = self._entry, self._gone
+        if gone >= entry.count or not entry.owner.session_.live():
+            return None
+        self._gone = gone + 1
+        return entry.records[gone]
+
+    @property
+    def partition(self) -> Partition:
+        """Of its records."""
+        return self._entry.record.partition
+
+    @property
+    def last(self) -> int:
+        """The offset of the last one that has gone."""
+        return self._entry.records[self._gone - 1].offset
+
+    def rest(self) -> Entry | None:
+        """What has not gone, in an entry of its own that may start."""
+        if self._gone >= self._entry.count:
+            return None
+        rest = self._entry.cut(self._gone)
+        rest.gate, rest.started = Gate.READY, 0
+        return rest

@@ -1,0 +1,80 @@
+"""A member is asked to leave (SIGTERM) under a steady flow: how long until another starts a record of what it had."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from tests.benchmarks.registry import Goal, Row, benchmark
+from tests.scenarios.config import KAFKA
+from tests.scenarios.field import Field
+
+if TYPE_CHECKING:
+    from tests.benchmarks.lab import Lab
+    from tests.scenarios.config import Kind, Protocol
+    from tests.scenarios.ledger import Entry
+
+_PER_S = 300
+_KINDS: tuple[Kind, ...] = ("careful", "holdfast")
+
+
+@benchmark("leave")
+def leave(lab: Lab) -> list[Row]:
+    """Each of two members twice a round, on each protocol; the loop and the app in turns."""
+    rows = []
+    for protocol in KAFKA:
+        seen: dict[Kind, list[float]] = {kind: [] for kind in _KINDS}
+        for _ in range(1 if lab.quick else 5):
+            for kind in _KINDS:
+                seen[kind] += _one(lab, kind, protocol)
+        careful, ours = median(seen["careful"]), median(seen["holdfast"])
+        rows += [
+            Row(what=f"careful loop, {protocol}, SIGTERM to the next owner's first record", figure=careful, unit=" s"),
+            Row(
+                what=f"app, {protocol}, the same, beyond the careful loop",
+                figure=ours - careful,
+                unit=" s",
+                goal=Goal(value=0.6, at_least=False, unit=" s"),
+                note=f"{ours:.2f} s in all, {max(seen['holdfast']):.2f} s at most of {len(seen['holdfast'])}",
+            ),
+        ]
+    return rows
+
+
+def _one(lab: Lab, kind: Kind, protocol: Protocol) -> list[float]:
+    """Seconds, of two members that leave one after the other and come back."""
+    url = lab.redis.url if kind == "holdfast" else None
+    with (
+        tempfile.TemporaryDirectory() as home,
+        Field(lab.kafka, url, Path(home), protocol=protocol, seed=1, kind=kind, work_ms=1.0) as field,
+    ):
+        left: list[tuple[int, int]] = []
+        a, b = field.start("a"), field.start("b")
+        field.flow(_PER_S)
+        field.until_spread(a, b)
+        for _ in range(2):
+            left.append((time.monotonic_ns(), a.pid))
+            a.may_end = True
+            a.signal(signal.SIGTERM)
+            field.until_spread(b)
+            field.until_ended(a)
+            a, b = b, field.start(a.name)
+            field.until_spread(a, b)
+        entries = field.finish().entries
+    return [_until_taken_over(entries, at_ns, pid) for at_ns, pid in left]
+
+
+def _until_taken_over(entries: list[Entry], at_ns: int, pid: int) -> float:
+    """From the signal to the first record that another process starts in a partition which that one had."""
+    starts = sorted((each for each in entries if each.what == "start"), key=lambda each: each.at_ns)
+    had: dict[tuple[str, int], int] = {}
+    for each in starts:
+        if each.at_ns <= at_ns:
+            had[each.where[:2]] = each.pid
+        elif had.get(each.where[:2]) == pid and each.pid != pid:
+            return (each.at_ns - at_ns) / 1e9
+    raise RuntimeError("nobody took over")

@@ -1,0 +1,163 @@
+"""What is compared: loops and apps that consume a topic to its end, each in a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, Any
+
+import redis
+from confluent_kafka import Consumer
+
+from holdfast import Audit, BatchOf, Holdfast, RedisClaims, Settings, record_key
+from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
+from tests.benchmarks.lab import Speed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import Message
+
+
+class Counter:
+    """The trivial handler: counts, and notes when the first and the last record came. Any thread."""
+
+    def __init__(self, records: int, last: Callable[[], None] = lambda: None) -> None:
+        self._records, self._last = records, last
+        self._count = itertools.count(1)
+        self._batched = 0
+        self._began = self._ended = (0.0, 0.0)
+        self.over = False
+
+    def one(self, _: object) -> None:
+        """Handle one record."""
+        number = next(self._count)
+        if number == 1:
+            self._began = _now()
+        if number == self._records:
+            self._end()
+
+    def many(self, records: list[Any]) -> None:
+        """Handle a batch. One thread at a time."""
+        if not self._batched:
+            self._began = _now()
+        self._batched += len(records)
+        if self._batched >= self._records:
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = _now()
+        self.over = True
+        self._last()
+
+    @property
+    def speed(self) -> Speed:
+        """What it saw."""
+        return Speed(self._records, self._ended[0] - self._began[0], self._ended[1] - self._began[1])
+
+
+def bare(conf: dict[str, Any], topic: str, records: int) -> Speed:
+    """`consume(500)`, a function called for each message, commits twice a second."""
+    counter = Counter(records)
+    _loop(Consumer(conf), topic, counter, counter.one)
+    return counter.speed
+
+
+def bare_by_polls(conf: dict[str, Any], topic: str, records: int) -> Speed:
+    """`poll()`, the rest as in `bare`."""
+    counter = Counter(records)
+    _by_polls(Consumer(conf), topic, counter)
+    return counter.speed
+
+
+def loop(
+    conf: dict[str, Any],
+    topic: str,
+    records: int,
+    redis_url: str,
+    *,
+    by_polls: bool = False,
+    audit: Audit | None = None,
+) -> Speed:
+    """The same loops around a KafkaConsumer, with position dedup."""
+    counter = Counter(records)
+    claims = RedisClaims.from_url(redis_url, namespace=str(conf["group.id"]))
+    settings = Settings(ramp=None, missing_key="position")
+    consumer = KafkaConsumer(conf, claims=claims, done_when="next_poll", settings=settings, audit=audit)
+    if by_polls:
+        _by_polls(consumer, topic, counter)
+    else:
+        _loop(consumer, topic, counter, counter.one)
+    return counter.speed
+
+
+def bare_with_set_nx(conf: dict[str, Any], topic: str, records: int, redis_url: str) -> Speed:
+    """The same with what is commonly written against duplicates: one SET NX round trip a message."""
+    counter = Counter(records)
+    client = redis.Redis.from_url(redis_url)
+
+    def handle(message: Message) -> None:
+        if client.set(b"seen:" + (message.key() or b""), b"1", nx=True, ex=86_400):
+            counter.one(message)
+
+    _loop(Consumer(conf), topic, counter, handle)
+    return counter.speed
+
+
+def app(
+    conf: dict[str, Any],
+    topic: str,
+    records: int,
+    redis_url: str,
+    *,
+    keys: bool = False,
+    batch: bool = False,
+    coroutine: bool = False,
+    audit: Audit | None = None,
+    **settings: Any,
+) -> Speed:
+    """The whole app, with position dedup, or with a claim on each record's key."""
+    claims = RedisClaims.from_url(redis_url, namespace=str(conf["group.id"]))
+    holdfast = Holdfast(
+        KafkaSource(conf, assignment="keep"), claims=claims, settings=Settings(ramp=None, **settings), audit=audit
+    )
+    counter = Counter(records, holdfast.stop)
+
+    async def one(record: object) -> None:
+        counter.one(record)
+
+    holdfast.handler(
+        topic, name="bench", key=record_key() if keys else None, batch=BatchOf(records=500) if batch else None
+    )(counter.many if batch else one if coroutine else counter.one)
+    holdfast.run()
+    return counter.speed
+
+
+def _by_polls(consumer: Consumer | KafkaConsumer, topic: str, counter: Counter) -> None:
+    consumer.subscribe([topic])
+    commit_at = time.monotonic() + 0.5
+    while not counter.over:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            counter.one(message)
+        if time.monotonic() >= commit_at:
+            commit_at += 0.5
+            consumer.commit(asynchronous=True)
+    consumer.close()
+
+
+def _loop(consumer: Consumer | KafkaConsumer, topic: str, counter: Counter, handle: Callable[[Message], None]) -> None:
+    consumer.subscribe([topic])
+    commit_at = time.monotonic() + 0.5
+    while not counter.over:
+        for message in consumer.consume(500, 0.1):
+            if message.error() is None:
+                handle(message)
+        if time.monotonic() >= commit_at:
+            commit_at += 0.5
+            consumer.commit(asynchronous=True)
+    consumer.close()
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()

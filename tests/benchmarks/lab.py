@@ -1,0 +1,160 @@
+"""What benchmarks share: servers, filled topics, and child processes to measure in."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+from contextlib import ExitStack
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from uuid import uuid4
+
+from confluent_kafka import Producer
+
+from tests.servers.kafka import KafkaServer
+from tests.servers.redis import RedisServer
+from tests.servers.rocketmq import RocketMQServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PARTITIONS = 8
+_VALUES = 20_000
+_CHILD_S = 300.0
+
+
+class Speed(NamedTuple):
+    """What a child measured: from the first record to the last."""
+
+    records: int
+    elapsed_s: float
+    #: Processor time of the whole child in the meantime, the client's threads included.
+    cpu_s: float
+
+    @property
+    def per_s(self) -> float:
+        return self.records / self.elapsed_s
+
+    @property
+    def cpu_us(self) -> float:
+        """Processor time a record, microseconds."""
+        return self.cpu_s / self.records * 1e6
+
+
+class Lab:
+    """Starts what is asked for; ends it all."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self.quick = quick
+        self._stack = ExitStack()
+        self._topics: dict[int, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @cached_property
+    def kafka(self) -> KafkaServer:
+        """A broker."""
+        return self._stack.enter_context(KafkaServer())
+
+    @cached_property
+    def rocketmq(self) -> RocketMQServer:
+        """A name server and a broker."""
+        return self._stack.enter_context(RocketMQServer())
+
+    @cached_property
+    def redis(self) -> RedisServer:
+        """A Redis."""
+        return self._stack.enter_context(RedisServer())
+
+    def topic(self, records: int) -> str:
+        """A topic with that many messages of 100 bytes, lz4, each with a key of its own."""
+        if records not in self._topics:
+            name = f"bench-{records}"
+            self.kafka.create_topic(name, PARTITIONS)
+            values = [value(number) for number in range(_VALUES)]
+            producer = Producer(
+                {
+                    "bootstrap.servers": self.kafka.bootstrap,
+                    "compression.type": "lz4",
+                    "linger.ms": 20,
+                    "queue.buffering.max.messages": records + 1,
+                    "log_level": 0,
+                }
+            )
+            for number in range(records):
+                body = values[number % _VALUES]
+                producer.produce(name, key=b"%d" % number, value=body, partition=number % PARTITIONS)
+            if producer.flush(120):
+                raise RuntimeError("the broker did not take all messages")
+            self._topics[records] = name
+        return self._topics[records]
+
+    def client(self) -> dict[str, Any]:
+        """A consumer's configuration, with a group of its own."""
+        return {
+            "bootstrap.servers": self.kafka.bootstrap,
+            "group.id": f"bench-{uuid4().hex[:8]}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "group.protocol": "consumer",
+            "log_level": 0,
+        }
+
+    @staticmethod
+    def in_child(measure: Callable[..., Any], *args: object, patience_s: float = _CHILD_S) -> Any:
+        """Call a function of a module in a fresh process, and hand back what it returns."""
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe(duplex=False)
+        child = context.Process(target=_call, args=(there, measure, args), daemon=True)
+        child.start()
+        there.close()
+        try:
+            if not here.poll(patience_s):
+                raise TimeoutError(f"{measure} did not end within {patience_s} s")
+            ok, result = here.recv()
+        except EOFError:
+            raise RuntimeError(f"{measure}: its process died with {child.exitcode}") from None
+        finally:
+            child.kill()
+            child.join()
+        if not ok:
+            raise RuntimeError(f"{measure}: {result}")
+        return result
+
+    def in_turns(self, rounds: int, measures: Mapping[str, Callable[[], Speed]]) -> dict[str, list[Speed]]:
+        """Each once, and again: what disturbs the machine for a while disturbs all of them."""
+        speeds: dict[str, list[Speed]] = {name: [] for name in measures}
+        for _ in range(rounds):
+            for name, measure in measures.items():
+                speeds[name].append(measure())
+        return speeds
+
+
+def typical(speeds: list[Speed]) -> Speed:
+    """The one in the middle."""
+    return sorted(speeds, key=lambda speed: speed.per_s)[len(speeds) // 2]
+
+
+def ratio(speeds: list[Speed], to: list[Speed]) -> float:
+    """The median of the rounds' ratios."""
+    return median(one.per_s / other.per_s for one, other in zip(speeds, to, strict=True))
+
+
+def value(seed: int) -> bytes:
+    """100 bytes of JSON that compress as such things do, by about a half."""
+    dice = random.Random(seed)
+    order = {"order_id": f"{dice.getrandbits(128):032x}", "customer": dice.randrange(10**6), "amount": 1, "cur": "EUR"}
+    return json.dumps(order).encode()[:99].ljust(100)
+
+
+def _call(pipe: Any, measure: Callable[..., Any], args: tuple[object, ...]) -> None:
+    try:
+        pipe.send((True, measure(*args)))
+    except BaseException as error:  # noqa: BLE001 - the parent raises it
+        pipe.send((False, repr(error)))

@@ -1,0 +1,73 @@
+"""What a benchmark is, and which there are. A new one is a module `bench_<what>.py` with one `@benchmark`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import tests.benchmarks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.benchmarks.lab import Lab
+
+    Run = Callable[[Lab], Sequence["Row"]]
+
+_FOUND: dict[str, Run] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """A bound on a row's ratio, or on its figure where it has no ratio."""
+
+    value: float
+    at_least: bool = True
+    unit: str = ""
+
+    def met(self, measured: float) -> bool:
+        """Whether the measured value is on the right side."""
+        return measured >= self.value if self.at_least else measured <= self.value
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.value:g}{self.unit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    #: The measured value in `unit`.
+    figure: float
+    unit: str
+    #: Against the row that it is compared with, of the same run.
+    ratio: float | None = None
+    goal: Goal | None = None
+    #: What a reader has to know besides (processor time, spread).
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met; None: there is none."""
+        return None if self.goal is None else self.goal.met(self.figure if self.ratio is None else self.ratio)
+
+
+def benchmark(name: str) -> Callable[[Run], Run]:
+    """Register a function that measures and returns rows."""
+
+    def register(run: Run) -> Run:
+        _FOUND[name] = run
+        return run
+
+    return register
+
+
+def benchmarks() -> dict[str, Run]:
+    """All of them, by name."""
+    for module in pkgutil.iter_modules(tests.benchmarks.__path__):
+        if module.name.startswith("bench_"):
+            importlib.import_module(f"tests.benchmarks.{module.name}")
+    return dict(_FOUND)

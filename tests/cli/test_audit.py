@@ -1,0 +1,102 @@
+"""`holdfast audit` over tables that are there: the verdict, the exit code, the page."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.plugin.audit import tables as t
+from tests.docs.sample_audit import sample, write
+from tests.unit.test_audit_report import summary
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Here
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_verdict_is_the_first_line_and_findings_end_with_1(here: Here, tmp_path: Path) -> None:
+    said = here("audit", "--tables", write(tmp_path, sample()), code=1).stdout.splitlines()
+    assert said[0] == "1 lost, 12 unknown, 3 repeated (3 by crash), of 14,401 records that ran"
+    assert any(line.split()[:2] == ["orders-2", "1,341"] and "its owner went past it" in line for line in said)
+    assert any(line.split()[:2] == ["orders-4", "1,184-1,186"] and "crash" in line for line in said)
+
+
+def test_a_group_in_which_all_went_well_ends_with_0(here: Here, tmp_path: Path) -> None:
+    here("audit", "--tables", write(tmp_path, {t.SUMMARY: [summary()]}), code=0)
+
+
+def test_what_is_not_known_ends_with_4(here: Here, tmp_path: Path) -> None:
+    here("audit", "--tables", write(tmp_path, {t.SUMMARY: [summary(unknown=3)]}), code=4)
+
+
+def test_the_page_is_written_where_it_was_asked_for(here: Here, tmp_path: Path) -> None:
+    file = tmp_path / "audit.html"
+    said = here("audit", "--tables", write(tmp_path, sample()), "--html", file, code=1)
+    assert file.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert str(file) in said.stderr
+
+
+def test_json_has_the_same_findings(here: Here, tmp_path: Path) -> None:
+    lines = here("audit", "--tables", write(tmp_path, sample()), "--json", code=1).stdout.splitlines()
+    values = [json.loads(line) for line in lines]
+    assert (values[0]["type"], values[0]["mood"]) == ("audit", "bad")
+    [group] = [each for each in values if each["type"] == "group"]
+    assert (group["lost"], group["unknown"], group["repeats"]["crash"]) == (1, 12, 3)
+    assert [(each["partition"], each["verdict"]) for each in values if each["type"] == "gap"] == [
+        ("orders-2", "lost"),
+        ("orders-3", "unknown"),
+    ]
+
+
+def test_names_of_strangers_do_not_reach_the_terminal_as_they_are(here: Here, tmp_path: Path) -> None:
+    rows = {table: [{**each, "group": "\x1b[31mred"} for each in rows] for table, rows in sample().items()}
+    assert "\x1b" not in here("audit", "--tables", write(tmp_path, rows), code=1).stdout
+
+
+@pytest.mark.parametrize(
+    ("before", "environment", "said"),
+    [
+        ("import sys; sys.modules['pyspark'] = None", {}, "pip install 'holdfast[spark]'"),
+        ("", {"PATH": "/nowhere", "JAVA_HOME": ""}, "Spark needs Java"),
+    ],
+    ids=["no pyspark", "no Java"],
+)
+def test_what_spark_needs_and_is_missing_is_said_in_one_sentence(
+    before: str, environment: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    code = f"{before}\nimport sys\nfrom holdfast.adapters.cli import main\nsys.exit(main(['audit', {str(tmp_path)!r}]))"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert said in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+
+
+def test_what_is_asked_has_to_make_sense(here: Here, tmp_path: Path) -> None:
+    here("audit", code=2)
+    here("audit", tmp_path, "--tables", tmp_path, code=2)
+    here("audit", "--tables", tmp_path, "--complete", code=2)
+    here("audit", tmp_path, "--spark", "driver.memory=4g", code=2)
+    assert (
+        "no event of that group" in here("audit", "--tables", write(tmp_path, sample()), "--group", "x", code=2).stderr
+    )
+
+
+def test_a_folder_without_tables_and_a_page_that_cannot_be_written_end_with_2(here: Here, tmp_path: Path) -> None:
+    assert "summary" in here("audit", "--tables", tmp_path, code=2).stderr
+    folder = write(tmp_path, sample())
+    assert "cannot be written" in here("audit", "--tables", folder, "--html", tmp_path, code=2).stderr

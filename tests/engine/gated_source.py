@@ -1,0 +1,98 @@
+"""A leased source whose queues move between members without a word: what it delivers, the test says."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SourceUnavailable
+from holdfast.plugin.ports import Batch, Seen
+from holdfast.records import Partition, Record
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Collection, Iterable, Sequence
+
+    from holdfast.records import Fence
+    from holdfast.timing import Deadline
+
+
+class Log:
+    """What the broker says of each queue."""
+
+    def __init__(self, *, first: int = 0, end: int = 1_000, committed: int | None = None) -> None:
+        self.first, self.end, self.committed = first, end, committed
+        self.dense = True
+        self.brokers = {"a"}
+        self.answers = True
+
+
+class GatedMember:
+    """One member. A record's value is its offset."""
+
+    lease_s = 10.0
+    group = "g"
+
+    def __init__(self, log: Log, changed: threading.Condition, *, patience_s: float, ids: str) -> None:
+        self.log, self.changed, self.gate_patience_s, self._ids = log, changed, patience_s, ids
+        self.acked: list[int] = []
+        self._new: deque[Record] = deque()
+        self._fence: Fence
+        self.wound_up = False
+
+    def deliver(self, *offsets: int, number: int = 0) -> None:
+        """What this member's client calls back with."""
+        with self.changed:
+            for offset in offsets:
+                value = str(offset).encode()
+                self._new.append(Record(Partition("jobs", number), offset, None, value, (), -1, self._fence))
+            self.changed.notify_all()
+
+    # ---- LeasedSource
+    def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
+        self._fence = fence
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        with self.changed:
+            if not self._new and timeout_s > 0:
+                self.changed.wait(min(timeout_s, 0.01))
+            return Batch([self._new.popleft() for _ in range(min(max_records, len(self._new)))])
+
+    def identity(self, record: Record) -> str:
+        return f"{self._ids}{record.offset}"
+
+    def extend(self, records: Sequence[Record]) -> None:
+        pass
+
+    def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
+        with self.changed:
+            self.acked += [record.offset for record in records]
+            self.changed.notify_all()
+        return ()
+
+    def release(self, records: Iterable[Record]) -> None:
+        with self.changed:
+            self._new.extend(records)
+
+    def drain(self) -> None:
+        pass
+
+    def close(self, deadline: Deadline) -> None:
+        pass
+
+    # ---- GatedSource
+    def queue(self, record: Record) -> Partition | None:
+        if len(self.log.brokers) > 1:
+            return None
+        return record.partition._replace(broker=min(self.log.brokers))
+
+    def alone(self, queue: Partition, deadline: Deadline) -> bool:
+        return self.log.brokers == {queue.broker}
+
+    def position_name(self, queue: Partition) -> str:
+        return f"p/{queue.broker}/{queue.number}"
+
+    def look(self, queue: Partition, deadline: Deadline) -> Seen:
+        if not self.log.answers:
+            raise SourceUnavailable("a test said so")
+        return Seen(self.log.first, self.log.end, self.log.committed, self.log.dense)

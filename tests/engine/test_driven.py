@@ -1,0 +1,318 @@
+"""The engine driven by somebody else's loop: what is handed out, what counts as done, and when."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast import MemoryClaims, Settings
+from holdfast.dedup.keys import resolve_key
+from holdfast.errors import SourceError
+from holdfast.plugin.driven import Driven
+from holdfast.plugin.handlers import Handler, Routes
+from holdfast.plugin.partitioned import Partitioned
+from tests.engine.bench import PATIENCE_S, FlakyClaims, numbered, partition
+from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.driven import DoneWhen
+    from holdfast.plugin.events import Event
+    from holdfast.records import Record
+
+
+class Loops:
+    """Loops of one group, driven by the test's own thread."""
+
+    def __init__(self, partitions: int = 1, claims: ClaimStore | None = None) -> None:
+        self.broker = MemoryBroker(orders=partitions)
+        self.claims = claims or MemoryClaims()
+        self.made: list[Driven] = []
+        self.events: list[Event] = []
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def loop(
+        self, done_when: DoneWhen = "next_poll", *, key: Any = None, audit: Audit | None = None, **settings: Any
+    ) -> Driven:
+        routes = Routes()
+        routes.add(Handler(name="loop", call=print, topics=("^",), key=key and resolve_key(key)))
+        source = MemoryPartitionedSource(self.broker)
+        made = Driven(
+            done_when=done_when,
+            store=self.claims,
+            routes=routes,
+            settings=Settings(
+                **(
+                    {"ramp": None, "commit_interval_s": 0.05, "drain_timeout_s": 0.2, "linger_timeout_s": 0.2}
+                    | settings
+                )
+            ),
+            letters=None,
+            observers=[self],
+            audit=audit,
+            group="g",
+        )
+        made.family = Partitioned(made, source)
+        made.begin(["orders"])
+        self.made.append(made)
+        return made
+
+    def produce(self, *values: str, number: int = 0) -> None:
+        self.broker.produce("orders", number, *values)
+
+    def committed(self, number: int = 0) -> int | None:
+        return self.broker.group("g").offset(partition(number))
+
+
+@pytest.fixture
+def loops() -> Iterator[Loops]:
+    made = Loops()
+    yield made
+    for each in made.made:
+        if each.session is not None:
+            end(each)
+    made.claims.close()
+
+
+def end(loop: Driven) -> None:
+    with loop.lock:
+        loop.end_of_loop()
+
+
+def take(loop: Driven, at_most: int = 100, timeout_s: float = 0.0) -> list[str]:
+    with loop.lock:
+        return [(record.value or b"").decode() for record in loop.take(at_most, timeout_s)]
+
+
+def records(loop: Driven, at_most: int = 100) -> list[Record]:
+    with loop.lock:
+        if at_most == 1 and loop.done_when == "next_poll" and (record := loop.take_quick()) is not None:
+            return [record]
+        return list(loop.take(at_most, 0.0))
+
+
+def until(over: Callable[[], object], what: str = "") -> None:
+    ends = time.monotonic() + PATIENCE_S
+    while not over():
+        assert time.monotonic() < ends, what
+
+
+def taken(loop: Driven, count: int) -> list[str]:
+    got: list[str] = []
+    until(lambda: _more(got, loop) >= count)
+    return got
+
+
+def _add(got: list[Record], loop: Driven, at_most: int = 100) -> int:
+    got += records(loop, at_most)
+    return len(got)
+
+
+def _more(got: list[str], loop: Driven) -> int:
+    got += take(loop)
+    return len(got)
+
+
+def test_a_bound_of_what_may_be_in_hand_holds_and_polling_goes_on(loops: Loops) -> None:
+    loops.produce(*numbered("r", range(200)))
+    loop = loops.loop("explicit", max_in_flight=10, workers=1)
+    got: list[Record] = []
+    until(lambda: _add(got, loop) >= 10)
+    source = loop.family.source
+    assert isinstance(source, MemoryPartitionedSource)
+    polls = source.polls
+    until(lambda: _add(got, loop) and source.polls > polls + 50)
+    assert len(got) <= 10 + 64  # the bound, and what each partition may have in any case
+    for record in got:
+        loop.end(record.partition, record.offset)
+    until(lambda: records(loop))
+
+
+def test_nothing_is_handed_out_while_the_store_is_away_and_nothing_twice_when_it_is_back() -> None:
+    store = FlakyClaims()
+    loops = Loops(claims=store)
+    loops.produce("a", "b")
+    loop = loops.loop()
+    assert taken(loop, 2) == ["a", "b"]
+    store.go_down()
+    until(lambda: take(loop) == [] and loop.stalled)  # with the first mark that gets no answer
+    loops.produce("c")
+    assert [take(loop, timeout_s=0.01) for _ in range(5)] == [[]] * 5
+    store.come_back()
+    assert taken(loop, 1) == ["c"]
+    assert take(loop, timeout_s=0.05) == []
+    end(loop)
+    second = loops.loop()
+    assert take(second, timeout_s=0.1) == []
+    end(second)
+    store.close()
+
+
+def test_what_stops_the_engine_is_raised_again_and_again_and_nothing_is_handed_out(loops: Loops) -> None:
+    loops.produce("a")
+    loop = loops.loop()
+    assert taken(loop, 1) == ["a"]
+    source = loop.family.source
+    assert isinstance(source, MemoryPartitionedSource)
+    source.fail("poll", SourceError("the log has a hole"))
+    loops.produce("behind the hole")
+    for _ in range(3):
+        with pytest.raises(SourceError, match="hole"):
+            until(lambda: take(loop))
+
+
+def test_what_is_done_while_the_loop_is_elsewhere_is_marked_by_then(loops: Loops) -> None:
+    loops.produce("a", "b")
+    loop = loops.loop()
+    until(lambda: take(loop, 1) == ["a"])
+    assert take(loop, 1) == ["b"]
+    until(lambda: loop.settling.waiting == 0)  # nobody polls
+    assert isinstance(loops.claims, MemoryClaims)
+    assert loops.claims.state.position("g/orders/1/0").is_done(0)
+    assert not loops.claims.state.position("g/orders/1/0").is_done(1)
+
+
+def test_what_comes_again_is_handed_out_in_its_place(loops: Loops) -> None:
+    loops.produce("a", "b", "c", "d")
+    loop = loops.loop("explicit")
+    got: list[Record] = []
+    until(lambda: _add(got, loop, 3) >= 3)
+    for offset in (2, 0):
+        loop.again(partition(), offset)
+    assert taken(loop, 3) == ["a", "c", "d"]
+
+
+def test_a_lost_session_hands_out_again_what_was_not_done(loops: Loops) -> None:
+    loops.produce("a", "b")
+    loop = loops.loop("commit")
+    assert taken(loop, 2) == ["a", "b"]
+    loop.end_below(partition(), 1)
+    until(lambda: loop.settling.waiting == 0)
+    assert loop.session is not None
+    assert isinstance(loops.claims, MemoryClaims)
+    loops.claims.expire(loop.session.id)
+    loop.session.renew()
+    assert taken(loop, 1) == ["b"]
+    loop.end_below(partition(), 2)
+    until(lambda: take(loop) == [] and loops.committed() == 2)
+    assert loop.intake.records == 0
+
+
+def test_a_key_in_hand_elsewhere_is_waited_for(loops: Loops) -> None:
+    loops.broker.create("orders", 2)
+    group = loops.broker.group("g")
+    one, two = loops.loop("explicit", key=lambda r: r.value), loops.loop("explicit", key=lambda r: r.value)
+    sources: list[Any] = [one.family.source, two.family.source]
+    group.aim({sources[0]: [partition(0)], sources[1]: [partition(1)]})
+    loops.produce("same")
+    until(lambda: take(two) == [] and take(one) == ["same"])
+    loops.produce("same", "other", number=1)
+    assert [take(two, timeout_s=0.02) for _ in range(5)] == [[]] * 5
+    one.end(partition(0), 0)
+    until(lambda: take(one) == [] and one.settling.waiting == 0)
+    assert taken(two, 1) == ["other"]
+
+
+def test_a_thread_that_has_a_record_is_waited_for_within_the_drain(loops: Loops) -> None:
+    loops.produce("a", "b")
+    loop = loops.loop("explicit", drain_timeout_s=PATIENCE_S, linger_timeout_s=PATIENCE_S)
+    assert taken(loop, 2) == ["a", "b"]
+    work = threading.Thread(target=loop.end, args=(partition(), 0))
+    work.start()
+    work.join()
+    asked, ending = threading.Event(), threading.Thread(target=end, args=(loop,))
+
+    def finish() -> None:
+        asked.wait()
+        loop.end(partition(), 1)
+
+    finishing = threading.Thread(target=finish)
+    finishing.start()
+    ending.start()
+    asked.set()
+    ending.join(PATIENCE_S)
+    finishing.join()
+    assert not ending.is_alive()
+    assert loops.committed() == 2
+
+
+@pytest.mark.parametrize("done_when", ["next_poll", "commit", "explicit"])
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_happens_to_the_group_every_record_is_done_once(  # noqa: C901 - one history, read top down
+    seed: int, done_when: DoneWhen
+) -> None:
+    """Loops come, go, take, do, give back; partitions move with them. What a loop says is done, no loop gets again."""
+    dice, loops, done = random.Random(seed), Loops(partitions=6), Counter[str]()
+    members: list[Driven] = []
+    hands: dict[Driven, list[Record]] = {}
+    produced = 0
+
+    def come() -> None:
+        members.append(loops.loop(done_when, key=(lambda record: record.value) if seed % 2 else None))
+        hands[members[-1]] = []
+
+    def go(member: Driven) -> None:
+        do(member)
+        with member.lock:
+            if done_when == "next_poll":
+                member.end_all()
+        members.remove(member)
+        end(member)
+
+    def do(member: Driven) -> None:
+        """It has handled what it has: it says so in its way."""
+        if not hands[member]:
+            return
+        with member.lock:
+            for record in hands[member]:
+                if done_when == "explicit":
+                    member.end(record.partition, record.offset)
+                elif done_when == "commit":
+                    member.end_below(record.partition, record.offset + 1)
+        done.update((record.value or b"").decode() for record in hands[member])
+        hands[member].clear()
+
+    def turn(member: Driven) -> None:
+        if done_when == "next_poll" or dice.random() < 0.7:
+            do(member)
+        # What is not done and whose partition goes inside this take is another's: "commit" and "next_poll".
+        came = records(member, dice.choice([1, 1, 1, 5, 50]))
+        hands[member] = [r for r in hands[member] if done_when == "explicit" or not r.cancelled] + came
+
+    come()
+    for _ in range(300):
+        step = dice.random()
+        if step < 0.3:
+            values = numbered("r", range(produced, produced + dice.randrange(1, 8)))
+            produced += len(values)
+            loops.produce(*values, number=dice.randrange(6))
+        elif step < 0.33 and len(members) < 4:
+            come()
+        elif step < 0.36 and len(members) > 1:
+            go(dice.choice(members))
+        else:
+            turn(dice.choice(members))
+
+    def all_done() -> bool:
+        for member in members:
+            do(member)
+            turn(member)
+        return sum(done.values()) >= produced and not any(hands.values())
+
+    until(all_done, f"{produced - len(done)} are missing")
+    assert done == Counter(numbered("r", range(produced)))
+    ends = {number: loops.broker.logs[partition(number)].end for number in range(6)}
+    until(lambda: all_done() and {number: loops.committed(number) or 0 for number in range(6)} == ends)
+    while members:
+        go(members[0])
+    loops.claims.close()

@@ -1,0 +1,311 @@
+"""After an assignment the intake ramps up. One engine, turned by hand with a clock that tests move."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from holdfast import MemoryClaims, Ramp, Settings
+from holdfast.plugin.events import Event, RebalanceReport
+from holdfast.plugin.handlers import Handler, Routes
+from holdfast.plugin.leased import Leased
+from holdfast.plugin.loop import Engine
+from holdfast.plugin.partitioned import Partitioned
+from holdfast.timing import Deadline
+from tests.engine.bench import PATIENCE_S, numbered, partition
+from tests.engine.leased_source import HandClock, MemoryLeasedSource, MemoryQueue
+from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.plugin.ports import Batch
+    from holdfast.records import Partition, Record
+
+#: One turn, by the clock of the tests.
+TURN_S = 0.005
+P0, P1 = partition(0), partition(1)
+
+
+class Turned(Engine):
+    """Never waits by the machine's clock."""
+
+    def _wait(self) -> None:
+        pass
+
+
+class Quick(MemoryPartitionedSource):
+    """The same. Where `ends_late`, the answer of what was asked first stays away."""
+
+    ends_late = False
+    _asked: Mapping[Partition, int] | None = None
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        return super().poll(max_records, 0.0)
+
+    def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
+        if self._asked is None:
+            self._asked = super().look_at_ends(partitions)
+        if self.ends_late:
+            return None
+        asked, self._asked = self._asked, None
+        return asked
+
+
+class QuickLeased(MemoryLeasedSource):
+    """The same."""
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        return super().poll(max_records, 0.0)
+
+
+class Rig:
+    """A member whose turns and time are the test's. It owns P0 of two; P1 is nobody's until it is given."""
+
+    def __init__(self, ramp: Ramp | None, *, queue: MemoryQueue | None = None) -> None:
+        self.clock = HandClock()
+        self.broker = MemoryBroker(orders=2)
+        self.source = Quick(self.broker)
+        self.group = self.broker.group("g")
+        self.started: list[tuple[float, int]] = []
+        self.events: list[Event] = []
+        #: Handlers wait for it.
+        self.let_go = threading.Event()
+        self.let_go.set()
+        routes = Routes()
+        topic = "jobs" if queue else "orders"
+        routes.add(Handler(name="handle", call=self._handle, topics=(topic,)))
+        self.engine = Turned(
+            store=MemoryClaims(),
+            routes=routes,
+            settings=Settings(workers=4, ramp=ramp),
+            letters=None,
+            observers=[self],
+            group="g",
+            clock=self.clock,
+        )
+        if queue is None:
+            self.engine.family = Partitioned(self.engine, self.source)
+        else:
+            self.engine.family = Leased(self.engine, QuickLeased(queue))
+        self.group.aim({self.source: [P0]})
+        self.engine._open([topic], Deadline(1.0))
+        self._number = 0
+        self._owed = [0.0, 0.0]
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def _handle(self, record: Record) -> None:
+        self.started.append((self.clock.now(), record.partition.number))
+        self.let_go.wait(PATIENCE_S)
+
+    def produce(self, number: int, count: int) -> None:
+        self.broker.produce("orders", number, *numbered("x", range(self._number, self._number + count)))
+        self._number += count
+
+    def go_on(self, seconds: float, *per_s: float) -> None:
+        """Let time pass, in which that much is produced to each partition."""
+        for _ in range(round(seconds / TURN_S)):
+            for number, rate in enumerate(per_s):
+                self._owed[number] += rate * TURN_S
+                if (due := int(self._owed[number])) > 0:
+                    self._owed[number] -= due
+                    self.produce(number, due)
+            self.clock.sleep(TURN_S)
+            self.engine.turn()
+            assert self.engine.error is None
+            ends = time.monotonic() + PATIENCE_S
+            while self.let_go.is_set() and self.engine.workers.outstanding and time.monotonic() < ends:
+                time.sleep(0)
+
+    def give(self, *partitions: object) -> None:
+        self.group.aim({self.source: partitions})  # type: ignore[dict-item]
+
+    def intake(self, since: float = 0.0, number: int | None = None) -> list[int]:
+        """Started in each second since then, those without any left out."""
+        seconds = Counter(int(at - since) for at, of in self.started if at >= since and number in (None, of))
+        return [count for _, count in sorted(seconds.items())]
+
+    def held_back(self) -> bool:
+        return not self.engine.intake.climb.over
+
+    @property
+    def lag(self) -> int:
+        return self._number - len(self.started)
+
+
+class TestATakeoverWithABacklog:
+    def test_the_intake_stays_below_one_and_a_half_times_the_steady_one_until_the_lag_is_worked_off(self) -> None:
+        rig = Rig(Ramp())
+        rig.go_on(12, 200, 200)  # P1 has nobody
+        taken = rig.clock.now()
+        rig.give(P0, P1)
+        rig.go_on(2, 200, 200)
+        assert rig.held_back()
+        rig.go_on(18, 200, 200)
+        assert rig.lag < 10
+        assert not rig.held_back()
+        assert max(rig.intake(taken)) <= 1.5 * 400
+        assert min(rig.intake(taken)[2:6]) >= 1.3 * 400
+
+    def test_it_goes_on_from_where_it_was(self) -> None:
+        rig = Rig(Ramp())
+        rig.go_on(12, 200, 200)
+        taken = rig.clock.now()
+        rig.give(P0, P1)
+        rig.go_on(1, 200, 200)
+        assert rig.intake(taken)[0] >= 200
+
+    def test_the_partitions_that_it_had_go_on(self) -> None:
+        rig = Rig(Ramp())
+        rig.go_on(12, 200, 200)
+        taken = rig.clock.now()
+        rig.give(P0, P1)
+        rig.go_on(10, 200, 200)
+        assert min(rig.intake(taken, number=0)) > 0
+        assert rig.source.readers[P0].paused is rig.source.readers[P1].paused is False
+
+    def test_an_answer_that_was_long_on_its_way_makes_no_more_of_what_is_produced(self) -> None:
+        rig = Rig(Ramp())
+        rig.go_on(12, 200, 200)
+        taken = rig.clock.now()
+        rig.source.ends_late = True
+        rig.give(P0, P1)
+        rig.go_on(2, 200, 200)
+        rig.source.ends_late = False
+        rig.go_on(10, 200, 200)
+        assert max(rig.intake(taken)) <= 1.5 * 400
+
+    def test_the_report_tells_the_steady_intake_the_peak_and_how_long_it_lasted(self) -> None:
+        rig = Rig(Ramp())
+        rig.go_on(12, 200, 200)
+        rig.give(P0, P1)
+        rig.go_on(20, 200, 200)
+        [*_, report] = [event for event in rig.events if isinstance(event, RebalanceReport) and event.gained]
+        assert report.gained == (P1,)
+        assert 360 < (report.steady_intake_per_s or 0) <= 400
+        assert 500 < (report.peak_intake_per_s or 0) <= 600
+        assert 4 < (report.ramp_s or 0) < 20
+
+    def test_a_backlog_that_would_take_for_ever_is_taken_at_full_speed_in_the_end(self) -> None:
+        rig = Rig(Ramp(over_s=5.0))
+        rig.produce(0, 30_000)
+        rig.go_on(4.9, 100)
+        assert max(rig.intake()) <= 1.5 * 100
+        rig.go_on(5.2, 100)
+        assert not rig.held_back()
+        assert max(rig.intake()) > 1_000
+
+    def test_without_a_ramp_it_is_taken_at_once(self) -> None:
+        rig = Rig(None)
+        rig.produce(0, 2_000)
+        rig.go_on(1, 200)
+        assert rig.lag < 10
+
+
+class TestAFreshMember:
+    def test_an_idle_start_reports_no_ramp(self) -> None:
+        rig = Rig(Ramp())
+        rig.go_on(0.5)
+        [report] = [event for event in rig.events if isinstance(event, RebalanceReport) and event.gained]
+        assert report.ramp_s is report.peak_intake_per_s is report.steady_intake_per_s is None
+
+    def test_an_idle_start_whose_ends_come_late_reports_no_ramp(self) -> None:
+        rig = Rig(Ramp())
+        rig.source.ends_late = True
+        rig.go_on(0.5)
+        rig.source.ends_late = False
+        rig.go_on(0.5)
+        assert not rig.held_back()
+        [report] = [event for event in rig.events if isinstance(event, RebalanceReport) and event.gained]
+        assert report.ramp_s is None
+
+    def test_what_was_asked_before_partitions_came_says_nothing_of_them(self) -> None:
+        rig = Rig(Ramp())
+        rig.source.ends_late = True
+        rig.go_on(0.1)
+        rig.give()
+        rig.go_on(0.1)
+        rig.produce(0, 5_000)
+        rig.give(P0)
+        rig.go_on(0.1)
+        rig.source.ends_late = False
+        rig.go_on(0.3)
+        assert rig.held_back()
+
+    def test_an_old_answer_does_not_say_that_nothing_is_behind(self) -> None:
+        rig = Rig(Ramp())
+        rig.source.ends_late = True
+        rig.go_on(0.1)
+        rig.produce(0, 5_000)
+        rig.go_on(2)
+        rig.source.ends_late = False
+        rig.go_on(0.1)
+        assert rig.held_back()
+
+    def test_it_is_not_held_where_nothing_is_behind(self) -> None:
+        rig = Rig(Ramp())
+        rig.go_on(0.05)
+        assert not rig.held_back()
+        rig.produce(0, 2_000)
+        rig.go_on(0.5)
+        assert rig.lag == 0
+
+    def test_what_a_hand_over_leaves_behind_is_taken_at_once(self) -> None:
+        rig = Rig(Ramp())
+        rig.produce(0, 60)  # of a fifth of a second
+        rig.go_on(0.3, 300)
+        assert not rig.held_back()
+        rig.go_on(0.1, 300)
+        assert rig.lag < 10
+        rig.go_on(2, 300)
+        assert max(rig.intake()) <= 1.5 * 300
+
+    def test_it_finds_the_steady_intake_out(self) -> None:
+        rig = Rig(Ramp())
+        rig.produce(0, 2_000)
+        rig.go_on(8, 300)
+        assert max(rig.intake()) <= 1.5 * 300
+        assert min(rig.intake()[1:7]) >= 1.25 * 300
+
+    def test_where_nothing_is_produced_it_doubles_as_long_as_handlers_keep_up(self) -> None:
+        rig = Rig(Ramp())
+        rig.produce(0, 20_000)
+        rig.go_on(6)
+        assert rig.lag == 0
+        assert rig.intake()[0] <= 150
+
+    def test_it_does_not_grow_while_handlers_do_not_keep_up(self) -> None:
+        rig = Rig(Ramp(over_s=3.0))
+        rig.let_go.clear()
+        rig.produce(0, 20_000)
+        rig.go_on(2.9)
+        assert rig.engine.intake.climb.rate == 50
+        rig.let_go.set()
+
+    def test_it_is_polled_all_the_time(self) -> None:
+        rig = Rig(Ramp(floor_per_s=10.0, over_s=3.0))
+        rig.let_go.clear()
+        rig.produce(0, 20_000)
+        polls = []
+        for _ in range(20):
+            before = rig.source.polls
+            rig.go_on(0.15)
+            polls.append(rig.source.polls - before)
+        assert min(polls) > 0
+        rig.let_go.set()
+
+
+class TestALeasedSource:
+    def test_it_begins_at_the_floor_and_ends_when_nothing_is_held_back(self) -> None:
+        queue = MemoryQueue()
+        rig = Rig(Ramp(), queue=queue)
+        queue.put(*numbered("x", range(3_000)))
+        rig.go_on(0.5)
+        assert sum(rig.intake()) <= 50
+        rig.go_on(6)
+        assert sum(rig.intake()) == 3_000
+        assert not rig.held_back()

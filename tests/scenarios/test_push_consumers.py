@@ -1,0 +1,41 @@
+"""The harness sees what goes wrong on RocketMQ: with rocketmq-client-python's PushConsumer alone work is repeated, or
+lost, where nobody dies, and the referee says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.scenarios import stories_crash, stories_graceful
+from tests.scenarios.field import FieldError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.scenarios.outcome import Outcome
+    from tests.scenarios.story import Story
+    from tests.servers.rocketmq import RocketMQServer
+
+
+def _told(rocketmq: RocketMQServer, home: Path, story: Story) -> Outcome:
+    home.mkdir()
+    try:
+        outcome = story.tell(rocketmq, None, home, "rocketmq", 1, "push")
+    except FieldError as error:  # now and then it leaves queues alone for a minute
+        if error.outcome is None:
+            raise
+        outcome = error.outcome
+    print(f"{story.name}: {len(outcome.repeats)} repeats, {outcome.lost} lost, of {len(outcome.produced)}")
+    return outcome
+
+
+def test_a_push_consumer_repeats_or_loses_work_while_nobody_dies(rocketmq: RocketMQServer, tmp_path: Path) -> None:
+    stories = [stories_graceful.join, stories_graceful.leave, stories_graceful.rolling_restart]
+    told = [_told(rocketmq, tmp_path / each.name, each) for each in stories]
+    assert any(each.repeats or each.lost for each in told)
+
+
+def test_a_crash_of_a_push_consumer_repeats_more_than_its_threads_had_in_hand(
+    rocketmq: RocketMQServer, tmp_path: Path
+) -> None:
+    outcome = _told(rocketmq, tmp_path / "kill", stories_crash.kill_under_backlog)
+    assert len(outcome.repeats) > 16

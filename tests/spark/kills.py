@@ -1,0 +1,101 @@
+"""kill -9 of a driver with its JVM and its workers, where it stands still."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.servers.processes import spawn, tail
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+    from tests.spark.driver import Plan
+
+_ROOT = Path(__file__).parents[2]
+#: Long: a start and a batch of each query take half a minute on an idle machine.
+_PATIENCE_S = 900.0
+
+
+def members(session_id: int) -> list[int]:
+    """All processes of a session: Python's workers leave the group of their driver."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = each.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended since
+        if int(fields[3]) == session_id and fields[0] != "Z":
+            found.append(int(each.parent.name))
+    return found
+
+
+def kill(session_id: int) -> None:
+    while found := members(session_id):
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.01)
+
+
+class Drivers:
+    """One after the other, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._log = folder / "log"
+
+    def run_and_kill(self, plan: Plan, let_go_s: float | None = None) -> dict[str, str]:
+        """Start one, and kill it when each of its queries stands still, or has nothing left to read.
+
+        Args:
+            plan: what it does.
+            let_go_s: let them go on, for so long, and kill it then.
+
+        Returns:
+            By the query's name, the last phase that it came to, and the batch.
+        """
+        stand = [self.folder / aim.name / "stands" for aim in plan.aims]
+        go = self.folder / "go"
+        for old in (*stand, go):
+            old.unlink(missing_ok=True)
+        with self._started(plan) as driver:
+            self._await(driver, lambda: all(each.exists() for each in stand))
+            if let_go_s is not None:
+                go.touch()
+                time.sleep(let_go_s)
+        return {aim.name: self._last(aim.name) for aim in plan.aims}
+
+    def run(self, plan: Plan) -> None:
+        """Start one, and let it come to its end."""
+        with self._started(plan) as driver:
+            self._await(driver, lambda: driver.poll() == 0)
+
+    @contextmanager
+    def _started(self, plan: Plan) -> Iterator[subprocess.Popen[bytes]]:
+        plan.write(self.folder)
+        driver = spawn([sys.executable, "-m", "tests.spark.driver", str(self.folder)], self._log, cwd=_ROOT)
+        try:
+            yield driver
+        finally:
+            kill(driver.pid)
+            driver.wait()
+
+    def _await(self, driver: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:
+        ends = time.monotonic() + _PATIENCE_S
+        while not there():
+            assert driver.poll() in (None, 0), tail(self._log)
+            assert time.monotonic() < ends, tail(self._log)
+            time.sleep(0.02)
+
+    def _last(self, name: str) -> str:
+        passed = self.folder / name / "passed"
+        return (passed.read_text().splitlines() or [""])[-1] if passed.exists() else ""

@@ -1,0 +1,123 @@
+"""What is written is safe for terminals, fit for programs, and tells of long work."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from holdfast.adapters.cli.letters import StoredLetter, Wanted
+from holdfast.adapters.cli.output import Output, Progress, of_bytes, shown, size, span
+from holdfast.records import Partition, Record
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    at = 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+class NoFence:
+    epoch = 0
+    session = ""
+    cancelled = False
+
+    def overdue(self, record: Record) -> bool:
+        return False
+
+
+def letter(**headers: str | None) -> StoredLetter:
+    found = [(f"holdfast-{name.replace('_', '-')}", value and value.encode()) for name, value in headers.items()]
+    return StoredLetter.of(Record(Partition("dlq", 1), 7, b"k\xff", b"v", found, 1000, NoFence()))  # type: ignore[arg-type]
+
+
+def test_strangers_text_cannot_steer_a_terminal() -> None:
+    assert shown("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb\\nc\\u202ed"
+    assert shown("x" * 100, 10) == "x" * 9 + "…"
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0, "0s"), (61, "1m 1s"), (86_400 * 6 + 3600 * 23 + 5, "6d 23h")])
+def test_times_are_told_by_their_two_largest_units(seconds: float, told: str) -> None:
+    assert span(seconds) == told
+
+
+def test_sizes_are_told_in_their_unit() -> None:
+    assert [size(each) for each in (0, 1023, 1536, 5 << 20, 3 << 30)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3.0 GiB",
+    ]
+
+
+def test_bytes_that_are_no_text_are_hex_in_json() -> None:
+    assert [of_bytes(each) for each in (None, b"a", b"\xff")] == [{"text": None}, {"text": "a"}, {"hex": "ff"}]
+
+
+def test_results_are_for_people_or_for_programs() -> None:
+    for as_json in (True, False):
+        out = io.StringIO()
+        output = Output(as_json=as_json, out=out, err=io.StringIO())
+        output.say("for people")
+        output.table(("A", "B"), [("x", 1000), ("long", None)])
+        output.json({"for": "programs"})
+        if as_json:
+            assert json.loads(out.getvalue()) == {"for": "programs"}
+        else:
+            assert out.getvalue() == "for people\nA         B\nx     1,000\nlong      -\n"
+
+
+def test_progress_rewrites_a_line_on_a_terminal_and_writes_some_elsewhere() -> None:
+    terminal, log, clock = Terminal(), io.StringIO(), Clock()
+    with Progress(terminal, "read", 10_000, clock) as there, Progress(log, "read", None, clock) as here:
+        for done in range(0, 10_000, 100):
+            clock.at += 0.125
+            there.at(done)
+            here.at(done, "some sent")
+    assert "\r" in terminal.getvalue()
+    assert "\n" not in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r")
+    assert "read: 9,900 of 10,000" in terminal.getvalue()
+    assert log.getvalue() == "read: 3,900, some sent\nread: 7,900, some sent\n"
+
+
+def test_quick_work_says_nothing_of_its_progress() -> None:
+    log = io.StringIO()
+    with Progress(log, "read", None, Clock()) as progress:
+        progress.at(1)
+    assert log.getvalue() == ""
+
+
+def test_a_person_is_asked_only_at_a_terminal() -> None:
+    output = Output(as_json=False, out=io.StringIO(), err=io.StringIO())
+    assert output.confirm("Sure?", io.StringIO("y\n")) is None
+    answers = {"y\n": True, "YES\n": True, "n\n": False, "\n": False, "": False}
+    assert {said: output.confirm("Sure?", Terminal(said)) for said in answers} == answers
+
+
+def test_a_letter_is_what_its_headers_say_and_nothing_where_they_are_broken() -> None:
+    found = letter(origin_topic="orders", origin_partition="3", origin_offset="9", attempts="2", failed_at_ms="500")
+    assert (found.origin, found.attempts, found.when_ms, found.handler) == ("orders-3@9", 2, 500, None)
+    foreign = letter(attempts="two", failed_at_ms=None, origin_offset="9")
+    assert (foreign.origin, foreign.attempts, foreign.when_ms) == (None, None, 1000)
+    assert foreign.as_json(values=True)["key"] == {"hex": "6bff"}
+    assert len(foreign.row(2000, values=False)) == 9
+
+
+def test_letters_are_chosen_by_what_befell_them() -> None:
+    found = letter(error_type="shop.errors.Declined", handler="bill", origin_topic="orders", failed_at_ms="500")
+    wanted = [Wanted(), Wanted(error_type="Declined"), Wanted(error_type="shop.errors.Declined"), Wanted(since_ms=500)]
+    assert all(each(found) for each in wanted)
+    others = [Wanted(error_type="eclined"), Wanted(handler="b"), Wanted(origin="order"), Wanted(since_ms=501)]
+    assert not any(each(found) for each in others)

@@ -1,0 +1,126 @@
+"""Static members without a broker: names, what is said when a name is another's, and the bytes of a farewell."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+
+import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.adapters.kafka import KafkaSource
+from holdfast.adapters.kafka.config import check
+from holdfast.adapters.kafka.farewell import (
+    StaticMember,
+    cannot,
+    decode_coordinator,
+    decode_leave,
+    encode_find,
+    encode_leave,
+)
+from holdfast.adapters.kafka.static_member import PROPERTY, Refusals, check_name, with_id
+from holdfast.adapters.kafka.wire import Malformed
+from holdfast.errors import SettingError, SourceFatal, StaticIdTaken
+
+CONF = {"bootstrap.servers": "b:9092", "group.id": "g"}
+FATAL = KafkaError(KafkaError._FATAL, "somebody else has it")
+
+
+@pytest.mark.parametrize("name", ["pod-3", "a", "A.b_c-9", "x" * 249])
+def test_names_that_kafka_takes_are_taken(name: str) -> None:
+    assert check_name("static_id", name) == name
+    assert check({**CONF, PROPERTY: name}, "keep").conf[PROPERTY] == name
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a b", "é", "a/b", "x" * 250, None])
+def test_names_that_it_does_not_are_refused_where_they_are_written(name: str | None) -> None:
+    with pytest.raises(SettingError, match=r"^static_id="):
+        with_id(CONF, name)
+    with pytest.raises(SettingError, match=r"^group\.instance\.id="):
+        check({**CONF, PROPERTY: name}, "keep")
+
+
+def test_the_same_name_said_twice_is_one_and_another_is_refused() -> None:
+    assert with_id({**CONF, PROPERTY: "a"}, "a")[PROPERTY] == "a"
+    with pytest.raises(SettingError, match=r"^static_id='b'.*group\.instance\.id='a'"):
+        KafkaSource({**CONF, PROPERTY: "a"}, assignment="keep", static_id="b")
+
+
+def test_a_session_that_a_restart_outlasts_is_warned_of() -> None:
+    def found(conf: dict[str, object]) -> list[str]:
+        return [each.reason for each in check(CONF | conf, "keep").findings if "static member" in each.reason]
+
+    assert found({PROPERTY: "a", "session.timeout.ms": 9_000})
+    assert found({PROPERTY: "a"}) == []
+    assert found({"session.timeout.ms": 9_000}) == []
+
+
+def test_who_is_refused_says_so_once_waits_for_as_long_as_a_dead_ones_session_may_last_and_gives_up() -> None:
+    now = [100.0]
+    refusals = Refusals("pod-3", "g", lambda: now[0], waits=True)
+    first = refusals.judge(FATAL)
+    assert isinstance(first, SourceFatal)
+    now[0] += 80
+    assert refusals.judge(FATAL) is None
+    now[0] += 11
+    taken = refusals.judge(FATAL)
+    assert isinstance(taken, StaticIdTaken)
+    assert "group.instance.id=pod-3" in str(taken)
+    assert not taken.retriable
+    assert refusals.final
+
+
+def test_who_was_let_in_meanwhile_begins_to_wait_anew() -> None:
+    now = [0.0]
+    refusals = Refusals("pod-3", "g", lambda: now[0], waits=True)
+    refusals.judge(FATAL)
+    now[0] = 60.0
+    assert refusals.let_in() == 60.0
+    now[0] = 100.0
+    assert isinstance(refusals.judge(FATAL), SourceFatal)
+    assert not refusals.final
+
+
+def test_a_classic_member_that_is_fenced_does_not_come_back() -> None:
+    refusals = Refusals("pod-3", "g", lambda: 0.0, waits=False)
+    assert isinstance(refusals.judge(FATAL), StaticIdTaken)
+    assert refusals.final
+
+
+# As librdkafka 2.16.1 sends them, but for the epoch and the client's name.
+def test_a_farewell_is_a_heartbeat_with_the_epoch_that_ends_a_membership() -> None:
+    assert encode_leave(StaticMember("g", "m-1", "pod")) == (
+        struct.pack(">i", 42)
+        + struct.pack(">hhih", 68, 0, 1, 8) + b"holdfast" + b"\0"
+        + b"\x02g" + b"\x04m-1" + struct.pack(">i", -1) + b"\x04pod" + b"\0"
+        + struct.pack(">i", -1) + b"\0\0\0" + b"\0"
+    )  # fmt: skip
+
+
+def test_a_long_name_has_a_long_length() -> None:
+    assert b"\xad\x02" + b"x" * 300 in encode_leave(StaticMember("x" * 300, "m", "pod"))
+
+
+def test_the_coordinators_address_is_read() -> None:
+    assert encode_find("grp").endswith(struct.pack(">h", 3) + b"grp")
+    answer = struct.pack(">ihi", 1, 0, 7) + struct.pack(">h", 4) + b"host" + struct.pack(">i", 9092)
+    assert decode_coordinator(answer) == ("host", 9092)
+    with pytest.raises(Malformed, match="error 15"):
+        decode_coordinator(struct.pack(">ihi", 1, 15, -1) + struct.pack(">hi", 0, -1))
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_answer_or_malformed(payload: bytes) -> None:
+    for decode in (decode_coordinator, decode_leave):
+        with suppress(Malformed):
+            decode(struct.pack(">i", 1) + payload)
+
+
+def test_where_nothing_can_be_said_by_hand_it_says_why() -> None:
+    assert cannot(CONF) is None
+    assert "SASL" in str(cannot({**CONF, "security.protocol": "SASL_SSL"}))
+    assert "ssl.keystore.location" in str(
+        cannot({**CONF, "security.protocol": "ssl", "ssl.keystore.location": "/k.p12"})
+    )

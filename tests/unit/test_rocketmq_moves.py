@@ -1,0 +1,95 @@
+"""What a broker's word that an offset was moved is taken for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.adapters.rocketmq.moves import Moves
+from holdfast.adapters.rocketmq.prefetch import Moved
+from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
+from holdfast.errors import SourceUnavailable
+from holdfast.plugin.ports import End
+from holdfast.records import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.timing import Deadline
+
+Q = Partition("orders", 0, "a")
+
+
+class Parts:
+    """Prefetch, offsets and listener in one: notes what it is asked for. The master's log; None = it is away."""
+
+    def __init__(self, end: int | None = 0, beginning: int | None = 0) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self._end, self._beginning = end, beginning
+
+    def seek(self, queue: Partition, offset: int, *, wait_s: float = 0.0) -> bool:
+        self.asked.append(("seek", offset, wait_s > 0))
+        return True
+
+    def ends(self, queues: Sequence[Partition], deadline: Deadline) -> dict[Partition, int]:
+        if self._end is None:
+            raise SourceUnavailable("away")
+        return dict.fromkeys(queues, self._end)
+
+    def begins(self, queue: Partition, deadline: Deadline) -> int:
+        if self._beginning is None:
+            raise SourceUnavailable("away")
+        return self._beginning
+
+    def reset(self, queue: Partition, offset: int, *, cut: bool = False) -> None:
+        self.asked.append(("cut" if cut else "reset", offset))
+
+
+def follow(parts: Any, asked: int, to: int, *, log: tuple[int, int]) -> End | None:
+    answer = PullAnswer(PullStatus.MOVED, to, *log, b"", "a:1", 0, None)
+    return Moves(parts, parts).follow(Moved(Q, asked, answer), parts)
+
+
+@pytest.mark.parametrize(
+    ("asked", "to", "log"),
+    [
+        (50, 20, (10, 100)),  # back
+        (50, 80, (10, 100)),  # forward
+        (50, 10, (10, 100)),  # to the beginning
+        (50, 100, (10, 100)),  # to the end
+        (100, 40, (10, 100)),  # by who had read it all
+        (5, 40, (10, 100)),  # by who was below the beginning
+        (150, 40, (10, 100)),  # or beyond the end
+    ],
+)
+def test_a_reset(asked: int, to: int, log: tuple[int, int]) -> None:
+    parts = Parts()
+    assert follow(parts, asked, to, log=log) is None
+    assert parts.asked == [("reset", to)]
+
+
+@pytest.mark.parametrize("beginning", [0, 5, None])
+def test_a_slave_that_has_less_and_a_master_that_is_away_expire_nothing(beginning: int | None) -> None:
+    parts = Parts(beginning=beginning)
+    assert follow(parts, 5, 10, log=(10, 100)) is None
+    assert parts.asked == [("seek", 5, True)]
+
+
+def test_what_has_expired_counts_as_read() -> None:
+    parts = Parts(beginning=10)
+    assert follow(parts, 5, 10, log=(10, 100)) == End(Q, 10)
+    assert parts.asked == [("seek", 10, False)]
+
+
+def test_a_log_that_ends_before_what_was_read_is_read_from_its_beginning() -> None:
+    parts = Parts(end=3)
+    follow(parts, 50, 3, log=(0, 3))
+    assert parts.asked == [("cut", 0)]
+
+
+@pytest.mark.parametrize("end", [60, None])
+def test_a_slave_that_is_behind_and_a_master_that_is_away_cut_nothing(end: int | None) -> None:
+    parts = Parts(end=end)
+    follow(parts, 50, 30, log=(0, 30))
+    assert parts.asked == [("seek", 50, True)]

@@ -1,0 +1,234 @@
+"""What is pulled when, and what becomes of answers that nobody waits for any more."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.adapters.rocketmq.prefetch import Prefetch
+from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
+from holdfast.adapters.rocketmq.settings import PullSettings
+from holdfast.errors import SourceUnavailable
+from holdfast.plugin.ports import End
+from holdfast.records import Partition
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.adapters.rocketmq.remoting import PullRequest
+
+Q = [Partition("orders", number, "a") for number in range(4)]
+EVERYTHING = Subscription(topic="orders")
+
+
+class Pull(NamedTuple):
+    request: PullRequest
+    answer: Callable[[Any], None]
+
+
+class Broker:
+    """Answers when a test says so."""
+
+    def __init__(self) -> None:
+        self.pulls: list[Pull] = []
+        self.away = False
+
+    def begin_pull(self, request: PullRequest, on_answer: Callable[[Any], None]) -> None:
+        if self.away:
+            raise SourceUnavailable("away")
+        self.pulls.append(Pull(request, on_answer))
+
+    def asked(self) -> list[tuple[int, int]]:
+        return [(pull.request.queue.number, pull.request.offset) for pull in self.pulls]
+
+    def last(self, queue: Partition) -> Pull:
+        [*_, found] = [pull for pull in self.pulls if pull.request.queue == queue]
+        return found
+
+
+def answer(next_offset: int, *, body: bytes = b"", status: PullStatus = PullStatus.FOUND) -> PullAnswer:
+    return PullAnswer(status, next_offset, 0, 1000, body, "a:1", 0, None)
+
+
+def prefetch(broker: Broker, **named: Any) -> Prefetch:
+    settings = PullSettings(namesrv="a:1", group="g", **named)
+    return Prefetch(broker, threading.Condition(), settings)  # type: ignore[arg-type]
+
+
+def test_the_next_pull_begins_where_the_last_answer_ended() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 7, paused=False)
+    broker.last(Q[0]).answer(answer(20, status=PullStatus.NONE_MATCHED))
+    assert broker.asked() == [(0, 7), (0, 20)]
+    assert some.take(10, {}).ends == [End(Q[0], 20)]  # what was filtered out is no record
+
+
+def test_a_slave_that_has_not_got_so_far_is_not_asked_without_a_pause() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 7, paused=False)
+    broker.last(Q[0]).answer(answer(7, status=PullStatus.NONE_MATCHED))
+    assert broker.asked() == [(0, 7)]
+    ends = Deadline(30.0)
+    while len(broker.pulls) == 1 and not ends.passed:
+        some.look()
+    assert broker.asked() == [(0, 7)] * 2
+
+
+def test_nothing_is_pulled_before_it_is_known_where_to_begin_nor_while_it_is_paused() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, None, paused=True)
+    assert broker.pulls == []
+    assert some.seek(Q[0], 5)
+    assert broker.pulls == []
+    some.resume([Q[0]])
+    assert broker.asked() == [(0, 5)]
+
+
+def test_answers_to_pulls_before_a_seek_are_not_looked_at() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    old = broker.last(Q[0])
+    some.seek(Q[0], 100)
+    old.answer(answer(32, body=b"x"))
+    assert not some.has_some
+    assert broker.asked() == [(0, 0), (0, 100)]
+
+
+def test_nor_are_those_of_a_queue_that_went_and_came_back() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    old = broker.last(Q[0])
+    some.remove([Q[0]])
+    some.add(Q[0], EVERYTHING, 50, paused=False)
+    old.answer(answer(32, body=b"x"))
+    assert not some.has_some
+    assert not some.seek(Q[1], 0)
+
+
+def test_a_queue_that_is_full_stands_still_until_something_was_taken() -> None:
+    broker = Broker()
+    some = prefetch(broker, pull_threshold_for_queue=40)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    broker.last(Q[0]).answer(answer(32, body=b"x"))
+    broker.last(Q[0]).answer(answer(64, body=b"x"))
+    assert broker.asked() == [(0, 0), (0, 32)]
+    some.take(1, {})
+    assert broker.asked() == [(0, 0), (0, 32), (0, 64)]
+
+
+def test_in_a_long_log_the_next_pulls_begin_before_the_last_is_answered() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    broker.last(Q[0]).answer(answer(32, body=b"x"))
+    broker.last(Q[0]).answer(answer(64, body=b"x"))
+    assert broker.asked() == [(0, 0), (0, 32), (0, 64), (0, 96), (0, 128)]
+    broker.pulls[4].answer(answer(160, body=b"x"))
+    broker.pulls[3].answer(answer(128, body=b"x"))
+    assert [end.offset for end in some.take(10, {}).ends] == [32, 64]
+    broker.pulls[2].answer(answer(96, body=b"x"))
+    assert [end.offset for end in some.take(10, {}).ends] == [96, 128, 160]
+
+
+def test_what_was_asked_beyond_an_answer_that_ends_early_is_not_looked_at() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    for end in (32, 64):
+        broker.last(Q[0]).answer(answer(end, body=b"x"))
+    broker.pulls[2].answer(answer(70, body=b"x"))
+    assert broker.asked()[5:] == [(0, 70)]
+    broker.pulls[3].answer(answer(128, body=b"x"))
+    broker.pulls[5].answer(answer(102, body=b"x"))
+    assert [end.offset for end in some.take(10, {}).ends] == [32, 64, 70, 102]
+
+
+def test_pulls_ahead_are_begun_as_far_as_there_is_room_and_the_log_goes_on() -> None:
+    for bound, asked in ((96, 1), (128, 2), (1_000, 3)):
+        broker = Broker()
+        some = prefetch(broker, pull_threshold_for_queue=bound)
+        some.add(Q[0], EVERYTHING, 0, paused=False)
+        for end in (32, 64):
+            broker.last(Q[0]).answer(answer(end, body=b"x"))
+        assert len(broker.pulls) == 2 + asked
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 900, paused=False)
+    for end in (932, 964):
+        broker.last(Q[0]).answer(answer(end, body=b"x"))
+    assert broker.asked()[2:] == [(0, 964)]
+
+
+def test_after_trouble_the_pulls_ahead_do_not_count_any_more() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    for end in (32, 64):
+        broker.last(Q[0]).answer(answer(end, body=b"x"))
+    for pull in broker.pulls[2:]:
+        pull.answer(SourceUnavailable("away"))
+    assert len(some.troubles) == 1
+    some.seek(Q[0], 64)
+    assert broker.asked()[5:] == [(0, 64)]
+
+
+def test_all_of_them_together_are_bounded_in_bytes() -> None:
+    broker = Broker()
+    some = prefetch(broker, pull_threshold_size_for_all=1)
+    for queue in Q:
+        some.add(queue, EVERYTHING, 0, paused=False)
+    for queue in Q:
+        broker.last(queue).answer(answer(1, body=b"x" * 600_000))
+    assert len(broker.pulls) == len(Q) + 1  # after the first answer there was room left
+
+
+def test_what_is_paused_stays_and_is_delivered_later() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    broker.last(Q[0]).answer(answer(9, status=PullStatus.NONE_MATCHED))
+    some.pause([Q[0]])
+    assert some.take(10, {}).ends == []
+    some.resume([Q[0]])
+    assert some.take(10, {}).ends == [End(Q[0], 9)]
+
+
+def test_a_broker_that_is_away_is_asked_again_after_a_wait_and_told_of() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    broker.away = True
+    some.add(Q[0], EVERYTHING, 3, paused=False)
+    assert [queue for queue, _ in some.troubles] == [Q[0]]
+    broker.away = False
+    some.look()
+    assert broker.pulls == []  # not at once
+
+
+def test_an_offset_that_the_broker_has_moved_waits_for_a_seek() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 3, paused=False)
+    broker.last(Q[0]).answer(answer(0, status=PullStatus.MOVED))
+    [moved] = some.moved
+    assert (moved.queue, moved.asked, moved.answer.next_offset) == (Q[0], 3, 0)
+    some.look()
+    assert len(broker.pulls) == 1
+    some.seek(Q[0], 0)
+    assert broker.asked() == [(0, 3), (0, 0)]
+
+
+def test_queues_are_taken_from_in_turn() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    for queue in Q[:2]:
+        some.add(queue, EVERYTHING, 0, paused=False)
+    for end in (1, 3, 6, 10, 15, 21):
+        broker.last(Q[0]).answer(answer(end, status=PullStatus.NONE_MATCHED))
+    broker.last(Q[1]).answer(answer(5, status=PullStatus.NONE_MATCHED))
+    assert [end.partition.number for end in some.take(10, {}).ends] == [0, 0, 0, 0, 1, 0, 0]

@@ -1,0 +1,90 @@
+"""Sending back reads the message once more in the group's name, and what a broker answers to that is not lost."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.adapters.rocketmq.remoting import RemotingClient, codes
+from holdfast.adapters.rocketmq.send_back import BrokerRetries
+from holdfast.errors import DeadLetterError, DeadLetterRefused
+from holdfast.plugin.dead_letter import Letter
+from holdfast.records import Partition, Record
+from holdfast.timing import Deadline
+from tests.properties.test_rocketmq_messages import Stored
+from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
+
+if TYPE_CHECKING:
+    from holdfast.adapters.rocketmq.prefetch import Moved
+    from holdfast.adapters.rocketmq.remoting.frame import Command
+
+QUEUE = Partition("orders", 0, "a")
+FENCE: Any = SimpleNamespace(epoch=1, session="s", cancelled=False)
+RECORD = Record(QUEUE, 7, None, b"x", (), 0, FENCE)
+LETTER = Letter(
+    record=RECORD, topic="%RETRY%billing", handler="handle", reason=ValueError("no"), attempts=1, group="billing"
+)
+
+
+class Letters:
+    """Gets no letter here."""
+
+    def close(self, deadline: Deadline) -> None: ...
+
+
+def send(code: int, log: tuple[int, int], body: bytes = b"") -> tuple[Exception | None, list[Moved], list[Command]]:
+    """One letter, to a broker that answers the read like this; its log from and to."""
+
+    def broker(command: Command, peer: Peer) -> None:
+        if command.code != codes.Request.PULL_MESSAGE:
+            peer.answer(command)
+            return
+        fields = {
+            "nextBeginOffset": "3",
+            "minOffset": str(log[0]),
+            "maxOffset": str(log[1]),
+            "suggestWhichBrokerId": "0",
+        }
+        peer.answer(command, fields, body, code)
+
+    moved: list[Moved] = []
+    with FakeServer(broker) as server:
+        route = route_body({"a": (1, 1)}, {"a": {0: server.address}})
+        with FakeServer(lambda command, peer: peer.answer(command, body=route)) as names:
+            letters: Any = Letters()
+            retries = BrokerRetries(lambda: RemotingClient(names.address), "billing", 16, letters, moved.append)
+            try:
+                retries.send(LETTER, Deadline(30))
+            except DeadLetterError as error:
+                return error, moved, server.received
+            finally:
+                retries.close(Deadline(5))
+        return None, moved, server.received
+
+
+def test_what_is_read_is_sent_back_by_its_place_in_the_log() -> None:
+    body = Stored("orders", b"x", offset=7, physical_offset=4711).encode()
+    error, moved, asked = send(codes.SUCCESS, (0, 9), body)
+    assert (error, moved) == (None, [])
+    [_, back] = asked
+    assert (back.code, back.fields["offset"], back.fields["group"]) == (36, "4711", "billing")
+
+
+def test_a_reset_that_is_told_here_is_handed_on_and_the_letter_is_tried_again() -> None:
+    error, moved, _ = send(codes.PULL_OFFSET_MOVED, (0, 9))
+    assert type(error) is DeadLetterError
+    [told] = moved
+    assert (told.queue, told.asked, told.answer.next_offset) == (QUEUE, 7, 3)
+
+
+@pytest.mark.parametrize("code", [codes.PULL_NOT_FOUND, codes.PULL_OFFSET_MOVED])
+def test_a_slave_that_is_behind_is_asked_again_later(code: int) -> None:
+    error, moved, _ = send(code, (0, 5))
+    assert (type(error), moved) == (DeadLetterError, [])
+
+
+def test_what_has_expired_is_refused() -> None:
+    error, moved, _ = send(codes.PULL_OFFSET_MOVED, (8, 9))
+    assert (type(error), moved) == (DeadLetterRefused, [])

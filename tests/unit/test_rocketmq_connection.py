@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.adapters.rocketmq.remoting.channel import Channel
 from holdfast.adapters.rocketmq.remoting.connecting import split_address
 from holdfast.adapters.rocketmq.remoting.connection import Connection
 from holdfast.adapters.rocketmq.remoting.errors import Malformed, NoAnswer
@@ -150,6 +151,28 @@ def test_a_connection_that_breaks_fails_all_its_requests_at_once_and_is_made_aga
             assert isinstance(error, SourceUnavailable)
             assert not isinstance(error, NoAnswer)
         assert connection.ask(Request(1, "asking", {}), Deadline(LONG_S)).fields == {"code": "1"}
+        assert len(server.peers) == 2
+
+
+def test_what_is_asked_in_the_moment_that_it_breaks_goes_over_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def moody(command: Command, peer: Peer) -> None:
+        if command.code == 99:
+            peer.hang_up()
+        else:
+            echo(command, peer)
+
+    close = Channel.close
+    asked: list[SimpleQueue[Any]] = []
+
+    def closed(channel: Channel) -> None:
+        close(channel)
+        if not asked:
+            asked.append(begun(connection))
+
+    monkeypatch.setattr(Channel, "close", closed)
+    with FakeServer(moody) as server, connected(server.address) as connection:
+        assert isinstance(begun(connection, Request(99, "asking", {})).get(timeout=LONG_S), SourceUnavailable)
+        assert asked[0].get(timeout=LONG_S).fields == {"code": "14"}
         assert len(server.peers) == 2
 
 

@@ -322,7 +322,7 @@ class Connection:
 
     def _break(self, error: Exception) -> None:
         with self._lock:
-            failed = self._in_flight.take_all()
+            failed = self._in_flight.take_sent() if self._was_made else self._in_flight.take_all()
             if failed or not self._was_made:
                 self._fault = error
         if self._on_broken is not None:

@@ -79,6 +79,13 @@ class InFlight:
         self.look_at = min((asked.until for asked in self._asked.values()), default=float("inf"))
         return ended
 
+    def take_sent(self) -> list[Asked]:
+        """Those that a connection had, which is no more. What was asked since then waits for the next one."""
+        ended = [asked for asked in self._asked.values() if not asked.unsent]
+        self._asked = {opaque: asked for opaque, asked in self._asked.items() if asked.unsent}
+        self.look_at = min((asked.until for asked in self._asked.values()), default=float("inf"))
+        return ended
+
     def take_all(self) -> list[Asked]:
         """All of them."""
         ended, self._asked = list(self._asked.values()), {}

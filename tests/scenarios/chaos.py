@@ -90,9 +90,15 @@ class Servers:
     def _rocketmq(self) -> RocketMQServer:
         return self._stack.enter_context(RocketMQServer())
 
-    def of(self, protocol: Protocol) -> KafkaServer | RocketMQServer:
-        """The one that has it."""
-        return self._rocketmq if protocol == "rocketmq" else self._kafka
+    @cached_property
+    def _two_brokers(self) -> RocketMQServer:
+        return self._stack.enter_context(RocketMQServer(brokers=2))
+
+    def of(self, story: Story, protocol: Protocol) -> KafkaServer | RocketMQServer:
+        """The one that has what it needs."""
+        if protocol != "rocketmq":
+            return self._kafka
+        return self._rocketmq if story.brokers == 1 else self._two_brokers
 
 
 def run(
@@ -206,7 +212,7 @@ def main() -> int:
             for story in chosen:
                 for protocol in (each for each in asked.protocols if each in story.protocols):
                     for kind in (each for each in asked.kinds if each in story.kinds and each in kinds_on(protocol)):
-                        made = run(story, servers.of(protocol), store.url, protocol, seed, kind, audited)
+                        made = run(story, servers.of(story, protocol), store.url, protocol, seed, kind, audited)
                         runs.append(made)
                         print(_line(made), flush=True)
         runs = _audit(runs, audited)

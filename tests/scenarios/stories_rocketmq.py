@@ -77,6 +77,50 @@ def several_topics(field: Field) -> None:
     until_even(field)
 
 
+@story(protocols=_ROCKETMQ, kinds=_HOLDFAST, partitions=4, brokers=2)
+def one_of_two_brokers_restarts(field: Field) -> None:
+    """One of two brokers is stopped: the queues of the other go on, and are handed over; it comes back, and so do its
+    queues, on which a member joins."""
+    a, b = field.start("a"), field.start("b")
+    field.flow(150)
+    field.until_spread(a, b)
+    field.rocketmq.stop_broker("broker-b")
+    field.until_handled(300)
+    field.stop(b)
+    field.until_handled(150)
+    field.rocketmq.start_broker("broker-b")
+    field.until_spread(a)
+    c = field.start("c")
+    field.until_spread(a, c)
+
+
+@story(protocols=_ROCKETMQ, kinds=_HOLDFAST, partitions=4, brokers=2)
+def one_of_two_brokers_is_killed(field: Field) -> None:
+    """Kill -9 of one of two brokers, and of a member while it is away: its offsets are some seconds old when it comes
+    back, and the next owner of its queues was not the last."""
+    a, b = field.start("a"), field.start("b")
+    field.flow(150)
+    field.until_spread(a, b)
+    field.until_handled(field.random.randrange(150, 600))
+    field.rocketmq.kill_broker("broker-b")
+    field.until_handled(300)
+    field.kill(b)
+    field.until_handled(150)
+    field.rocketmq.start_broker("broker-b")
+    field.until_spread(a)
+
+
+@story(protocols=_ROCKETMQ, kinds=_HOLDFAST, partitions=4, brokers=2)
+def rolling_restart_on_two_brokers(field: Field) -> None:
+    """One member after the other is replaced, each with queues on both brokers."""
+    members = [field.start(each) for each in "abc"]
+    field.flow()
+    field.until_spread(*members)
+    for number, each in enumerate("abc"):
+        members[number] = field.relieve(each)
+    field.until_spread(*members)
+
+
 def until_even(field: Field) -> dict[tuple[str, int], int]:
     """Wait until those who live share the queues of all topics, none with two more than another; says who has what."""
     living = [each for each in field.members.values() if each.process.poll() is None]

@@ -29,6 +29,8 @@ class Story:
     play: Callable[[Field], None]
     config: dict[str, Any] = field(default_factory=dict)
     partitions: int = 8
+    #: How many brokers it needs, each with so many queues of a topic (RocketMQ).
+    brokers: int = 1
     #: Who can play it: some need what only holdfast has.
     kinds: tuple[Kind, ...] = KINDS
     #: On which protocols.

@@ -1,0 +1,38 @@
+"""The promises on a RocketMQ whose topics have queues on two brokers, one of which goes and comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.scenarios import stories_rocketmq
+from tests.servers.rocketmq import RocketMQServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.scenarios.story import Story
+    from tests.servers.redis import RedisServer
+
+
+@pytest.fixture(scope="module")
+def two_brokers() -> Iterator[RocketMQServer]:
+    with RocketMQServer(brokers=2) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        stories_rocketmq.rolling_restart_on_two_brokers,
+        stories_rocketmq.one_of_two_brokers_restarts,
+        stories_rocketmq.one_of_two_brokers_is_killed,
+    ],
+    ids=lambda story: story.name,
+)
+def test_nothing_is_lost_and_nothing_runs_twice(
+    two_brokers: RocketMQServer, redis_server: RedisServer, tmp_path: Path, story: Story
+) -> None:
+    assert not story.faults(story.tell(two_brokers, redis_server.url, tmp_path, "rocketmq", 1))

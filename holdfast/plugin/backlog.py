@@ -79,7 +79,7 @@ class Backlog:
         self.lag = sum(max(0, ends[owner.partition] - owner.ledger.next) for owner in owned)
 
     def _produced(self, ends: Mapping[Partition, int], now: float) -> float | None:
-        """Rather too low, as the ramp only ever goes up: by one standard deviation, as chance would have it, and from
+        """Rather too low, as what was taken in stays so: by one standard deviation, as chance would have it, and from
         when the first answer was asked for, as a process that stands still takes it long after it was true."""
         count, per_s = 0, 0.0
         for partition, end in ends.items():

@@ -61,8 +61,10 @@ class Climb:
         self.over = True
         #: Whether its allowance was ever used up, so that more may have waited.
         self.held = False
-        #: What may be admitted, in records a second. Never falls within one climb.
+        #: What may be admitted, in records a second. It follows what is produced, which is known roughly at first.
         self.rate = 0.0
+        #: It never falls below where it began, and what it has doubled to.
+        self._least = 0.0
         #: What is produced, or was taken in before: None = not known (yet), or next to nothing.
         self.steady: float | None = None
         self._history = 0.0
@@ -80,7 +82,7 @@ class Climb:
         if self.over:
             self.over, self.held, self.steady = False, False, None
             self._history = history_per_s
-            self.rate = max(self._policy.floor_per_s, history_per_s)
+            self.rate = self._least = max(self._policy.floor_per_s, history_per_s)
             self._tokens, self._total, self._filled_at, self._held_at = 0.0, total, now, now
         self._began = now
         self._since, self._admitted, self._ended_then = now, total, ended
@@ -120,14 +122,14 @@ class Climb:
         if unhindered or now - self._began >= 2 * policy.over_s:
             self.over, self._ended = True, now
             return
-        self.rate = max(self.rate, cap)
+        self.rate = max(self._least, cap)
         if self.steady is not None and now - self._began < policy.over_s:
             self._since = now
         elif now - self._since >= _DOUBLE_S and now - self._began >= _MEASURE_S:
             admitted = total - self._admitted
             used = admitted >= (now - self._since) * self.rate * _PART
             if used and ended - self._ended_then >= admitted * _PART:
-                self.rate *= 2
+                self.rate = self._least = 2 * self.rate
             self._since, self._admitted, self._ended_then = now, total, ended
 
     def lasted_s(self, now: float) -> float:

@@ -151,6 +151,18 @@ class TestATakeoverWithABacklog:
         assert max(rig.intake(taken)) <= 1.5 * 400
         assert min(rig.intake(taken)[2:6]) >= 1.3 * 400
 
+    def test_what_a_producer_sends_at_once_just_then_is_not_taken_for_what_is_usual(self) -> None:
+        rig = Rig(Ramp())
+        rig.go_on(12, 200, 200)
+        taken = rig.clock.now()
+        rig.give(P0, P1)
+        rig.go_on(0.03, 200, 200)
+        rig.produce(0, 40)  # it, or the machine, had stood still for a moment
+        rig.go_on(5, 200, 200)
+        assert rig.held_back()
+        assert rig.intake(taken)[0] <= 2 * 400
+        assert max(rig.intake(taken)[1:]) <= 1.5 * 400
+
     def test_it_goes_on_from_where_it_was(self) -> None:
         rig = Rig(Ramp())
         rig.go_on(12, 200, 200)

@@ -1,4 +1,4 @@
-"""The ramp on its own: whatever is behind, produced, ended and left unused, it holds, never falls, and ends."""
+"""The ramp on its own: whatever is behind, produced, ended and left unused, it holds, goes up, and ends."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ HISTORY = st.sampled_from([0.0, 10.0, 1_000.0])
 
 
 @given(steps=STEPS, history=HISTORY)
-def test_no_more_is_admitted_than_the_rate_allows_and_the_rate_never_falls(steps: list, history: float) -> None:  # type: ignore[type-arg]
+def test_no_more_is_admitted_than_the_rate_allows_and_it_falls_with_what_is_produced_alone(
+    steps: list,  # type: ignore[type-arg]
+    history: float,
+) -> None:
     climb, now, total, ended = Climb(RAMP), 0.0, 0, 0.0
     climb.begin(now, total, 0, history)
-    allowed = 0.0
+    allowed, least, steady = 0.0, climb.rate, climb.steady
     for seconds, used, lag, produced, part in steps:
         rate = climb.rate
         now += seconds
@@ -40,8 +43,9 @@ def test_no_more_is_admitted_than_the_rate_allows_and_the_rate_never_falls(steps
         ended += (total - ended) * part
         assert total <= allowed + 1
         climb.look(now, total, int(ended), lag=lag, produced_per_s=produced)
-        assert climb.rate >= rate
-        assert climb.rate >= RAMP.floor_per_s
+        assert climb.rate >= least >= RAMP.floor_per_s
+        assert climb.rate >= rate or (climb.steady or 0.0) < (steady or 0.0)
+        steady = climb.steady
 
 
 @given(steps=STEPS, history=HISTORY, known=st.floats(40, 1e4))

@@ -51,6 +51,23 @@ class Behind:
 
         It may be at its worst when the flow ends: acknowledgements that came late are counted then.
         """
-        times = range(since_ns, max(self._produced[-1], *self._ended[-1:]) + _STEP, _STEP)
-        worst = max(times, key=self.at)
-        return next(((each - since_ns) / _S for each in times if each >= worst and self.at(each) <= usual), None)
+        recovered = self._recovered(self.worst(since_ns), usual)
+        return None if recovered is None else (recovered - since_ns) / _S
+
+    def came_meanwhile(self, since_ns: int, usual: int) -> int | None:
+        """How many were produced while what was behind was worked off, from when it was at its worst. None: never."""
+        worst = self.worst(since_ns)
+        recovered = self._recovered(worst, usual)
+        return (
+            None if recovered is None else bisect_right(self._produced, recovered) - bisect_right(self._produced, worst)
+        )
+
+    def worst(self, since_ns: int) -> int:
+        """When the most was behind, since then."""
+        return max(self._times(since_ns), key=self.at)
+
+    def _recovered(self, worst: int, usual: int) -> int | None:
+        return next((each for each in self._times(worst) if self.at(each) <= usual), None)
+
+    def _times(self, since_ns: int) -> range:
+        return range(since_ns, max(self._produced[-1], *self._ended[-1:]) + _STEP, _STEP)

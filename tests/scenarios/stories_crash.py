@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.scenarios.config import EVERYWHERE, KAFKA
-from tests.scenarios.intake import Behind, peak_per_s, starts
+from tests.scenarios.intake import Behind
 from tests.scenarios.story import story
 from tests.servers.redis import RedisServer
 
@@ -33,17 +33,15 @@ _STEADY_PER_S = 200
 
 
 def _no_spike(outcome: Outcome) -> list[str]:
-    """Until the backlog is worked off. The promise is 1.5 times what is produced, which the benchmark holds: a machine
+    """While the backlog is worked off much is produced: at 1.4 times the usual intake two and a half times as much.
+    Who takes it all at once is done when a tenth of it has come. How high the peak was the benchmark tells: a machine
     that is busy elsewhere stalls the flow and bunches it."""
     [death] = outcome.deaths
-    behind = Behind(outcome.produced, outcome.entries).recovered_s(death.at_ns, _STEADY_PER_S // 4)
-    if behind is None:
+    behind, usual = Behind(outcome.produced, outcome.entries), _STEADY_PER_S // 4
+    came, backlog = behind.came_meanwhile(death.at_ns, usual), behind.at(behind.worst(death.at_ns))
+    if came is None:
         return ["the backlog was never worked off"]
-    until = death.at_ns + round(behind * 1e9)
-    sent = [each.at_ns for each in outcome.produced]
-    usual = max(_STEADY_PER_S, peak_per_s(each for each in sent if death.at_ns <= each <= until))
-    peak = peak_per_s(each for each in starts(outcome.entries, death.at_ns) if each <= until)
-    return [] if peak <= 2 * usual else [f"{peak} records were started within a second of the takeover, not {usual}"]
+    return [] if came * 2 >= backlog else [f"only {came} were produced while a backlog of {backlog} was worked off"]
 
 
 @story(kinds=_HOLDFAST, check=_no_spike, protocols=EVERYWHERE)

@@ -62,13 +62,13 @@ def hang_without_a_dead_letter(field: Field) -> None:
     a, b = field.start("a"), field.start("b")
     field.flow(150)
     field.until_spread(a, b)
+    a.may_end = True  # 3 s after it has started the first
     hung = field.send_hung("a")
-    field.until_started(hung)
-    field.may_die(a)
     field.until_ended(a)
+    field.may_die(a)
     if a.process.returncode == 0 or "HandlerHung" not in a.log.read_text():
         raise field.error("a did not end by HandlerHung")
-    field.until_done(hung, within_s=20)
+    field.until_done(hung)
     field.until_spread(b)
 
 

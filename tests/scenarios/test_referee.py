@@ -229,3 +229,12 @@ def test_a_lag_that_is_at_its_worst_when_the_flow_ends_is_worked_off_after_it() 
     behind = Behind(some + late, [each for offset in range(10) for each in run(2 + offset, "a", offset)])
     assert behind.recovered_s(S, usual=3) == pytest.approx(7.5, abs=0.05)  # seven have ended
     assert Behind(some + late, run(2, "a", 0)).recovered_s(S, usual=3) is None
+
+
+def test_what_comes_while_a_backlog_is_worked_off_is_counted_from_when_it_was_at_its_worst() -> None:
+    at_once = produced(*range(6), at_s=1)
+    later = [*produced(6, at_s=3), *produced(7, at_s=4), *produced(8, 9, at_s=8)]
+    behind = Behind(at_once + later, [each for offset in range(10) for each in run(2 + offset, "a", offset)])
+    assert behind.at(behind.worst(S)) == 6
+    assert behind.came_meanwhile(S, usual=3) == 2  # by 6.5 s, when five have ended
+    assert Behind(at_once, run(2, "a", 0)).came_meanwhile(S, usual=3) is None

@@ -25,6 +25,7 @@ from holdfast.adapters.rocketmq.remoting import (
     Subscription,
     codes,
 )
+from holdfast.adapters.rocketmq.remoting.errors import NoAnswer
 from holdfast.adapters.rocketmq.remoting.frame import Command, encode
 from holdfast.errors import (
     NotAuthorised,
@@ -119,11 +120,11 @@ def test_a_name_server_that_is_away_or_silent_is_passed_over_within_the_deadline
     with name_server({"orders": route_body({}, {})}) as names, FakeServer() as silent:
         gone = FakeServer()
         gone.close()
-        with client_of(gone.address, silent.address, names.address) as client:
-            assert client.route("orders", Deadline(3.0)).queues() == []
-            asked = len(silent.received)
-            client.route("orders", Deadline(3.0), fresh=True)
-            assert len(silent.received) == asked  # who has answered is asked first
+        # Each gets an equal share of what is left: 1.5 s for the silent one, far more for who is to answer.
+        with client_of(silent.address, *[gone.address] * 4, names.address) as client:
+            assert client.route("orders", Deadline(9.0)).queues() == []
+            client.route("orders", deadline(), fresh=True)
+            assert len(silent.received) <= 1  # who has answered is asked first
 
 
 def test_a_topic_is_unknown_only_where_a_name_server_says_so() -> None:
@@ -144,14 +145,16 @@ def test_a_topic_is_unknown_only_where_a_name_server_says_so() -> None:
         client.route("orders", deadline())
 
 
-def test_a_known_route_never_waits_and_learns_of_changes() -> None:
+def test_a_known_route_never_waits_and_learns_of_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # However long it takes, refreshes begin where this test says so.
+    monkeypatch.setattr("holdfast.adapters.rocketmq.remoting.routes._LEAST_BETWEEN_S", 3600.0)
     routes = {"orders": route_body({"a": (1, 1)}, {"a": {0: "h:1"}})}
     with name_server(routes) as names, client_of(names.address, route_max_age_s=0.0) as client:
         assert client.known_route("orders") is None
         routes_seen = _until(lambda: client.known_route("orders"))
         assert routes_seen.queues() == [QUEUE]
         routes["orders"] = route_body({"a": (2, 2)}, {"a": {0: "h:1"}})
-        client.routes._began.clear()  # refreshes of a topic are a second apart
+        client.routes._began.clear()
         assert _until(lambda: (known := client.known_route("orders")) and len(known.queues()) == 2)
         routes.clear()  # a name server that was restarted
         client.routes._began.clear()
@@ -415,10 +418,12 @@ def test_a_heartbeat_waits_no_longer_than_its_deadline() -> None:
     with FakeServer() as silent, broker() as other:
         routes = {"orders": route_body({}, {"a": {0: silent.address}, "b": {0: other.address}})}
         with name_server(routes) as names, client_of(names.address) as client:
-            client.route("orders", deadline())
+            client.max_offset(Partition("orders", 0, "b"), deadline())
             failed = client.heartbeat([], Deadline(0.1))
-            assert list(failed) == [silent.address]
-            assert isinstance(failed[silent.address], SourceUnavailable)
+            assert isinstance(failed.pop(silent.address), SourceUnavailable)
+            # The other one is told in any case; in so short a time its answer may not be here yet.
+            _until(lambda: codes.Request.HEART_BEAT in [each.code for each in other.received])
+            assert all(isinstance(error, NoAnswer) for error in failed.values())
 
 
 def test_what_a_broker_tells_is_heard() -> None:
@@ -474,7 +479,7 @@ def test_a_closed_client_says_so_and_leaves_no_thread() -> None:
         client.route("orders", deadline())
         answers: SimpleQueue[Any] = SimpleQueue()
         client.begin_max_offset(QUEUE, answers.put)
-        client.close()
+        client.close(LONG_S)
         assert isinstance(answers.get_nowait(), SourceFatal)
         for call in (
             lambda: client.max_offset(QUEUE, deadline()),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.adapters.rocketmq.remoting import connecting
 from holdfast.adapters.rocketmq.remoting.channel import Channel
 from holdfast.adapters.rocketmq.remoting.connecting import split_address
 from holdfast.adapters.rocketmq.remoting.connection import Connection
@@ -19,7 +20,7 @@ from holdfast.adapters.rocketmq.remoting.frame import MOST_BYTES, Command, Frame
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable, StateError
 from holdfast.timing import Deadline
-from tests.unit.rocketmq_fake import FakeServer, Peer
+from tests.unit.rocketmq_fake import FakeServer, HandClock, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ def connected(address: str, **settings: Any) -> Iterator[Connection]:
     try:
         yield connection
     finally:
-        connection.close()
+        connection.close(LONG_S)
         ours = {each for each in set(threading.enumerate()) - before if each.name.startswith("holdfast-rocketmq")}
         assert not ours
 
@@ -124,12 +125,16 @@ def test_an_answer_that_comes_too_late_goes_to_nobody() -> None:
     held: list[tuple[Command, Peer]] = []
 
     def second_time(command: Command, peer: Peer) -> None:
+        if command.code == ASK.code:
+            echo(command, peer)
+            return
         held.append((command, peer))
         if len(held) == 2:
             for each, to in held:
                 to.answer(each, {"of": str(each.code)})
 
     with FakeServer(second_time) as server, connected(server.address) as connection:
+        connection.ask(ASK, Deadline(LONG_S))  # what ran out of time before there is a connection is not sent at all
         late = begun(connection, Request(1, "asking", {}), 0.02)
         assert isinstance(late.get(timeout=LONG_S), NoAnswer)
         assert connection.ask(Request(2, "asking", {}), Deadline(LONG_S)).fields == {"of": "2"}
@@ -215,32 +220,51 @@ def test_nobody_there_is_told_with_the_cause_and_asked_again_later() -> None:
 
 
 def test_what_was_not_sent_in_its_time_is_never_sent() -> None:
-    address = unused_address()
-    with connected(address) as connection:
+    address, clock = unused_address(), HandClock()
+    with connected(address, clock=clock) as connection:
         with pytest.raises(SourceUnavailable):
             connection.ask(ASK, Deadline(LONG_S))
-        late = begun(connection, Request(15, "committing", {}), 0.01)  # shorter than the backoff
+        late = begun(connection, Request(15, "committing", {}), 0.01)
+        clock.sleep(0.02)  # shorter than the backoff
         assert isinstance(late.get(timeout=LONG_S), NoAnswer)
+        clock.sleep(1.0)
         with FakeServer(echo, port=int(address.rpartition(":")[2])) as server:
             connection.ask(ASK, Deadline(LONG_S))
             assert [each.code for each in server.received] == [14]
         assert connection._in_flight.unsent_bytes == 0
 
 
-def test_an_answer_that_is_there_is_read_before_its_time_is_judged() -> None:
-    busy = threading.Event()
+def test_nor_is_what_was_over_when_a_process_that_was_stopped_had_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, connect = HandClock(), connecting.connect
 
-    def one_by_one(command: Command, peer: Peer) -> None:
-        if command.code == 2:
-            busy.wait(LONG_S)
+    def stopped(*args: Any, **named: Any) -> socket.socket:
+        made = connect(*args, **named)
+        clock.sleep(1.0)
+        return made
+
+    monkeypatch.setattr(connecting, "connect", stopped)
+    with FakeServer(echo) as server, connected(server.address, clock=clock) as connection:
+        assert isinstance(begun(connection, Request(15, "committing", {}), 0.5).get(timeout=LONG_S), NoAnswer)
+        connection.ask(ASK, Deadline(LONG_S))
+        assert [each.code for each in server.received] == [14]
+
+
+def test_an_answer_that_is_there_is_read_before_its_time_is_judged() -> None:
+    busy, answered, clock = threading.Event(), threading.Event(), HandClock()
+
+    def tell(command: Command, peer: Peer) -> None:
         echo(command, peer)
+        if command.code == 2:
+            answered.set()
 
     def slow(_: object) -> None:  # as a process that is stopped
         busy.set()
-        time.sleep(0.3)
+        assert answered.wait(LONG_S)
+        clock.sleep(0.3)
 
-    with FakeServer(one_by_one) as server, connected(server.address) as connection:
+    with FakeServer(tell) as server, connected(server.address, clock=clock) as connection:
         connection.begin(Request(1, "asking", {}), LONG_S, slow)
+        assert busy.wait(LONG_S)
         assert begun(connection, Request(2, "asking", {}), 0.1).get(timeout=LONG_S).fields == {"code": "2"}
 
 
@@ -262,10 +286,11 @@ def test_a_server_that_hears_nothing_any_more_is_left_although_nobody_hung_up(mo
     monkeypatch.setattr("holdfast.adapters.rocketmq.remoting.connection._SILENCE_S", 0.05)
 
     def once(command: Command, peer: Peer) -> None:
-        if len(server.peers) == 2:
+        if len(server.peers) == 2 or command.code == 1:
             echo(command, peer)
 
     with FakeServer(once) as server, connected(server.address) as connection:
+        connection.ask(Request(1, "asking", {}), Deadline(LONG_S))  # silent is only who was reached
         longer = begun(connection)
         assert isinstance(begun(connection, timeout_s=0.1).get(timeout=LONG_S), NoAnswer)
         assert isinstance(longer.get(timeout=LONG_S), SourceUnavailable)
@@ -279,11 +304,15 @@ def test_one_slow_request_leaves_a_connection_that_answers_others(monkeypatch: p
         if command.code == 1:
             echo(command, peer)
 
-    with FakeServer(some) as server, connected(server.address) as connection:
+    clock = HandClock()
+    with FakeServer(some) as server, connected(server.address, clock=clock) as connection:
+        connection.ask(Request(1, "asking", {}), Deadline(LONG_S))
         slow = begun(connection, timeout_s=0.3)
-        while slow.empty():
-            connection.ask(Request(1, "asking", {}), Deadline(LONG_S))
-        assert isinstance(slow.get(), NoAnswer)
+        clock.sleep(0.1)
+        connection.ask(Request(1, "asking", {}), Deadline(LONG_S))
+        clock.sleep(0.3)
+        assert isinstance(slow.get(timeout=LONG_S), NoAnswer)
+        connection.ask(Request(1, "asking", {}), Deadline(LONG_S))
         assert len(server.peers) == 1
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
+
+from holdfast.adapters.rocketmq import prefetch as module
 from holdfast.adapters.rocketmq.prefetch import Prefetch
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
 from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import End
 from holdfast.records import Partition
-from holdfast.timing import Deadline
+from tests.unit.rocketmq_fake import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,15 +68,22 @@ def test_the_next_pull_begins_where_the_last_answer_ended() -> None:
     assert some.take(10, {}).ends == [End(Q[0], 20)]  # what was filtered out is no record
 
 
-def test_a_slave_that_has_not_got_so_far_is_not_asked_without_a_pause() -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    made = HandClock()
+    monkeypatch.setattr(module, "SYSTEM_CLOCK", made)
+    return made
+
+
+def test_a_slave_that_has_not_got_so_far_is_not_asked_without_a_pause(clock: HandClock) -> None:
     broker = Broker()
     some = prefetch(broker)
     some.add(Q[0], EVERYTHING, 7, paused=False)
     broker.last(Q[0]).answer(answer(7, status=PullStatus.NONE_MATCHED))
+    some.look()
     assert broker.asked() == [(0, 7)]
-    ends = Deadline(30.0)
-    while len(broker.pulls) == 1 and not ends.passed:
-        some.look()
+    clock.sleep(1.0)
+    some.look()
     assert broker.asked() == [(0, 7)] * 2
 
 
@@ -199,7 +209,7 @@ def test_what_is_paused_stays_and_is_delivered_later() -> None:
     assert some.take(10, {}).ends == [End(Q[0], 9)]
 
 
-def test_a_broker_that_is_away_is_asked_again_after_a_wait_and_told_of() -> None:
+def test_a_broker_that_is_away_is_asked_again_after_a_wait_and_told_of(clock: HandClock) -> None:
     broker = Broker()
     some = prefetch(broker)
     broker.away = True
@@ -208,6 +218,9 @@ def test_a_broker_that_is_away_is_asked_again_after_a_wait_and_told_of() -> None
     broker.away = False
     some.look()
     assert broker.pulls == []  # not at once
+    clock.sleep(1.0)
+    some.look()
+    assert broker.asked() == [(0, 3)]
 
 
 def test_an_offset_that_the_broker_has_moved_waits_for_a_seek() -> None:

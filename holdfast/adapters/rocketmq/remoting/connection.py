@@ -245,6 +245,7 @@ class Connection:
         channel = Channel(connected)
         frames = FrameReader()
         try:
+            self._expire(self._clock.now())  # who was stopped while it connected does not send what is over by now
             with self._lock:
                 self._channel, self._fault = channel, None
                 self._unsent += self._in_flight.unsent()

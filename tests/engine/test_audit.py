@@ -279,7 +279,7 @@ class TestTheWay:
     ) -> None:
         told.stands = True
         with Bench() as bench:
-            member = bench.member(settings=SETTINGS, audit=told.audit(buffer_events=10, close_s=0.05))
+            member = bench.member(settings=SETTINGS, audit=told.audit(buffer_events=10))
             bench.broker.produce("orders", 0, *numbered("x", range(500)))
             bench.wait_committed(500)
             dropped = until(member, lambda taken: taken.audit.dropped > 0).audit.dropped

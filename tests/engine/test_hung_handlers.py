@@ -12,13 +12,15 @@ import pytest
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterError, HandlerHung
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed
-from tests.engine.bench import Bench, FlakyClaims, Letters, numbered, partition
+from holdfast.plugin.hung import _Watched
+from tests.engine.bench import Bench, FlakyClaims, Letters, Work, numbered, partition
 from tests.engine.leased_source import MemoryLeasedSource, MemoryQueue
 from tests.engine.test_campaigns import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.plugin.entry import Entry
     from holdfast.records import Record
     from tests.engine.bench import Member
 
@@ -35,6 +37,31 @@ def settings(**changes: Any) -> Settings:
 LONG = 3600.0
 
 
+@pytest.fixture(autouse=True)
+def hangs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Values of records whose handlers are to hang; what is held at `Bench.work` is one while it is held. No other
+    handler is seen to run for long, although a thread may be stopped for longer than the timeouts here."""
+    values: set[str] = set()
+    entries, hold, let_go = _Watched.entries.fget, Work.hold, Work.let_go  # type: ignore[attr-defined]
+
+    def held(work: Work, *names: str) -> None:
+        values.update(names)
+        hold(work, *names)
+
+    def gone(work: Work, *names: str) -> None:
+        values.difference_update(names or list(values))
+        let_go(work, *names)
+
+    def meant(watched: _Watched) -> Sequence[Entry]:
+        seen: Sequence[Entry] = entries(watched)
+        return seen if any((each.record.value or b"").decode() in values for each in seen) else ()
+
+    monkeypatch.setattr(Work, "hold", held)
+    monkeypatch.setattr(Work, "let_go", gone)
+    monkeypatch.setattr(_Watched, "entries", property(meant))
+    return values
+
+
 def hung(member: Member) -> Any:
     engine = member.app._engine
     assert engine is not None
@@ -42,7 +69,10 @@ def hung(member: Member) -> Any:
 
 
 class TestOverdue:
-    def test_exactly_that_record_is_cancelled_and_a_handler_that_ends_in_its_grace_is_done(self) -> None:
+    def test_exactly_that_record_is_cancelled_and_a_handler_that_ends_in_its_grace_is_done(
+        self, hangs: set[str]
+    ) -> None:
+        hangs.add("slow")
         with Bench() as bench:
             seen: dict[str, bool] = {}
             other_may_end = threading.Event()
@@ -70,7 +100,8 @@ class TestOverdue:
             assert not member.told(HandlerGivenUp)
         assert seen == {"quick": False}
 
-    def test_one_that_raises_in_its_grace_is_tried_again_and_is_not_cancelled_then(self) -> None:
+    def test_one_that_raises_in_its_grace_is_tried_again_and_is_not_cancelled_then(self, hangs: set[str]) -> None:
+        hangs.add("x")
         with Bench() as bench:
             cancelled: list[bool] = []
 
@@ -78,6 +109,7 @@ class TestOverdue:
                 cancelled.append(record.cancelled)
                 if len(cancelled) == 1:
                     bench.wait(lambda: record.cancelled)
+                    hangs.clear()
                     raise TimeoutError
 
             bench.broker.produce("orders", 0, "x")
@@ -86,7 +118,8 @@ class TestOverdue:
             assert [event.attempt for event in member.told(RecordFailed)] == [1]
         assert cancelled == [False, False]
 
-    def test_one_without_a_timeout_of_its_own_may_take_however_long_where_others_may_not(self) -> None:
+    def test_one_without_a_timeout_of_its_own_may_take_however_long_where_others_may_not(self, hangs: set[str]) -> None:
+        hangs.add("y")
         with Bench() as bench:
             bench.work.hold("x")
             bench.broker.produce("orders", 0, "x")
@@ -100,7 +133,8 @@ class TestOverdue:
             assert {event.handler for event in member.told(HandlerOverdue)} == {"other"}
             assert bench.work.is_running("x")
 
-    def test_of_a_batch_all_records_are_cancelled_and_it_is_one_event(self) -> None:
+    def test_of_a_batch_all_records_are_cancelled_and_it_is_one_event(self, hangs: set[str]) -> None:
+        hangs.add("x0")
         with Bench() as bench:
 
             def handle(records: Sequence[Record]) -> None:
@@ -161,7 +195,8 @@ class TestDeadLetter:
             assert sorted(letters.values()) == ["x0", "x1"]
             assert max(event.stuck for event in member.told(HandlerGivenUp)) == 2
 
-    def test_the_records_of_a_batch_go_there_all(self) -> None:
+    def test_the_records_of_a_batch_go_there_all(self, hangs: set[str]) -> None:
+        hangs.add("x0")
         with Bench() as bench:
             letters, may_end = Letters(bench.changed), threading.Event()
 
@@ -187,7 +222,8 @@ class TestDeadLetter:
             assert bench.work.starts() == {"x": 1}
         assert letters.tries == 3
 
-    def test_its_key_is_free_for_the_next_copy(self) -> None:
+    def test_its_key_is_free_for_the_next_copy(self, hangs: set[str]) -> None:
+        hangs.add('{"id": 1}')
         with Bench() as bench:
             letters = Letters(bench.changed)
             first, may_end, starts = threading.Event(), threading.Event(), list[int]()
@@ -201,6 +237,7 @@ class TestDeadLetter:
             bench.broker.produce("orders", 0, '{"id": 1}')
             bench.member(settings=settings(), handler=handle, key="id", dead_letter="dlq", dead_letters=letters)
             bench.wait_committed(1)
+            hangs.clear()
             bench.broker.produce("orders", 0, '{"id": 1}')
             bench.wait_committed(2)
             may_end.set()
@@ -291,7 +328,8 @@ class TestStop:
 
 
 class TestLeasedSource:
-    def test_a_record_whose_handler_hangs_is_acknowledged_by_its_dead_letter(self) -> None:
+    def test_a_record_whose_handler_hangs_is_acknowledged_by_its_dead_letter(self, hangs: set[str]) -> None:
+        hangs.add("hangs")
         queue, changed, may_end = MemoryQueue(), threading.Condition(), threading.Event()
         letters = Letters(changed)
         queue.put("hangs", "x")
@@ -321,9 +359,10 @@ class TestLeasedSource:
 class TestHandedOver:
     """A handler that outlived the drain, and hangs: whoever waits for it waits for timeout and grace, no longer."""
 
-    def moved(self, bench: Bench, **handling: Any) -> tuple[Member, Member]:
+    def moved(self, bench: Bench, hangs: set[str], **handling: Any) -> tuple[Member, Member]:
         """x0 hangs in a, and its partition has gone to b."""
         bench.work.hold("x0")
+        hangs.clear()  # not before that
         bench.broker.produce("orders", 0, *numbered("x", range(3)))
         a = bench.member("a", settings=settings(drain_timeout_s=0.01, handler_timeout_s=0.4), **handling)
         bench.wait_running("x0")
@@ -331,30 +370,32 @@ class TestHandedOver:
         bench.group.aim({b.source: [P0]})
         b.start()
         bench.wait(lambda: b.owns)
+        hangs.add("x0")
         return a, b
 
-    def test_its_owner_of_then_sends_the_dead_letter_and_nobody_runs_it_again(self) -> None:
+    def test_its_owner_of_then_sends_the_dead_letter_and_nobody_runs_it_again(self, hangs: set[str]) -> None:
         with Bench() as bench:
             letters = Letters(bench.changed)
-            self.moved(bench, dead_letter="dlq", dead_letters=letters)
+            self.moved(bench, hangs, dead_letter="dlq", dead_letters=letters)
             bench.wait_committed(3)
             assert bench.work.is_running("x0")
         assert letters.values() == ["x0"]
         assert bench.work.starts() == {"x0": 1, "x1": 1, "x2": 1}
 
-    def test_a_letter_that_fails_then_is_sent_again_by_who_failed_to_send_it(self) -> None:
+    def test_a_letter_that_fails_then_is_sent_again_by_who_failed_to_send_it(self, hangs: set[str]) -> None:
         with Bench() as bench:
             letters = Letters(bench.changed)
             letters.fail(DeadLetterError("1"))
-            self.moved(bench, dead_letter="dlq", dead_letters=letters)
+            self.moved(bench, hangs, dead_letter="dlq", dead_letters=letters)
             bench.wait_committed(3)
             assert bench.work.starts()["x0"] == 1
         assert letters.values() == ["x0"]
 
-    def test_without_a_store_nobody_waits_so_it_is_the_new_owners_alone(self) -> None:
+    def test_without_a_store_nobody_waits_so_it_is_the_new_owners_alone(self, hangs: set[str]) -> None:
         with Bench(claims=None) as bench:
             letters = Letters(bench.changed)
             bench.work.hold("x0")
+            hangs.clear()  # not before it is handed over
             bench.broker.produce("orders", 0, *numbered("x", range(3)))
             how: dict[str, Any] = {"claims": None, "dead_letter": "dlq", "dead_letters": letters}
             a = bench.member("a", settings=settings(drain_timeout_s=0.01, handler_timeout_s=0.4), **how)
@@ -362,6 +403,8 @@ class TestHandedOver:
             b = bench.member("b", settings=settings(handler_timeout_s=LONG), start=False, **how)
             bench.group.aim({b.source: [P0]})
             b.start()
+            bench.wait(lambda: b.owns)
+            hangs.add("x0")
             bench.wait(lambda: a.told(HandlerGivenUp))
             bench.work.let_go()
             bench.wait(lambda: a.told(LateResult))
@@ -370,9 +413,9 @@ class TestHandedOver:
         assert letters.sent == []
         assert bench.work.starts()["x0"] == 2
 
-    def test_without_a_dead_letter_its_process_ends_and_its_lease_with_it(self) -> None:
+    def test_without_a_dead_letter_its_process_ends_and_its_lease_with_it(self, hangs: set[str]) -> None:
         with Bench() as bench:
-            a, _ = self.moved(bench)
+            a, _ = self.moved(bench, hangs)
             session = a.session
             with pytest.raises(HandlerHung):
                 a.join()
@@ -415,7 +458,8 @@ class TestCoroutines:
             assert bench.ids() == []
 
     @pytest.mark.parametrize("fails", [False, True])
-    def test_how_it_ends_after_its_cancellation_is_its_own_word(self, fails: bool) -> None:
+    def test_how_it_ends_after_its_cancellation_is_its_own_word(self, fails: bool, hangs: set[str]) -> None:
+        hangs.add("x")
         with Bench() as bench:
             attempts: list[int] = []
 
@@ -426,6 +470,7 @@ class TestCoroutines:
                 try:
                     await asyncio.sleep(LONG)
                 except asyncio.CancelledError:
+                    hangs.clear()
                     if fails:
                         raise ConnectionError from None
 
@@ -435,7 +480,8 @@ class TestCoroutines:
             assert len(member.told(HandlerOverdue)) == 1
         assert len(attempts) == (2 if fails else 1)
 
-    def test_one_that_does_not_let_itself_be_cancelled_is_given_up(self) -> None:
+    def test_one_that_does_not_let_itself_be_cancelled_is_given_up(self, hangs: set[str]) -> None:
+        hangs.add("x0")
         with Bench() as bench:
             letters, may_end = Letters(bench.changed), asyncio.Event()
 
@@ -454,7 +500,8 @@ class TestCoroutines:
             engine.workers._loop.call_soon_threadsafe(may_end.set)
             bench.wait(lambda: member.told(LateResult))
 
-    def test_one_that_blocks_the_event_loop_stops_the_app_and_costs_no_innocent_record(self) -> None:
+    def test_one_that_blocks_the_event_loop_stops_the_app_and_costs_no_innocent_record(self, hangs: set[str]) -> None:
+        hangs.update(["x0", "x1"])
         with Bench() as bench:
             letters, may_end = Letters(bench.changed), threading.Event()
 

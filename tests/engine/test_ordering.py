@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Settings
-from tests.engine.bench import Bench, numbered, partition
+from tests.engine.bench import PATIENCE_S, Bench, numbered, partition
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -71,7 +71,7 @@ class TestOrderingByKey:
                 value = "slow" if number == 1500 else f"x{number}"
                 bench.broker.produce("orders", 0, value, key=value)
             bench.member(settings=Settings(workers=2, poll_batch=2000))
-            bench.wait(lambda: len(bench.work.ended) == 1999, patience_s=2.0)
+            bench.wait(lambda: len(bench.work.ended) == 1999, patience_s=PATIENCE_S / 2)
 
 
 class TestOrderingByPartition:

@@ -9,6 +9,7 @@ from holdfast import MemoryClaims, Settings
 from holdfast.plugin import core
 from holdfast.plugin.events import SessionLost
 from tests.engine.bench import Bench, numbered, partition
+from tests.engine.leased_source import HandClock
 
 if TYPE_CHECKING:
     import pytest
@@ -150,7 +151,7 @@ class TestLost:
             bench.wait_committed(500)
             engine = member.app._engine
             assert engine is not None
-            assert engine.workers.chunk > 10
+            engine.workers._record_s = 0.0001  # as measured where nobody was stopped: chunks of 20
             session: Any = engine.session
             late: list[str] = []
 
@@ -210,7 +211,8 @@ class TestStuck:
                 assert goes_on.wait(20)
             return str(record.offset)
 
-        with Bench(claims=MemoryClaims(lease_s=0.3)) as bench:
+        clock = HandClock()  # no lease ends because a thread was stopped, but where this test says so
+        with Bench(claims=MemoryClaims(lease_s=0.3, clock=clock)) as bench:
             bench.broker.produce("orders", 0, "x")
             first = bench.member("a", settings=SETTINGS, key=key, start=False)
             first.source.max_poll_interval_s = 0.2
@@ -218,6 +220,12 @@ class TestStuck:
             bench.wait_committed(1)
             bench.broker.produce("orders", 0, "stuck")
             bench.wait(hangs.is_set)
+            engine = first.app._engine
+            assert engine is not None
+            session: Any = engine.session
+            clock.sleep(0.29)
+            bench.wait(session._lease._stop.is_set, "it is still renewed")
+            clock.sleep(0.3)
             bench.group.lose(first.source)
             second = bench.member("b", settings=SETTINGS, key=lambda record: str(record.offset), start=False)
             bench.group.aim({second.source: [P0]})

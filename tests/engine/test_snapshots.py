@@ -98,7 +98,7 @@ class TestFigures:
             member = bench.member(settings=SETTINGS)
             bench.wait_committed(5)
             bench.wait_committed(4, 1)
-            taken = until(member, lambda taken: taken.load.in_flight == 1)
+            taken = until(member, lambda taken: (taken.load.in_flight, taken.load.running) == (1, 1))
             assert taken.records.polled == 14
             assert taken.records.handled == 13
             assert (taken.load.running, taken.load.waiting_for_marks) == (1, 0)
@@ -119,8 +119,8 @@ class TestFigures:
             assert taken.store.session == member.session
             bench.work.let_go()
             bench.wait_committed(10)
-            timings = member.app.snapshot().handlers["handle"]
-            assert timings.calls == sum(timings.buckets) == 14
+            timings = until(member, lambda taken: taken.handlers["handle"].calls == 14).handlers["handle"]
+            assert sum(timings.buckets) == 14
             assert 0 < timings.max_s <= timings.seconds
 
     def test_a_batch_is_one_call(self) -> None:
@@ -131,7 +131,8 @@ class TestFigures:
 
             member = bench.member(settings=SETTINGS, handler=handle, batch=BatchOf(records=3, wait_s=5))
             bench.wait_committed(6)
-            taken = member.app.snapshot()
+            # A call is timed when its worker is back, a moment after its records have ended.
+            taken = until(member, lambda taken: sum(each.calls for each in taken.handlers.values()) >= 2)
             assert (taken.records.handled, taken.handlers["handle"].calls) == (6, 2)
 
     def test_coroutines_are_timed_too(self) -> None:
@@ -142,7 +143,7 @@ class TestFigures:
 
             member = bench.member(settings=SETTINGS, handler=handle)
             bench.wait_committed(3)
-            assert member.app.snapshot().handlers["handle"].calls == 3
+            until(member, lambda taken: sum(each.calls for each in taken.handlers.values()) == 3)
 
     def test_of_records_that_fail(self) -> None:
         with Bench() as bench:
@@ -174,27 +175,38 @@ class TestFigures:
 
     def test_of_the_ramp_while_it_holds_something_back(self) -> None:
         with Bench() as bench:
+            bench.work.hold(*numbered("x", range(500)))  # while nothing ends and not all is taken in, it is not over
             bench.broker.produce("orders", 0, *numbered("x", range(500)))
-            member = bench.member(settings=SETTINGS, ramp=Ramp(floor_per_s=500.0))
-            bench.wait_ended("x0")
+            settings = Settings(workers=4, commit_interval_s=0.01, max_in_flight=100)
+            member = bench.member(settings=settings, ramp=Ramp(floor_per_s=500.0))
+            bench.wait_running("x0")
             rate = member.app.snapshot().load.ramp_per_s
             assert rate is not None
             assert rate >= 500.0
+            bench.work.let_go()
             bench.wait_committed(500)
             until(member, lambda taken: taken.load.ramp_per_s is None)
 
     def test_of_handlers_that_hang(self) -> None:
         with Bench() as bench:
             letters = Letters(bench.changed)
+            overdue: list[int] = []
+
+            class Watch:
+                def on_event(self, event: Event) -> None:
+                    if isinstance(event, HandlerOverdue):
+                        overdue.append(member.app.snapshot().load.overdue)
+
             bench.work.hold("x")
             bench.broker.produce("orders", 0, "x")
             settings = Settings(workers=4, commit_interval_s=0.01, handler_timeout_s=0.05, handler_grace_s=0.2)
-            member = bench.member(settings=settings, dead_letter="dlq", dead_letters=letters)
-            bench.wait(lambda: member.told(HandlerOverdue))
-            assert member.app.snapshot().load.overdue == 1
+            how: dict[str, Any] = {"dead_letter": "dlq", "dead_letters": letters, "observers": [Watch()]}
+            member = bench.member(settings=settings, start=False, **how)
+            member.start()
             bench.wait_committed(1)
-            found = member.app.snapshot().load
-            assert (found.overdue, found.stuck, found.given_up, found.running) == (0, 1, 1, 0)
+            assert overdue == [1]
+            found = until(member, lambda taken: taken.load.running == 0).load
+            assert (found.overdue, found.stuck, found.given_up) == (0, 1, 1)
             bench.work.let_go()
             assert until(member, lambda taken: taken.load.stuck == 0).load.given_up == 1
 
@@ -279,7 +291,7 @@ class TestStatusLines:
             member.stop()
             told = member.told(Status)
             assert told[-1].handled == 5
-            assert sum(round(each.rate_s * 0.05) for each in told) >= 1
+            assert max(each.rate_s for each in told) > 0
         lines = [line for line in caplog.messages if line.startswith("status: ")]
         assert len(lines) >= 3
         for line in lines:

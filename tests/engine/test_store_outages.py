@@ -29,7 +29,9 @@ class TestDown:
             bench.broker.produce("orders", 0, *numbered("x", range(50)), key="k")
             bench.wait(lambda: member.told(StoreDown))
             started, polls = len(bench.work.started), member.source.polls
-            bench.wait(lambda: member.source.polls > polls + 10)
+            engine = member.app._engine
+            assert engine is not None
+            bench.wait(lambda: member.source.polls > polls + 10 and engine.workers.outstanding == 0)
             # What was given to a worker before the outage was seen may have started; nothing new.
             assert len(bench.work.started) <= started + 2 * 4 * 64
             stands = len(bench.work.started)

@@ -11,6 +11,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from holdfast.dedup import membership as kept
 from holdfast.dedup.groups import Member
 from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.dedup.redis_store import RedisClaims
@@ -49,6 +50,7 @@ def main(url: str, client_id: str, lease_s: str, topics: str, each: str) -> None
         woken.set()
 
     signal.signal(signal.SIGTERM, leave)
+    kept._BEAT_EVERY = 1 / 3 / max(1.0, float(lease_s))  # three times a second, however long the lease
     coordinator = RedisCoordinator(RedisClaims.from_url(url, namespace="t", timeout_s=0.5), lease_s=float(lease_s))
     seen = [queue for i in range(int(topics)) for queue in queues(int(each), f"t{i}")]
     while not leaving.is_set():

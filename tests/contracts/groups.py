@@ -90,9 +90,9 @@ class MemoryBench:
 
 class RedisBench:
     def __init__(self, url: str, **settings: Any) -> None:
-        self.raw = redis.Redis.from_url(url, socket_timeout=5.0)
+        self.raw = redis.Redis.from_url(url, socket_timeout=30.0)
         self.raw.flushdb()
-        self.store = RedisClaims.from_url(url, namespace="t", **settings)
+        self.store = RedisClaims.from_url(url, namespace="t", **{"timeout_s": 30.0, **settings})
         self.coordinator = RedisCoordinator(self.store, watch_s=0.01)
 
     def session(self, member_id: str) -> RedisGroupSession:
@@ -184,6 +184,16 @@ class Group:
         )
         self._seats.append(Seat(membership, woken))
         return self._seats[-1]
+
+    def until_renewed(self, seat: Seat) -> None:
+        """Wait until its lease has begun anew."""
+        left_s = [self.bench.coordinator.describe(GROUP).left_s[seat.id]]
+
+        def renewed() -> bool:
+            left_s.append(self.bench.coordinator.describe(GROUP).left_s[seat.id])
+            return left_s[-1] > left_s[-2]  # it falls with time, and nothing but a renewal brings it back up
+
+        seat.until(renewed)
 
     def close(self) -> None:
         for seat in self._seats:

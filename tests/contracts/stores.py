@@ -105,8 +105,9 @@ class RedisBench:
 
     def __init__(self, url: str, *, hash_keys: bool = False, known: Iterable[ClaimKey] = (), **settings: Any) -> None:
         """`known`: the keys that `view` can tell by their digests."""
-        self.raw = redis.Redis.from_url(url, socket_timeout=5.0)
+        self.raw = redis.Redis.from_url(url, socket_timeout=30.0)
         self.raw.flushdb()
+        settings = {"timeout_s": 30.0, **settings}
         self.claims = RedisClaims.from_url(url, namespace="t", lease_s=LEASE_S, hash_keys=hash_keys, **settings)
         self._known = {hashlib.sha256(_name(key)).digest()[:16] if hash_keys else _name(key): key for key in known}
 

@@ -16,6 +16,7 @@ from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import HoldfastError, SettingError, StoreRefused, StoreUnavailable
+from tests.contracts.test_redis_faults import answered
 from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
@@ -136,9 +137,9 @@ def test_a_url_that_cannot_be_read_does_not_show_its_password(url: str) -> None:
 def test_the_password_is_in_no_text(locked: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     claims = RedisClaims.from_url(locked.url, timeout_s=0.2)
-    claims.connect()
+    answered(claims.connect)
     shown = [repr(claims), str(claims), caplog.text]
-    session = claims.begin()
+    session = answered(claims.begin)
     locked.pause()
     try:
         with pytest.raises(StoreUnavailable) as caught:
@@ -270,7 +271,7 @@ def test_connecting_says_once_what_the_server_promises(redis_url: str, caplog: p
     claims = RedisClaims.from_url(redis_url)
     claims.connect()
     claims.connect()
-    [line] = [each.getMessage() for each in caplog.records]
+    [line] = [each for each in caplog.messages if "claims in namespace" in each]
     assert all(word in line for word in ("persistence: none", "replicas: 0", "eviction: none"))
     claims.close()
 

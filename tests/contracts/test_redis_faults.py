@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import warnings
@@ -42,8 +43,8 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def confirmed(ask: Callable[[], T]) -> T:
-    """Ask until a replica has confirmed it, however slow the machine is."""
+def answered(ask: Callable[[], T]) -> T:
+    """Ask until there is an answer, and a replica has confirmed it where one has to, however slow the machine is."""
     while True:
         try:
             return ask()
@@ -67,28 +68,28 @@ class SetClock:
 class TestNoAnswer:
     def test_a_silent_server_says_nothing_and_asking_again_settles_it(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url, timeout_s=0.2)
-        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        a, b = (answered(lambda: claims.begin(3600.0)) for _ in range(2))
         server.pause()
         with pytest.raises(StoreUnavailable):
             a.claim([claim("k")])
         server.resume()
-        assert a.claim([claim("k")]) == [Verdict.NEW]
-        assert b.claim([claim("k", 1)]) == [Verdict.BUSY]
+        assert answered(lambda: a.claim([claim("k")])) == [Verdict.NEW]
+        assert answered(lambda: b.claim([claim("k", 1)])) == [Verdict.BUSY]
         claims.close()
 
     def test_a_request_that_waited_in_the_socket_does_no_harm(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url, timeout_s=0.2)
-        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        a, b = (answered(lambda: claims.begin(3600.0)) for _ in range(2))
         server.pause()
         for call in (lambda: a.claim([claim("k")]), lambda: a.acquire([P]), lambda: a.let_go([LetGo(P, 0, [])])):
             with pytest.raises(StoreUnavailable):
                 call()
         server.resume()
-        a.unclaim([claim("k")])
-        a.let_go([LetGo(P, 0, [])])
-        [mine] = b.acquire([P])
+        answered(lambda: a.unclaim([claim("k")]))
+        answered(lambda: a.let_go([LetGo(P, 0, [])]))
+        [mine] = answered(lambda: b.acquire([P]))
         assert isinstance(mine, Acquired)
-        assert b.claim([claim("k", 1)]) == [Verdict.NEW]
+        assert answered(lambda: b.claim([claim("k", 1)])) == [Verdict.NEW]
         claims.close()
 
     def test_a_connection_that_broke_is_made_anew(self, server: RedisServer) -> None:
@@ -96,18 +97,12 @@ class TestNoAnswer:
         session = claims.begin(3600.0)
         with server.client() as raw:
             raw.client_kill_filter(_type="normal", skipme=True)
-        verdicts: list[Verdict] = []
-        while not verdicts:
-            try:
-                verdicts = session.claim([claim("k")])
-            except StoreUnavailable:
-                continue
-        assert verdicts == [Verdict.NEW]
+        assert answered(lambda: session.claim([claim("k")])) == [Verdict.NEW]
         claims.close()
 
     def test_ending_does_not_raise_and_stops_the_session(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url, timeout_s=0.2)
-        session = claims.begin(3600.0)
+        session = answered(lambda: claims.begin(3600.0))
         server.kill()
         session.end()
         assert not session.live()
@@ -133,7 +128,7 @@ class TestLease:
     def test_a_renewal_without_an_answer_does_not_prolong_it(self, server: RedisServer) -> None:
         clock = SetClock()
         claims = RedisClaims.from_url(server.url, timeout_s=0.2, clock=clock)
-        session = claims.begin(3600.0)
+        session = answered(lambda: claims.begin(3600.0))
         clock.time += 3599
         server.pause()
         with pytest.raises(StoreUnavailable):
@@ -148,18 +143,20 @@ class TestLease:
         with redis_server.client() as raw:
             for asked_s, lease_s in ((50.0, 50.0), (500.0, 100.0)):
                 session = claims.begin(asked_s)
-                field = raw.hget("{hf:holdfast:0}:sessions", session.id)
-                assert isinstance(field, bytes)
-                left_ms = int(field.split(b":")[0]) - _now_ms(raw)
+                left_ms = _ends_ms(raw, 0, session.id) - _now_ms(raw)
                 assert lease_s * 1000 - 10_000 < left_ms <= lease_s * 1000
         claims.close()
 
-    def test_a_session_outlives_its_lease_by_renewing(self, redis_url: str, redis_server: RedisServer) -> None:
+    def test_a_session_outlives_its_lease_by_renewing(
+        self, redis_url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Renewed as often as a lease of a second, and longer than this machine may stand still.
+        monkeypatch.setattr("holdfast.dedup.lease._RENEW_EVERY", 0.01)
         claims = RedisClaims.from_url(redis_url, shards=2)
-        session = claims.begin(1.0)
+        session = claims.begin(30.0)
         with redis_server.client() as raw:
             begun = _now_ms(raw)
-            until(lambda: _now_ms(raw) > begun + 1500)
+            until(lambda: all(_ends_ms(raw, shard, session.id) > begun + 31_000 for shard in range(2)))
         assert session.live()
         assert session.claim([claim(f"k{n}", n) for n in range(20)]) == [Verdict.NEW] * 20
         session.end()
@@ -219,11 +216,23 @@ def _now_ms(raw: redis.Redis) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
+def _ends_ms(raw: redis.Redis, shard: int, session_id: str) -> int:
+    """When a session's lease ends, at the server."""
+    field = raw.hget(f"{{hf:holdfast:{shard}}}:sessions", session_id)
+    assert isinstance(field, bytes)
+    return int(field.split(b":")[0])
+
+
 class TestWindow:
     @pytest.mark.parametrize("hash_keys", [False, True])
     def test_a_result_is_kept_as_long_as_its_key_is_done_and_not_found_by_the_next_one(
         self, redis_url: str, *, hash_keys: bool
     ) -> None:
+        with contextlib.closing(RedisClaims.from_url(redis_url, hash_keys=hash_keys)) as long:
+            kept = long.begin(3600.0)
+            kept.claim([claim("kept")])
+            kept.finish([claim("kept")], ["1"])
+            assert kept.results([claim("kept").key]) == ["1"]
         claims = RedisClaims.from_url(redis_url, window_s=0.3, hash_keys=hash_keys)
         session = claims.begin(3600.0)
         session.claim([claim("k")])
@@ -231,8 +240,7 @@ class TestWindow:
         seen: list[str | None] = []
         while session.claim([claim("k", 1)]) == [Verdict.DONE]:
             seen += session.results([claim("k").key])
-        assert set(seen) <= {"1", None}
-        assert "1" in seen
+        assert set(seen) <= {"1", None}  # a busy machine may look when both are gone
         session.finish([claim("k", 1)])
         assert session.results([claim("k").key]) == [""]
         claims.close()
@@ -275,13 +283,7 @@ class TestEmptied:
         old = claims.begin(3600.0)
         server.kill()
         server.restart()
-        verdicts: list[Verdict] = []
-        while not verdicts:
-            try:
-                verdicts = old.claim([claim("k")])
-            except StoreUnavailable:
-                continue
-        assert verdicts == [Verdict.FENCED]
+        assert answered(lambda: old.claim([claim("k")])) == [Verdict.FENCED]
         assert claims.begin(3600.0).claim([claim("k", 1)]) == [Verdict.NEW]
         claims.close()
 
@@ -428,16 +430,16 @@ class TestReplica:
         self, server: RedisServer, replica: RedisServer
     ) -> None:
         claims = RedisClaims.from_url(server.url, durability="wait1", timeout_s=1.0)
-        session = confirmed(lambda: claims.begin(3600.0))
-        confirmed(lambda: session.acquire([P]))
-        confirmed(lambda: session.claim([claim("k")]))
+        session = answered(lambda: claims.begin(3600.0))
+        answered(lambda: session.acquire([P]))
+        answered(lambda: session.claim([claim("k")]))
         replica.pause()
         for _ in range(3):  # the second time there is nothing left to write
             with pytest.raises(StoreUnavailable):
                 session.finish([claim("k")])
-        assert session.renew()  # needs no replica
+        assert answered(session.renew)  # needs no replica
         replica.resume()
-        assert confirmed(lambda: session.finish([claim("k")])) == [Verdict.DONE]
+        assert answered(lambda: session.finish([claim("k")])) == [Verdict.DONE]
         claims.close()
 
 

@@ -16,6 +16,7 @@ from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError, StoreRefused, StoreUnavailable
 from holdfast.timing import Deadline
 from tests.contracts.groups import GROUP, Group, RedisBench, group_of, in_turn, queues
+from tests.contracts.test_redis_faults import answered
 from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class TestSilence:
 
     def test_without_an_answer_for_a_lease_it_is_lost_by_our_own_clock(self, group: Group, server: RedisServer) -> None:
         a = group.join("a", EIGHT, lease_s=0.7)
-        a.planned(a)
+        a.until(lambda: bool(a.own()) or a.membership.lost)  # the latter where the machine stood still
         server.pause()
         a.until(lambda: a.membership.lost)
         server.resume()
@@ -70,7 +71,7 @@ class TestSilence:
         server.resume()
 
     def test_joining_ends_at_its_deadline_and_asks_until_then(self, group: Group, server: RedisServer) -> None:
-        group.bench.coordinator.describe(GROUP)
+        answered(lambda: group.bench.coordinator.describe(GROUP))
         server.pause()
         with pytest.raises(StoreUnavailable):
             group.bench.coordinator.join(
@@ -93,10 +94,17 @@ def test_when_memory_is_full_nobody_comes_in_and_the_others_go_on(group: Group, 
     a.planned(a, b)
     with server.client() as client:
         client.config_set("maxmemory", "1mb")
-    with pytest.raises(StoreUnavailable, match="out of memory"):
-        group.bench.coordinator.join(
-            GROUP, Member(client_id="c", subscription="orders:*"), Deadline(0.1), strategy=in_turn, wake=lambda: None
-        )
+    told = ""
+    while "out of memory" not in told:  # a busy machine's server may be too late for an answer
+        with pytest.raises(StoreUnavailable) as caught:
+            group.bench.coordinator.join(
+                GROUP,
+                Member(client_id="c", subscription="orders:*"),
+                Deadline(0.1),
+                strategy=in_turn,
+                wake=lambda: None,
+            )
+        told = str(caught.value)
     b.membership.leave(Deadline(5.0))
     a.planned(a)
 
@@ -121,7 +129,7 @@ def test_a_forked_child_has_no_say_about_its_parents_membership(group: Group) ->
         os._exit(0 if fine else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not a.membership.lost
-    assert group.bench.coordinator.describe(GROUP).members
+    assert answered(lambda: group.bench.coordinator.describe(GROUP)).members
 
 
 def test_a_forked_child_joins_with_the_coordinator_of_its_parent(group: Group) -> None:

@@ -42,10 +42,11 @@ def silent_broker() -> Iterator[str]:
 
 
 @pytest.fixture
-def closed_port() -> str:
-    """An address at which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return "{}:{}".format(*listening.getsockname())
+def closed_port() -> Iterator[str]:
+    """An address at which nothing listens: taken, so that nobody else gets it meanwhile, and closed."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield "{}:{}".format(*taken.getsockname())
 
 
 def all_of(address: str, topic: str, count: int) -> list[Message]:

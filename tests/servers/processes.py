@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import shutil
 import signal
 import socket
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+#: Not the one that tests may seed: each of two runs beside each other would choose the same.
+_ANY = random.SystemRandom()
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SETPRIV = shutil.which("setpriv")  # of util-linux
 # Loaded here: between fork and exec nothing may be imported, another thread could hold the import lock.
@@ -34,15 +37,27 @@ def die_with_parent() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on now. Another process may take one before it is used: try again then."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Loopback ports that nobody has now. Another server may take one before it is used: try again then.
+
+    Below the ports that connections take for their own ends: one of those might have it by the time at which a server
+    has started, or is started again.
+    """
+    found: set[int] = set()
+    while len(found) < count:
+        port = _ANY.randrange(20_000, 32_000)
+        if is_free(port):
+            found.add(port)
+    return list(found)
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody has this loopback port."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def spawn(

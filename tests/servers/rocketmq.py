@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -14,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.servers.processes import ServerFailed, end, free_ports, spawn, tail
+from tests.servers.processes import ServerFailed, end, free_ports, is_free, spawn, tail
 
 if TYPE_CHECKING:
     import subprocess
@@ -296,21 +295,11 @@ class RocketMQServer:
 def _broker_port() -> int:
     """A broker takes its port, the one above and the one two below: all three have to be free."""
     for _ in range(100):
-        # Below the ports that connections take for their own ends: those come and go until the broker has started.
-        port = random.randrange(20_000, 32_000)
-        if all(_is_free(each) for each in (port - 2, port, port + 1)):
+        [port] = free_ports(1)
+        if all(is_free(each) for each in (port - 2, port, port + 1)):
             return port
     msg = "no free ports for a broker"
     raise ServerFailed(msg)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _accepts(port: int) -> bool:

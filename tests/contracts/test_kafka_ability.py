@@ -38,7 +38,7 @@ def test_asking_leaves_no_group_behind(kafka: KafkaServer) -> None:
 
     before = groups()
     ask({"bootstrap.servers": kafka.bootstrap, "group.id": "never-joined"}, Deadline(20))
-    assert groups() == before
+    assert groups() <= before  # another test's may go meanwhile
 
 
 def test_a_cluster_that_has_the_feature_off_says_so() -> None:

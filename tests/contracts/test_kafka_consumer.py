@@ -48,7 +48,7 @@ class Loops:
             "auto.offset.reset": "earliest",
             "group.protocol": "consumer",
         }
-        claims = RedisClaims.from_url(self.redis_url, namespace=self.group, lease_s=2.0)
+        claims = RedisClaims.from_url(self.redis_url, namespace=self.group, lease_s=30.0)
         made = KafkaConsumer(base | (conf or {}), **({"claims": claims} | how))
         self.consumers.append(made)
         return made

@@ -41,7 +41,7 @@ def conf_of(loops: Loops, **more: Any) -> dict[str, Any]:
 
 
 def claims_of(loops: Loops) -> RedisClaims:
-    return RedisClaims.from_url(loops.redis_url, namespace=loops.group, lease_s=2.0)
+    return RedisClaims.from_url(loops.redis_url, namespace=loops.group, lease_s=30.0)
 
 
 def deserialising(loops: Loops, **how: Any) -> DeserializingKafkaConsumer:

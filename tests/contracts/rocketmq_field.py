@@ -115,6 +115,7 @@ class Field:
         self.records: list[Record] = []
         self.do: Callable[[Record], None] = lambda _: None
         self.apps: list[App] = []
+        self._sent: dict[Partition, int] = {}
         self._stack = ExitStack()
         self.client = self._stack.enter_context(client_of(server.namesrv, **self.login))
         self.admin, self.sender = Admin(self.client), Sender(self.client)
@@ -152,13 +153,16 @@ class Field:
         queues = self.queues(topic)
         for number, value in enumerate(values):
             where = queues[number % len(queues)] if queue is None else queues[queue]
-            self.sender.send(where, Message(topic or self.topic, value.encode(), **named), Deadline(PATIENCE_S))
+            message = Message(topic or self.topic, value.encode(), **named)
+            sent = self.sender.send(where, message, Deadline(PATIENCE_S))
+            self._sent[where] = sent.offset + 1
 
     def produce_many(self, queue: int | Partition, values: Iterable[str]) -> None:
         where = self.queues()[queue] if isinstance(queue, int) else queue
         messages = [Message(self.topic, value.encode()) for value in values]
         for start in range(0, len(messages), 500):
-            self.sender.send_batch(where, messages[start : start + 500], Deadline(PATIENCE_S))
+            batch = messages[start : start + 500]
+            self._sent[where] = self.sender.send_batch(where, batch, Deadline(PATIENCE_S)).offset + len(batch)
 
     def committed(self, topic: str | None = None, group: str | None = None) -> Mapping[Partition, int | None]:
         return {
@@ -167,7 +171,11 @@ class Field:
         }
 
     def ends(self, topic: str | None = None) -> Mapping[Partition, int]:
-        return {queue: self.client.max_offset(queue, Deadline(PATIENCE_S)) for queue in self.queues(topic)}
+        """Also with what a broker has acknowledged, and its queue has a moment later."""
+        return {
+            queue: max(self.client.max_offset(queue, Deadline(PATIENCE_S)), self._sent.get(queue, 0))
+            for queue in self.queues(topic)
+        }
 
     # ---- members
     def app(

@@ -63,7 +63,7 @@ class TestForeignMembers:
             field.wait(lambda: set(field.client.consumer_ids(broker, field.group, Deadline(5))) == names)
             first.stop()
             second.stop()
-            assert field.client.consumer_ids(broker, field.group, Deadline(5)) == []
+            field.wait(lambda: field.client.consumer_ids(broker, field.group, Deadline(5)) == [])
 
 
 class TestSubscriptions:
@@ -113,7 +113,7 @@ class TestSubscriptions:
             field.create(f"{field.topic}-new", 3)
             field.produce("x", topic=f"{field.topic}-new")
             field.wait_handled("x")
-            assert len(app.owns) == 5
+            field.wait(lambda: len(app.owns) == 5)
 
 
 class TestStalls:
@@ -142,7 +142,9 @@ class TestStalls:
             field.wait(lambda: len(first.owns) == len(second.owns) == 1)
             field.produce(*numbered("y", 10))
             field.wait_committed()
-        assert sorted(field.values()) == sorted(["x", "x", *numbered("y", 10)])
+        # On a busy machine the first's short lease may end once more: of what comes then, some may run again.
+        assert set(field.values()) == {"x", *numbered("y", 10)}
+        assert field.values().count("x") == 2
 
 
 class TestSettings:

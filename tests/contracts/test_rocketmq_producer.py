@@ -104,8 +104,9 @@ def test_a_delayed_message_comes_when_its_time_has_come(rocketmq: RocketMQServer
     topic = make_topic(rocketmq.namesrv, 1)
     producer.send(topic, b"later", delay_level=1)
     producer.send(topic, b"now")
-    found = messages_of(rocketmq.namesrv, topic, 2)
-    assert [message.body for message in found] == [b"now", b"later"]
+    found = {message.body: message for message in messages_of(rocketmq.namesrv, topic, 2)}
+    assert set(found) == {b"now", b"later"}
+    assert found[b"later"].stored_ms - found[b"later"].born_ms >= 900  # level 1 is a second
 
 
 def test_what_is_too_large_is_refused_before_it_is_sent_and_by_the_broker(rocketmq: RocketMQServer) -> None:
@@ -171,19 +172,26 @@ class TestWhileABrokerIsAway:
     def test_messages_go_to_the_other_broker(self, two_brokers: RocketMQServer) -> None:
         topic = make_topic(two_brokers.namesrv, 2)
         with RocketMQProducer(two_brokers.namesrv, attempt_timeout_s=0.5) as producer:
-            warm = [producer.send(topic, b"warm", timeout_s=30).partition.broker for _ in range(4)]
+            warm: list[str] = []
+            # Also until neither is left out: on a busy machine one may not have answered in half a second.
+            while set(warm) != {"broker-a", "broker-b"} or producer._delivery._rotation._until:
+                warm.append(producer.send(topic, b"warm", timeout_s=30).partition.broker)
             two_brokers.pause_broker("broker-b")
             try:
                 stored = [producer.send(topic, b"x") for _ in range(20)]
             finally:
                 two_brokers.resume_broker("broker-b")
-        assert set(warm) == {"broker-a", "broker-b"}
+        sent = len(warm) + 20
         assert {each.partition.broker for each in stored} == {"broker-a"}
         # What the frozen one took without a word is a copy, under the identity that the acknowledged one has.
-        known = Counter(message.unique_key for message in messages_of(two_brokers.namesrv, topic, 24))
+        found = all_of(two_brokers.namesrv, topic, sent + 1)
+        known = Counter(message.unique_key for messages in found.values() for message in messages)
         assert {each.unique_key for each in stored} <= known.keys()
-        assert len(known) == 24
-        assert 0 < known.total() - 24 <= 2
+        assert len(known) == sent
+        # The frozen one is asked now and then; and once more for each time that the other was too slow to be believed.
+        on_a = sum(len(messages) for queue, messages in found.items() if queue.broker == "broker-a")
+        slow = on_a - warm.count("broker-a") - 20
+        assert 0 < known.total() - sent - slow <= 2 + slow
 
     def test_a_sharding_key_waits_for_its_own_broker(self, two_brokers: RocketMQServer) -> None:
         topic = make_topic(two_brokers.namesrv, 1)

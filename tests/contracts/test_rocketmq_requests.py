@@ -218,8 +218,10 @@ def test_a_compressed_body_is_read(client: RemotingClient, sender: Sender, queue
 
 
 def test_a_delayed_message_comes_later(client: RemotingClient, sender: Sender, queue: Partition, group: str) -> None:
+    before = time.monotonic()
     sent = sender.send(queue, Message(queue.topic, b"late", delay_level=1), deadline())
-    assert pull(client, queue, group, 0).status is not PullStatus.FOUND
+    early = pull(client, queue, group, 0).status
+    assert early is not PullStatus.FOUND or time.monotonic() - before >= 1
     [message] = stored(client, queue, group, 1)
     assert (message.body, message.unique_key) == (b"late", sent.unique_key)
     assert message.stored_ms - message.born_ms >= 900  # level 1 is a second
@@ -276,7 +278,8 @@ def test_a_pull_that_waits_is_answered_when_a_message_comes_and_lets_others_pass
     answer = answers.get(timeout=LONG_S)
     assert [each.queue_id for each in answer.messages()] == [2]
     client.close()
-    assert [type(answers.get_nowait()) for _ in range(3)] == [SourceFatal] * 3  # at once, not after the wait
+    ended = [answers.get(timeout=LONG_S / 2) for _ in range(3)]  # at once, not after the wait
+    assert [type(each) for each in ended] == [SourceFatal] * 3
 
 
 def test_an_offset_is_noted_along_with_a_pull(

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from tests.servers.rocketmq import RocketMQServer
 
 
-def bodies(field: Field, topic: str) -> list[bytes]:
+def wait_bodies(field: Field, topic: str, *bodies: bytes) -> None:
+    """A broker acknowledges a message before its queue has it."""
     field.client.route(topic, Deadline(PATIENCE_S), fresh=True)
     queue = Partition(topic, 0, "broker-a")
     request = PullRequest(queue=queue, group="looks", offset=0, subscription=Subscription(topic=topic), suspend_s=0)
-    return [message.body for message in field.client.pull(request, Deadline(PATIENCE_S)).messages()]
+
+    def found() -> list[bytes]:
+        return [message.body for message in field.client.pull(request, Deadline(PATIENCE_S)).messages()]
+
+    field.wait(lambda: found() == list(bodies))
 
 
 class TestByTheBroker:
@@ -61,7 +66,7 @@ class TestByTheBroker:
             field.produce("x")
             field.app(retry="broker", max_reconsume_times=0)
             field.wait_committed()
-            assert bodies(field, f"%DLQ%{field.group}") == [b"x"]
+            wait_bodies(field, f"%DLQ%{field.group}", b"x")
 
 
 class TestStrays:
@@ -77,7 +82,7 @@ class TestStrays:
             field.produce("x")
             field.wait_handled("x", "returned")
             field.wait_committed(retries)
-            assert bodies(field, f"%DLQ%{field.group}") == [b"stray"]
+            wait_bodies(field, f"%DLQ%{field.group}", b"stray")
             assert [event.handler for event in app.told(DeadLettered)] == ["holdfast.strays"]
         assert sorted(field.values()) == ["returned", "x"]
 
@@ -104,5 +109,5 @@ class TestInPlace:
             field.wait_handled("good")
             field.wait_committed()
             assert len(app.told(DeadLettered)) == 1
-            assert bodies(field, f"%DLQ%{field.group}") == [b"bad"]
+            wait_bodies(field, f"%DLQ%{field.group}", b"bad")
         assert seen == [b"bad"] * 3 + [b"good"]

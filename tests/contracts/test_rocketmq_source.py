@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import SourceError
 from holdfast.plugin.events import RewindIgnored
-from tests.contracts.rocketmq_field import QUICK, Field
+from tests.contracts.rocketmq_field import PATIENCE_S, QUICK, Field
 
 if TYPE_CHECKING:
     from tests.servers.rocketmq import RocketMQServer
@@ -59,6 +59,7 @@ class TestHandOver:
             field.wait(lambda: len(first.owns) == len(second.owns) == 3)
             third = field.app("c")
             field.wait(lambda: [len(app.owns) for app in (first, second, third)] == [2, 2, 2])
+            field.wait(lambda: {name for name, *_ in field.handled} == {"a", "b", "c"})
             first.stop()
             field.wait(lambda: [len(app.owns) for app in (second, third)] == [3, 3])
             second.stop()
@@ -71,7 +72,6 @@ class TestHandOver:
         assert Counter(field.values()) == Counter(produced)
         # Who takes a queue over reads the offset that was committed before it was let go.
         assert not any(app.told(RewindIgnored) for app in field.apps)
-        assert {name for name, *_ in field.handled} == {"a", "b", "c"}
 
     def test_a_queue_stays_in_order_across_members(self, rocketmq: RocketMQServer, redis_url: str) -> None:
         with Field(rocketmq, redis_url, queues=2) as field:
@@ -163,7 +163,7 @@ class TestPrefetch:
             field.produce("not zlib at all", sys_flag=1 | 3 << 8)
             field.produce("behind")
             app = field.app()
-            assert app.over.wait(20)
+            assert app.over.wait(PATIENCE_S)
             with pytest.raises(SourceError):
                 app.join()
             assert list(field.committed().values()) in ([0], [1])  # the stop may come before its turn

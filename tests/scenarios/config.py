@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from holdfast import Audit, FileEvents
@@ -64,6 +66,13 @@ class MemberConfig:
         if self.audit is None:
             return None
         return Audit(FileEvents(self.audit), member=self.name, keys=self.audit_keys, progress_s=1.0)
+
+    def wait_for_go(self) -> None:
+        """Everything is imported and made: say so, and return when the file is there."""
+        if self.go is not None:
+            Path(f"{self.go}.waits").touch()
+            while not Path(self.go).exists():
+                time.sleep(0.01)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

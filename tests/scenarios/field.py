@@ -188,14 +188,24 @@ class Field:
         """Stop a member, and let another process of its name begin, which has been waiting for that: the name is away
         for as long as it takes to leave and to join, however long Python takes to start here."""
         old = self.members[f"{name}, the last"] = self.members[name]
-        go = self.home / f"{name}.go.{old.pid}"
-        new = self.start(name, go=str(go))
-        self.until(Path(f"{go}.waits").exists, f"the next {name} is ready")
+        new = self.ready(name)
         self.stop(old)
         del self.members[f"{name}, the last"]
-        go.touch()
+        self.let_begin(new)
         self.until_works(new)
         return new
+
+    def ready(self, name: str) -> Member:
+        """Start a process that has everything to be a member, and waits for `let_begin`."""
+        go = self.home / f"{name}.go.{uuid.uuid4().hex[:8]}"
+        new = self.start(name, go=str(go))
+        self.until(Path(f"{go}.waits").exists, f"the next {name} is ready")
+        return new
+
+    def let_begin(self, member: Member) -> None:
+        """A process that is ready joins now."""
+        assert member.config.go is not None
+        Path(member.config.go).touch()
 
     def flow(self, per_second: float = 300) -> None:
         """Let orders come to all topics from now on."""

@@ -34,6 +34,7 @@ def run(config: MemberConfig) -> None:
         observers=[EventFile(Path(config.events), config.name)],
         audit=config.audited(),
     )
+    config.wait_for_go()
     consumer.subscribe(list(config.topics))
     while not stopping.is_set():
         message = consumer.poll(0.1)

@@ -87,16 +87,8 @@ def run(config: MemberConfig) -> None:
         where = Where(record.topic, number_of(record.partition), record.offset)
         work(ledger, config.name, where, record.value or b"", record.fence.epoch)
 
-    if config.go is not None:
-        wait_for(Path(config.go))
+    config.wait_for_go()
     app.run()
-
-
-def wait_for(go: Path) -> None:
-    """Everything is imported and made: say so, and return when the file is there."""
-    Path(f"{go}.waits").touch()
-    while not go.exists():
-        time.sleep(0.01)
 
 
 def main(run: Callable[[MemberConfig], None] = run) -> None:

@@ -140,6 +140,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     member = Plain(config)
     signal.signal(signal.SIGTERM, member.stop)
+    config.wait_for_go()
     (member.run_careful if config.kind == "careful" else member.run_default)()
 
 

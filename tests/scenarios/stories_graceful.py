@@ -73,8 +73,9 @@ def leave_in_pending_rebalance(field: Field) -> None:
     a, b = field.start("a"), field.start("b")
     field.flow()
     field.until_spread(a, b)
+    c = field.ready("c")  # b's session lasts 6 s: not for a start of Python
     field.pause(b)
-    c = field.start("c")
+    field.let_begin(c)
     field.until(lambda: not field.stable(), "a rebalance is pending")
     a.may_end = True
     a.signal(signal.SIGTERM)

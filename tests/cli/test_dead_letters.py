@@ -158,8 +158,8 @@ def test_a_letter_goes_back_to_the_partition_that_it_came_from(kafka: KafkaServe
 class Many:
     """Letters in the thousands, and a replay of them that a test can end in the middle."""
 
-    #: A second of a replay's work, so that a test can step in.
-    count = 20_000
+    #: Two seconds of a replay's work, so that a test can step in, though it may be stopped for one.
+    count = 40_000
 
     def __init__(self, kafka: KafkaServer, redis_url: str) -> None:
         lay_out(redis_url)
@@ -174,7 +174,7 @@ class Many:
                 key=str(number % 7),
                 headers={"holdfast-origin-topic": self.topic, "holdfast-origin-partition": str(number % 2)},
             )
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         where = ("--bootstrap", kafka.bootstrap, "--redis", redis_url)
         self.command = ("dead-letters", "replay", "--topic", f"{self.topic}.dlq", *where)
 

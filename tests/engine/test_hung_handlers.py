@@ -13,7 +13,7 @@ from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterError, HandlerHung
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed
 from holdfast.plugin.hung import _Watched
-from tests.engine.bench import Bench, FlakyClaims, Letters, Work, numbered, partition
+from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, Letters, Work, numbered, partition
 from tests.engine.leased_source import MemoryLeasedSource, MemoryQueue
 from tests.engine.test_campaigns import Campaign
 
@@ -501,15 +501,16 @@ class TestCoroutines:
             bench.wait(lambda: member.told(LateResult))
 
     def test_one_that_blocks_the_event_loop_stops_the_app_and_costs_no_innocent_record(self, hangs: set[str]) -> None:
-        hangs.update(["x0", "x1"])
         with Bench() as bench:
-            letters, may_end = Letters(bench.changed), threading.Event()
+            letters, other, may_end = Letters(bench.changed), asyncio.Event(), threading.Event()
 
             async def handle(record: Record) -> None:
                 if record.value == b"x0":
-                    await asyncio.sleep(0.01)
-                    may_end.wait(5)
+                    await other.wait()
+                    hangs.update(["x0", "x1"])  # not before: it would be cancelled where it can be
+                    may_end.wait(PATIENCE_S)
                 else:
+                    other.set()
                     await asyncio.sleep(0.05)
 
             bench.broker.produce("orders", 0, *numbered("x", range(2)))

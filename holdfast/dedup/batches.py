@@ -33,6 +33,7 @@ is dead or gone, and a claim by a task that Spark runs twice is the same claim.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.dedup.claims import ClaimSession
+
+_NAME = re.compile(r"a(\d+)-.+")
 
 
 class BatchVerdict(Enum):
@@ -77,13 +80,20 @@ class Attempt(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Never used again, in a form that no reader of folders takes for a number or a date."""
-        return f"a{self.number}-{self.session}"
+        """Never used again, in a form that no reader of folders takes for a number or a date. `fence_of` has the fence
+        of it: of two names one is the older."""
+        return f"a{self.fence}-{self.session}"
 
     @property
     def token(self) -> Token:
         """What claims of it carry."""
         return Token("batch", 0, self.number)
+
+
+def fence_of(name: str) -> int | None:
+    """Of `Attempt.name`; None = it is no attempt's."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 class Begun(NamedTuple):

@@ -22,7 +22,7 @@ from holdfast.adapters.spark.telling import Telling
 from holdfast.adapters.spark.values import BatchReport, BatchWrite
 from holdfast.adapters.spark.workers import require_workers
 from holdfast.adapters.spark.writers import PartitionWriter, writer_of
-from holdfast.dedup.batches import BatchId, Begun, Finished
+from holdfast.dedup.batches import BatchId, Finished
 from holdfast.errors import HoldfastError, SettingError
 
 if TYPE_CHECKING:
@@ -187,9 +187,11 @@ class IdempotentSink:
         of = BatchId(self.name, "holdfast.orphans", 0)
         with self.at.resolved(spark).opened() as (store, batches), life(store, batches, self.lease_s) as session:
             begun = begin(of, batches, session, self.patience_s)
-            if isinstance(begun, Begun) and begun.last is not None:  # finished, and perhaps without its mark yet
+            if isinstance(begun, Finished):
+                return []  # it never is
+            if begun.last is not None:  # finished, and perhaps without its mark yet
                 self.writer.confirm(spark, begun.last)
-            return self.writer.sweep(spark)
+            return self.writer.sweep(spark, begun.attempt.fence)
 
     def _write(
         self, rows: DataFrame, at: StoreAt, attempt: Attempt, batches: RedisBatches, session: RedisSession

@@ -41,9 +41,9 @@ class Files:
         system.delete(at, True)
 
     def touch(self, path: str) -> None:
-        """Make an empty file, if it is not there."""
+        """Make an empty file, if it is not there. One that is stays: made anew, it would be away for a moment."""
         system, at = self._at(path)
-        system.create(at, True).close()
+        system.createNewFile(at)
 
     def move(self, path: str, to: str) -> None:
         """A file; its new folder is made. Where there is one of that name, that one stays. Raises OSError."""

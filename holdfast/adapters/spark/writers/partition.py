@@ -5,8 +5,11 @@
 
 Redis decides what is finished; a mark is its copy, for readers, and for a Redis that has lost its data. It is made
 after that decision, and should the driver die just then, by the next batch of the sink: a reader sees the batch
-later, and never twice. An attempt first removes what earlier ones of its batch have left; what a driver of the past
-still writes after that lies in its own folder, without a mark.
+later, and never twice. What a driver of the past still writes lies in its own folder, without a mark.
+
+A driver may stand still between any look and the removal that follows, and go on when its successor has finished. So an
+attempt removes only what is *older* than itself and has no mark. Older ones never get one any more: what was finished
+before it began had its mark set first (`confirm`), and everything else was fenced by its begin.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.adapters.spark.writers.files import Files
+from holdfast.dedup.batches import fence_of
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.batches import Attempt
 
 _MARKS = "_holdfast"  # Spark's readers pass over names that begin with "_"
+_FOLDERS = "hf_query=*/hf_batch=*/hf_attempt=*"
 
 
 def partition(
@@ -65,10 +70,10 @@ class PartitionWriter:
             raise SettingError("format", self.format, "give 'parquet' or 'orc'")
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Write an attempt's folder; earlier attempts of the batch are removed."""
+        """Write an attempt's folder; what earlier attempts of the batch have left unfinished is removed."""
         files = Files(rows.sparkSession)
         folder = self._batch(batch.query, batch.batch)
-        files.remove(folder)
+        self._remove(files, f"{folder}/hf_attempt=*", f"{self._marks(batch.query, batch.batch)}/*", batch.fence)
         writer = rows.write.format(self.format).options(**self.options)
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
@@ -99,18 +104,23 @@ class PartitionWriter:
     def orphans(self, spark: SparkSession) -> list[str]:
         """Folders of attempts that are not finished, the one that is being written included."""
         files = Files(spark)
-        return sorted(set(files.found(f"{self.path}/hf_query=*/hf_batch=*/hf_attempt=*")) - self._finished(files))
+        return sorted(set(files.found(f"{self.path}/{_FOLDERS}")) - self._finished(files))
 
-    def sweep(self, spark: SparkSession) -> list[str]:
-        """Remove orphans: for `IdempotentSink.remove_orphans`, which sees to it that nobody else is at work."""
-        files, folders = Files(spark), self.orphans(spark)
-        for folder in folders:
+    def sweep(self, spark: SparkSession, fence: int) -> list[str]:
+        """Remove orphans that are older than this fence: for `IdempotentSink.remove_orphans`, whose own it is."""
+        return self._remove(Files(spark), f"{self.path}/{_FOLDERS}", f"{self.path}/{_MARKS}/*/*/*", fence)
+
+    def _remove(self, files: Files, folders: str, marks: str, fence: int) -> list[str]:
+        """Of these folders those without a mark, of attempts older than that fence."""
+        older = [each for each in files.found(folders) if (fence_of(_attempt(each)) or fence) < fence]
+        left = sorted(set(older) - self._finished(files, marks)) if older else []
+        for folder in left:
             files.remove(folder)
-        return folders
+        return left
 
-    def _finished(self, files: Files) -> set[str]:
+    def _finished(self, files: Files, marks: str = "") -> set[str]:
         folders = set()
-        for mark in files.found(f"{self.path}/{_MARKS}/*/*/*"):
+        for mark in files.found(marks or f"{self.path}/{_MARKS}/*/*/*"):
             query, batch, attempt = mark.rsplit("/", 3)[-3:]
             folders.add(files.full(f"{self._batch(query, int(batch))}/hf_attempt={attempt}"))
         return folders
@@ -120,3 +130,7 @@ class PartitionWriter:
 
     def _marks(self, query: str, batch: int) -> str:
         return f"{self.path}/{_MARKS}/{query}/{batch}"
+
+
+def _attempt(folder: str) -> str:
+    return folder.rpartition("hf_attempt=")[2]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.errors import HandlerFailed, KeyMissing
-from holdfast.plugin.dead_letter import origin_topic
 from holdfast.plugin.entry import Entry, Gate
 from holdfast.plugin.lanes import Lane
 
@@ -35,11 +34,11 @@ class Admission:
             if not core.family.mixes(topic):
                 self._admit(admitted, owner, topic, now, len(records))
                 continue
-            for origin, came in groupby(admitted, key=origin_topic):
-                self._admit(list(came), owner, origin, now, len(records))
+            for born_in, came in groupby(admitted, key=core.family.born_in):
+                self._admit(list(came), owner, born_in, now, len(records))
 
     def _admit(self, records: Sequence[Record], owner: Ownership, topic: str, now: float, polled: int) -> None:
-        """Those of one partition and one topic. `polled`: how many came in all."""
+        """Those of one partition, born in one topic. `polled`: how many came in all."""
         core = self._core
         handler = core.routes.find(topic) or core.family.stray(topic)
         if handler is None:
@@ -49,13 +48,13 @@ class Admission:
         alone = owner.waiting or (handler.timeout_s is not None if handler.batch else handler.is_async)
         if alone or not core.family.by_position:
             for record in records:
-                self._enter(self._entry(record, owner, handler, now), self._lane(record, handler))
+                self._enter(self._entry(record, owner, topic, handler, now), self._lane(record, handler))
         elif not self._claims(handler) and self._in_one_lane(handler):
             self._enter(Entry.run(records, owner, handler, now), None)
         else:
             # Not more than can be started whatever else runs: what has started and is not marked is bounded.
             at_most = min(core.workers.share(polled), max(1, core.settings.mark_batch // 2))
-            self._in_runs(records, owner, handler, now, at_most)
+            self._in_runs(records, owner, topic, handler, now=now, at_most=at_most)
 
     def _claims(self, handler: Handler) -> bool:
         return handler.key is not None or self._core.family.by_identity
@@ -73,7 +72,9 @@ class Admission:
         self._core.intake.entered(entry)
         self._core.claiming.want(entry)
 
-    def _in_runs(self, records: Sequence[Record], owner: Ownership, handler: Handler, now: float, at_most: int) -> None:
+    def _in_runs(
+        self, records: Sequence[Record], owner: Ownership, topic: str, handler: Handler, *, now: float, at_most: int
+    ) -> None:
         """Runs whose lane has all their keys. Who finds its key in another lane stands behind it there; and a record
         without its business key stands alone."""
         lanes, one_lane, by_key = (
@@ -102,7 +103,7 @@ class Admission:
         for record in records:
             claim = None
             if claims_some:
-                claim, error = self._claim(record, owner, handler)
+                claim, error = self._claim(record, owner, topic, handler)
                 if claim is None:
                     end()
                     entry = Entry(record, owner, handler, None, now)
@@ -121,8 +122,14 @@ class Admission:
                 self._enter(Entry(record, owner, handler, claim, now), key)
         end()
 
-    def _claim(self, record: Record, owner: Ownership, handler: Handler) -> tuple[Claim | None, Exception | None]:
-        """What is claimed for the record; or why it cannot be handled; or neither: its position protects it."""
+    def _claim(
+        self, record: Record, owner: Ownership, topic: str, handler: Handler
+    ) -> tuple[Claim | None, Exception | None]:
+        """What is claimed for the record; or why it cannot be handled; or neither: its position protects it.
+
+        The scope is the topic's where it was born as we know it, whatever its headers say: who may write to one topic
+        could have another's records skipped otherwise.
+        """
         core = self._core
         try:
             key = handler.key(record) if handler.key else self._identity(record, owner)
@@ -136,14 +143,14 @@ class Admission:
             return None, error
         if key is None:
             return None, None
-        scope = handler.scope_of(core.group, origin_topic(record))
+        scope = handler.scope_of(core.group, topic)
         return Claim(ClaimKey(scope, key), Token(owner.name, record.offset, owner.store_epoch)), None
 
     def _identity(self, record: Record, owner: Ownership) -> str | None:
         return None if record.offset < owner.again else self._core.family.default_key(record)
 
-    def _entry(self, record: Record, owner: Ownership, handler: Handler, now: float) -> Entry:
-        claim, error = self._claim(record, owner, handler)
+    def _entry(self, record: Record, owner: Ownership, topic: str, handler: Handler, now: float) -> Entry:
+        claim, error = self._claim(record, owner, topic, handler)
         entry = Entry(record, owner, handler, claim, now)
         if error is not None:
             entry.error = error

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.handlers import Routes
     from holdfast.plugin.ports import DeadLetters, Observer
     from holdfast.plugin.settings import Settings
-    from holdfast.records import Partition
+    from holdfast.records import Partition, Record
     from holdfast.timing import Clock
 
 _log = logging.getLogger("holdfast")
@@ -92,6 +92,7 @@ class Core:
             recorder=self.recorder,
             forget=self._forget,
             retry_topic_of=self._retry_topic_of,
+            born_in=self._born_in,
             letters=letters,
             hung_stop=settings.on_handler_timeout == "stop",
             group=group,
@@ -247,6 +248,9 @@ class Core:
 
     def _retry_topic_of(self, entry: Entry) -> str | None:
         return self.family.retry_topic_of(entry.record, has_letters=entry.handler.dead_letter is not None)
+
+    def _born_in(self, record: Record) -> str:
+        return self.family.born_in(record)
 
     def _taken_over(self, entry: Entry) -> None:
         """The store refused our `finish`: another session runs, or has run, that key."""

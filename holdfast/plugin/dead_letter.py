@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from holdfast.records import Record
 
 PREFIX = "holdfast-"
-#: Put on by sources: the topic where a record was born that comes by a retry topic.
+#: Put on by sources: the topic where a record was born that comes by the broker's retry topic. Elsewhere it is data.
 RETRY_OF = PREFIX + "retry-of"
 
-# Where a record was born. A letter that is replayed and fails again keeps these: the business key's scope and the way
-# back to the first record hang on them.
+# Where a record was born. The topic is what we know, never what the record says: a replay sends letters there. The rest
+# of a letter that was replayed into that topic and fails again is kept: it tells people which record was the first.
 _ORIGIN = ("origin-topic", "origin-partition", "origin-offset", "origin-timestamp")
 # What befell it last. These are written anew by every letter.
 _LAST = ("handler", "group", "attempts", "error-type", "error-message", "failed-at-ms")
@@ -42,18 +42,20 @@ class Letter:
     attempts: int
     #: The consumer group.
     group: str
+    #: The topic where the record was born, if it came by the broker's retry topic; None = its own.
+    born_in: str | None = None
 
 
 def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
     """The record's own headers in their order, then ours; key and value of a letter are the record's, unchanged.
 
     Ours are `holdfast-origin-{topic,partition,offset,timestamp}` and `holdfast-{handler,group,attempts,error-type,
-    error-message,failed-at-ms}`, UTF-8, numbers in decimal. A record that was a letter before (replayed, and failed
-    again) keeps its origin, and of the others has only the latest: headers do not grow with every round.
+    error-message,failed-at-ms}`, UTF-8, numbers in decimal. A record that was a letter before (replayed into its topic,
+    and failed again) keeps its origin, and of the others has only the latest: headers do not grow with every round.
     """
     record = letter.record
-    born = _origin_of(record)
-    own = _born_here(record) if born is None else born
+    topic = record.partition.topic if letter.born_in is None else letter.born_in
+    own = _origin_in(topic, record) or _born_here(topic, record)
     said = {
         "handler": letter.handler,
         "group": letter.group,
@@ -70,27 +72,23 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
     ]
 
 
-def origin_topic(record: Record) -> str:
-    """The topic where the record was born: a dead letter that is replayed keeps its keys' scope wherever it comes, and
-    so does a record that comes by a retry topic."""
-    found = record.header(PREFIX + _ORIGIN[0]) if record.headers else None
-    return _topic(record) if found is None else found.decode("utf-8", "replace")
-
-
-def _topic(record: Record) -> str:
+def retried_from(record: Record) -> str:
+    """The topic where a record was born that came by the broker's retry topic. Not to be asked of any other record:
+    there anybody may have put the header on."""
     found = record.header(RETRY_OF) if record.headers else None
     return record.partition.topic if found is None else found.decode("utf-8", "replace")
 
 
-def _origin_of(record: Record) -> Sequence[bytes] | None:
-    """The first origin, where the record carries one in full; a part of one is somebody else's, or broken."""
+def _origin_in(topic: str, record: Record) -> Sequence[bytes] | None:
+    """The first origin, where the record carries one in full, and it is in that topic; any other is somebody else's, or
+    broken."""
     found = [record.header(PREFIX + name) for name in _ORIGIN]
     whole = [value for value in found if value is not None]
-    return whole if len(whole) == len(_ORIGIN) else None
+    return whole if len(whole) == len(_ORIGIN) and whole[0] == topic.encode() else None
 
 
-def _born_here(record: Record) -> Sequence[bytes]:
-    place, topic = record.partition, _topic(record)
+def _born_here(topic: str, record: Record) -> Sequence[bytes]:
+    place = record.partition
     # The number alone would not tell RocketMQ's brokers apart; nor, of a record that came by a retry topic, the topics.
     number = f"{place.broker}-{place.number}" if place.broker else str(place.number)
     number = number if topic == place.topic else f"{place.topic}-{number}"

@@ -55,6 +55,11 @@ class Family(Protocol):
         """Whether records of other topics come in that one: each goes to the handler of the topic where it was born."""
         ...
 
+    def born_in(self, record: Record) -> str:
+        """The topic where a record was born: its own, unless it came by such a topic and says so. Headers of other
+        records are anybody's."""
+        ...
+
     def stray(self, topic: str) -> Handler | None:
         """Who gets records that were born in that topic, which no handler of the app has; None: they stop the app."""
         ...

@@ -85,6 +85,10 @@ class Leased:
         """A leased source tells the topic where a record was born."""
         return False
 
+    def born_in(self, record: Record) -> str:
+        """The topic that it comes under."""
+        return record.partition.topic
+
     def stray(self, topic: str) -> Handler | None:  # noqa: ARG002 - the port's signature
         """There are none."""
         return None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.settling import Settling
     from holdfast.plugin.timers import Timers
     from holdfast.plugin.workers import Workers
+    from holdfast.records import Record
 
 #: How long one dead letter may take before it counts as failed and is sent again after a wait.
 _LETTER_S = 10.0
@@ -62,6 +63,7 @@ class Outcomes:
         recorder: Recorder,
         forget: Callable[[Entry], None],
         retry_topic_of: Callable[[Entry], str | None],
+        born_in: Callable[[Record], str],
         letters: DeadLetters | None,
         hung_stop: bool,
         group: str,
@@ -71,7 +73,7 @@ class Outcomes:
         self._lanes, self._timers, self._workers = lanes, timers, workers
         self._claiming, self._settling, self._debts, self._forget = claiming, settling, debts, forget
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
-        self._hung_stop, self._retry_topic_of = hung_stop, retry_topic_of
+        self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, retry_topic_of, born_in
         self._recorder = recorder
         #: Entries whose call was given up and has not ended.
         self.stuck: set[Entry] = set()
@@ -221,6 +223,7 @@ class Outcomes:
             reason=error,
             attempts=entry.attempt,
             group=self._group,
+            born_in=self._born_in(record),
         )
         self._send(entry, letter)
 

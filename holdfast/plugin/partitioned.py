@@ -13,6 +13,7 @@ from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.audit.recorder import place_of
 from holdfast.plugin.backlog import Backlog
 from holdfast.plugin.commits import Commits
+from holdfast.plugin.dead_letter import retried_from
 from holdfast.plugin.events import LogWentBack, SourceTrouble
 from holdfast.plugin.lanes import Gate
 from holdfast.plugin.ledger import joined, spans
@@ -93,6 +94,11 @@ class Partitioned:
     def mixes(self, topic: str) -> bool:
         """The broker's retry topic."""
         return topic == self.source.retry_topic
+
+    def born_in(self, record: Record) -> str:
+        """As the source says of what the broker's retry topic brings."""
+        topic = record.partition.topic
+        return retried_from(record) if self.mixes(topic) else topic
 
     def stray(self, topic: str) -> Handler | None:
         """Of the broker's retry topic: what lies there was born elsewhere, or is nobody's."""

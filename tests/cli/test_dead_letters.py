@@ -59,7 +59,7 @@ def test_letters_are_listed_with_their_reason_and_their_origin(shop: Shop) -> No
 
 
 def test_a_replay_brings_each_letter_back_once_and_the_app_handles_it(shop: Shop) -> None:
-    asked = ("dead-letters", "replay", "--topic", shop.dlq, *shop.both, "--json")
+    asked = ("dead-letters", "replay", "--topic", shop.dlq, "--origin", shop.topic, *shop.both, "--json")
     before = sum(shop.kafka.end_offsets(shop.topic).values())
     [dry] = lines(holdfast(*asked, "--dry-run"))
     assert dry["sent"] == {shop.topic: 3}
@@ -91,10 +91,11 @@ def test_what_a_filter_leaves_is_sent_by_a_later_replay(kafka: KafkaServer, redi
         }
         producer.produce("filtered.dlq", value=str(number), key=b"k", headers=headers)
     assert producer.flush(20) == 0
-    asked = ("dead-letters", "replay", "--topic", "filtered.dlq", "--bootstrap", kafka.bootstrap, "--redis", redis_url)
+    where = ("--topic", "filtered.dlq", "--bootstrap", kafka.bootstrap)
+    asked = ("dead-letters", "replay", *where, "--redis", redis_url, "--origin", "filtered")
     [odd] = lines(holdfast(*asked, "--handler", "odd", "--json"))
     assert (odd["sent"], odd["not_wanted"]) == ({"filtered": 150}, 150)
-    look = ("dead-letters", "list", *asked[2:], "--limit", 0, "--json")
+    look = ("dead-letters", "list", *where, "--redis", redis_url, "--limit", 0, "--json")
     assert [lines(holdfast(*look, *more))[0]["letters"] for more in ([], ["--pending"])] == [300, 150]
     assert "150 letters sent" in holdfast(*asked).stdout
     assert "nothing sent" in holdfast(*asked).stdout
@@ -116,12 +117,34 @@ def test_letters_of_other_tools_are_refused_unless_a_target_is_named(kafka: Kafk
         producer.produce("foreign.dlq", value="3", headers={"holdfast-origin-topic": origin})
     assert producer.flush(20) == 0
     asked = ("dead-letters", "replay", "--topic", "foreign.dlq", "--bootstrap", kafka.bootstrap, "--redis", redis_url)
+    named = ("--origin", "no-such-topic", "--origin", "foreign.dlq")
     told = holdfast(*asked, code=1).stdout
     assert "5 refused: without a topic in holdfast-origin-topic" in told
+    assert "1 refused: say that they were born in no-such-topic" in told
+    told = holdfast(*asked, *named, code=1).stdout
     assert "1 refused: born in no-such-topic, which does not exist" in told
     assert "1 refused: born in foreign.dlq itself" in told
     assert "7 letters sent to foreign" in holdfast(*asked, "--to", "foreign").stdout
     assert [copy.value() for copy in all_of(kafka.bootstrap, "foreign", 7)] == [b"1", b"2", *[b"3"] * 5]
+
+
+def test_no_header_chooses_where_a_replay_writes(kafka: KafkaServer, redis_url: str) -> None:
+    """Whoever may write to the dead letter topic may not write to any other with the operator's rights."""
+    lay_out(redis_url)
+    for topic in ("aims", "aims.dlq", "aims.payments"):
+        kafka.create_topic(topic, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for origin in ("aims", "aims.payments"):
+        headers = {"holdfast-origin-topic": origin, "holdfast-failed-at-ms": "9" * 5_000, "holdfast-attempts": "-1"}
+        producer.produce("aims.dlq", value=origin, headers={**headers, "holdfast-origin-partition": "9" * 5_000})
+    assert producer.flush(20) == 0
+    asked = ("dead-letters", "replay", "--topic", "aims.dlq", "--bootstrap", kafka.bootstrap, "--redis", redis_url)
+    told = holdfast(*asked, code=1).stdout
+    for origin in ("aims", "aims.payments"):
+        assert f"1 refused: say that they were born in {origin}: if you mean that topic, name it with" in told
+    [result] = lines(holdfast(*asked, "--origin", "aims", "--json"))
+    assert (result["sent"], result["not_wanted"]) == ({"aims": 1}, 1)
+    assert kafka.end_offsets("aims.payments") == {0: 0}
 
 
 def test_a_letter_that_its_topic_never_takes_keeps_no_other_back(kafka: KafkaServer, redis_url: str) -> None:
@@ -133,7 +156,8 @@ def test_a_letter_that_its_topic_never_takes_keeps_no_other_back(kafka: KafkaSer
         value = b"x" * 5_000 if number in (0, 100, 101) else str(number).encode()
         producer.produce("narrow.dlq", value=value, headers={"holdfast-origin-topic": "narrow"})
     assert producer.flush(20) == 0
-    asked = ("dead-letters", "replay", "--topic", "narrow.dlq", "--bootstrap", kafka.bootstrap, "--redis", redis_url)
+    where = ("--topic", "narrow.dlq", "--bootstrap", kafka.bootstrap, "--redis", redis_url)
+    asked = ("dead-letters", "replay", *where, "--origin", "narrow")
     for sent in (99, 0):
         [result] = lines(holdfast(*asked, "--json", code=1))
         assert sum(result["sent"].values()) == sent
@@ -149,7 +173,7 @@ def test_a_letter_goes_back_to_the_partition_that_it_came_from(kafka: KafkaServe
     with shop.app():
         shop.until_letters(20)
     first = {number: end for number, end in kafka.end_offsets(shop.topic).items() if end}
-    holdfast("dead-letters", "replay", "--topic", shop.dlq, *shop.both)
+    holdfast("dead-letters", "replay", "--topic", shop.dlq, "--origin", shop.topic, *shop.both)
     assert {number: end for number, end in kafka.end_offsets(shop.topic).items() if end} == {
         number: 2 * end for number, end in first.items()
     }
@@ -176,7 +200,7 @@ class Many:
             )
         assert producer.flush(60) == 0
         where = ("--bootstrap", kafka.bootstrap, "--redis", redis_url)
-        self.command = ("dead-letters", "replay", "--topic", f"{self.topic}.dlq", *where)
+        self.command = ("dead-letters", "replay", "--topic", f"{self.topic}.dlq", "--origin", self.topic, *where)
 
     def end_in_the_middle(self, number: signal.Signals) -> tuple[int, int]:
         """Exit code, and how many copies there are."""

@@ -137,7 +137,7 @@ def test_letters_of_the_group_are_listed_go_back_once_and_are_handled(field: Fie
     }
     assert summary["letters"] == 3
     assert f"{field.topic}-broker-a-" in holdfast("dead-letters", "list", *where).stdout
-    replay = ("dead-letters", "replay", *where, "--redis", field.url, "--json")
+    replay = ("dead-letters", "replay", *where, "--origin", field.topic, "--redis", field.url, "--json")
     assert [lines(holdfast(*replay, *more))[0]["sent"] for more in (["--dry-run"], ["--limit", 2], [], [])] == [
         {field.topic: 3},
         {field.topic: 2},
@@ -166,7 +166,7 @@ def test_letters_that_the_broker_itself_has_written_go_back_to_their_topic(field
         assert not deadline.passed, said
     [letter, _] = lines(holdfast("dead-letters", "list", *where))
     assert (letter["origin_topic"], letter["handler"]) == (field.topic, None)
-    [result] = lines(holdfast("dead-letters", "replay", *where, "--redis", field.url))
+    [result] = lines(holdfast("dead-letters", "replay", *where, "--origin", field.topic, "--redis", field.url))
     assert result["sent"] == {field.topic: 1}
     assert len(messages_of(field.server.namesrv, field.topic, 11)) == 11
 

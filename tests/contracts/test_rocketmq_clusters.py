@@ -186,7 +186,9 @@ class TestAccess:
         letters = ("--topic", f"%DLQ%{field.group}")
         [letter, _] = lines(holdfast("dead-letters", "list", *letters, *where, "--json", "--values"))
         assert letter["value"]["text"] == "x3"
-        [replayed] = lines(holdfast("dead-letters", "replay", *letters, *where, *redis, "--json"))
+        [replayed] = lines(
+            holdfast("dead-letters", "replay", *letters, "--origin", field.topic, *where, *redis, "--json")
+        )
         assert replayed["sent"] == {field.topic: 1}
         declined.clear()
         group = ("reset", "--group", field.group, "--topic", field.topic, "--to", "earliest", "--yes")

@@ -106,22 +106,18 @@ def test_two_members_whose_lanes_ask_for_each_others_keys_both_come_to_an_end(cl
     assert len(bench.work.ended) == 4 * rounds
 
 
-def test_a_replayed_dead_letter_keeps_the_scope_of_its_origin() -> None:
+def test_a_topic_for_replays_shares_the_keys_of_another_where_its_handler_names_that_scope() -> None:
     with Bench(orders=1, replay=1) as bench:
         bench.broker.produce("orders", 0, "x")
-        origin = [
-            ("holdfast-origin-topic", b"orders"),
-            ("holdfast-origin-partition", b"0"),
-            ("holdfast-origin-offset", b"0"),
-            ("holdfast-origin-timestamp", b"0"),
-        ]
-        bench.member(settings=SETTINGS, topics=["orders", "replay"], **KEYED)
+        member = bench.member(settings=SETTINGS, start=False, **KEYED)
+        member.app.handler("replay", name="replay", scope="g/orders", **KEYED)(
+            lambda record: bench.work.do("a", record)
+        )
+        member.start()
         bench.wait_committed(1)
-        bench.broker.produce("replay", 0, "x", headers=origin)
-        bench.broker.produce("replay", 0, "x")
+        bench.broker.produce("replay", 0, "x", "y")
         bench.wait_committed(2, topic="replay")
-    # The letter is a duplicate; the same id born in another topic is another piece of work.
-    assert [(seen.partition.topic, seen.value) for seen in bench.work.ended] == [("orders", "x"), ("replay", "x")]
+    assert [(seen.partition.topic, seen.value) for seen in bench.work.ended] == [("orders", "x"), ("replay", "y")]
 
 
 def test_two_groups_on_one_store_do_not_hide_each_others_records() -> None:

@@ -120,6 +120,15 @@ class TestRetryTopics:
             ("orders", "x5"),
         ]  # fmt: skip
 
+    def test_only_the_broker_says_where_it_was_born(self) -> None:
+        """What its producer has written into it says nothing."""
+        with bench_of(orders=1) as bench:
+            headers = [("holdfast-origin-topic", b"payments"), *born("orders")]
+            bench.broker.produce(AGAIN, 0, "x", headers=headers)
+            bench.member(settings=SETTINGS, source=Returning, dead_letters=Letters(bench.changed))
+            bench.wait_committed(1, topic=AGAIN)
+        assert bench.work.values() == ["x"]
+
     def test_its_business_key_is_the_one_of_that_topic(self) -> None:
         with bench_of(orders=1) as bench:
             bench.broker.produce("orders", 0, "x")

@@ -115,9 +115,22 @@ def test_a_letter_is_what_its_headers_say_and_nothing_where_they_are_broken() ->
     assert len(foreign.row(2000, values=False)) == 9
 
 
+def test_numbers_of_any_length_do_no_harm() -> None:
+    digits = "9" * 5_000
+    found = letter(origin_topic="orders", origin_partition=digits, attempts=digits, failed_at_ms=digits)
+    assert (found.origin_partition, found.attempts, found.when_ms) == (None, None, 1000)
+    assert letter(failed_at_ms="9" * 18).row(2000, values=False)
+    assert letter(attempts="\u0663", origin_offset="-1").attempts is None
+
+
 def test_letters_are_chosen_by_what_befell_them() -> None:
     found = letter(error_type="shop.errors.Declined", handler="bill", origin_topic="orders", failed_at_ms="500")
     wanted = [Wanted(), Wanted(error_type="Declined"), Wanted(error_type="shop.errors.Declined"), Wanted(since_ms=500)]
     assert all(each(found) for each in wanted)
-    others = [Wanted(error_type="eclined"), Wanted(handler="b"), Wanted(origin="order"), Wanted(since_ms=501)]
+    others = [
+        Wanted(error_type="eclined"),
+        Wanted(handler="b"),
+        Wanted(origins=frozenset({"order"})),
+        Wanted(since_ms=501),
+    ]
     assert not any(each(found) for each in others)

@@ -71,7 +71,7 @@ def test_the_records_own_headers_stay_in_their_order_with_their_repetitions() ->
 
 def test_a_replayed_record_that_fails_again_keeps_its_first_origin() -> None:
     first = headers_of(letter(record(("trace", b"7")), ValueError("once"), attempts=5))
-    replayed = record(*first, place=Partition("orders.dlq", 0), offset=2)
+    replayed = record(*first, place=Partition("orders", 1), offset=902)
     second = letter(replayed, KeyError("twice"), attempts=1)
     said = ours(second)
     assert (said["origin-topic"], said["origin-partition"], said["origin-offset"]) == ("orders", "3", "41")
@@ -81,17 +81,24 @@ def test_a_replayed_record_that_fails_again_keeps_its_first_origin() -> None:
 def test_headers_do_not_grow_with_every_round() -> None:
     headers = headers_of(letter(record(("trace", b"7"))))
     for offset in range(5):
-        again = headers_of(letter(record(*headers, place=Partition("orders.dlq", 0), offset=offset)))
+        again = headers_of(letter(record(*headers, offset=900 + offset)))
         assert [name for name, _ in again] == [name for name, _ in headers]
         headers = again
 
 
 def test_half_an_origin_is_not_believed() -> None:
-    said = ours(letter(record(("holdfast-origin-topic", b"elsewhere"))))
-    assert said["origin-topic"] == "orders"
-    assert [name for name, _ in headers_of(letter(record(("holdfast-origin-topic", b"x"))))].count(
-        "holdfast-origin-topic"
-    ) == 1
+    said = ours(letter(record(("holdfast-origin-topic", b"orders"), ("holdfast-origin-partition", b"9"))))
+    assert (said["origin-topic"], said["origin-partition"], said["origin-offset"]) == ("orders", "3", "41")
+
+
+@pytest.mark.parametrize("forged", ["retry-of", "origin-topic"])
+def test_the_topic_of_a_letter_is_where_its_record_was_found_whatever_its_headers_say(forged: str) -> None:
+    """A replay sends letters there."""
+    origin = {"origin-partition": b"0", "origin-offset": b"0", "origin-timestamp": b"0", forged: b"payments"}
+    headers = headers_of(letter(record(*((f"holdfast-{name}", value) for name, value in origin.items()))))
+    assert [value for name, value in headers if name == "holdfast-origin-topic"] == [b"orders"]
+    assert dict(headers)["holdfast-origin-offset"] == b"41"
+    assert b"payments" not in dict(headers).values()
 
 
 def test_brokers_that_number_their_queues_alike_are_told_apart() -> None:

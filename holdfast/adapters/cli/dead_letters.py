@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 _LIST = """\
   holdfast dead-letters list --topic orders.dlq --bootstrap localhost:9092 --error-type PaymentDeclined --since 2d"""
 _REPLAY = """\
-  holdfast dead-letters replay --topic orders.dlq --bootstrap localhost:9092 --redis @redis.url --handler shop.pay
+  holdfast dead-letters replay --topic orders.dlq --origin orders --bootstrap localhost:9092 --redis @redis.url
 
 What was replayed is remembered in the store and not sent again. A replay that is killed may have sent up to 100 letters
-that its successor sends once more; with a business key the app skips those copies. Letters go where their headers say:
-where others may write to the dead letter topic, name the topic that you mean with --origin.
+that its successor sends once more; with a business key the app skips those copies. A letter goes to the topic that its
+headers name, if you name it too with --origin (several times for several topics): whoever may write to the dead letter
+topic can write any name there. --to names one topic for all.
 """
 
 
@@ -69,7 +70,9 @@ def _add_choice(made: argparse.ArgumentParser) -> None:
     shared.add_partitions(made)
     made.add_argument("--handler", metavar="NAME", help="only those that this handler gave up")
     made.add_argument("--error-type", metavar="TYPE", help="only those: shop.errors.Declined, or just Declined")
-    made.add_argument("--origin", metavar="TOPIC", help="only those that were born there")
+    made.add_argument(
+        "--origin", action="append", metavar="TOPIC", help="only those that were born there; may be given several times"
+    )
     made.add_argument("--since", type=since_ms, metavar="WHEN", help="only later ones: 2026-11-20T10:00:00Z, or 2h, 7d")
 
 
@@ -113,7 +116,7 @@ def run_replay(options: argparse.Namespace, output: Output) -> int:
             replay = Replay(
                 box,
                 Replayed(holding, dry=options.dry_run),
-                way=Way(to=options.to, by_key=options.by_key),
+                way=Way(to=options.to, origins=frozenset(options.origin or ()), by_key=options.by_key),
                 wanted=_wanted(options),
                 limit=options.limit,
                 stop=lambda: interrupt.asked,
@@ -129,7 +132,12 @@ def run_replay(options: argparse.Namespace, output: Output) -> int:
 
 
 def _wanted(options: argparse.Namespace) -> Wanted:
-    return Wanted(handler=options.handler, error_type=options.error_type, origin=options.origin, since_ms=options.since)
+    return Wanted(
+        handler=options.handler,
+        error_type=options.error_type,
+        origins=frozenset(options.origin) if options.origin else None,
+        since_ms=options.since,
+    )
 
 
 def _ends(box: LetterBox, options: argparse.Namespace) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:

@@ -106,6 +106,7 @@ class StoredLetter:
         return told
 
 
+_DIGITS = 18
 COLUMNS = ("LETTER", "AGE", "ORIGIN", "HANDLER", "ATTEMPTS", "ERROR", "MESSAGE", "KEY", "SIZE")
 
 
@@ -115,7 +116,8 @@ class Wanted:
 
     handler: str | None = None
     error_type: str | None = None
-    origin: str | None = None
+    #: Topics where they were born.
+    origins: frozenset[str] | None = None
     since_ms: int | None = None
 
     def __call__(self, letter: StoredLetter) -> bool:
@@ -123,7 +125,7 @@ class Wanted:
         return (
             (self.handler is None or letter.handler == self.handler)
             and (self.error_type is None or _is_type(letter.error_type, self.error_type))
-            and (self.origin is None or letter.origin_topic == self.origin)
+            and (self.origins is None or letter.origin_topic in self.origins)
             and (self.since_ms is None or letter.when_ms >= self.since_ms)
         )
 
@@ -163,4 +165,5 @@ def _number(record: Record, name: str) -> int | None:
 
 
 def _as_number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
+    """Anybody may have written it: of more digits `int`, and what computes with it, would raise."""
+    return int(text) if len(text) <= _DIGITS and text.isascii() and text.isdigit() else None

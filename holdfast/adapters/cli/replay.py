@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 #: Letters that a killed replay may have sent without noting it.
 CHUNK = 100
-#: What Kafka and RocketMQ take for a topic's name. Whoever writes to the dead letter topic writes its headers.
+#: What Kafka and RocketMQ take for a topic's name.
 _TOPIC = re.compile(r"[A-Za-z0-9._%|-]{1,249}")
+#: How many sentences are told, at most: letters may name any number of topics.
+_SENTENCES = 20
 #: The client gives a letter up after 30 s; its answer then still has to arrive.
 _ANSWER_S = 40.0
 
@@ -38,6 +40,9 @@ class Way:
 
     #: A topic for all of them; None = each to its origin.
     to: str | None
+    #: The topics that a letter may name as its origin. Whoever writes to the dead letter topic writes its headers: they
+    #: choose among what a person has named, and nothing else.
+    origins: frozenset[str]
     #: Choose the partition by the key, instead of the origin's number.
     by_key: bool
 
@@ -160,6 +165,10 @@ class Replay:
         if topic is None or _TOPIC.fullmatch(topic) is None:
             self._refuse("without a topic in holdfast-origin-topic, so of another tool: name a topic with --to")
             return None
+        if self._way.to is None and topic not in self._way.origins:
+            name = shown(topic, 249)
+            self._refuse(f"say that they were born in {name}: if you mean that topic, name it with --origin {name}")
+            return None
         if topic == letter.record.topic:
             self._refuse(f"born in {shown(topic)} itself: name another topic with --to")
             return None
@@ -174,7 +183,8 @@ class Replay:
         return Outgoing(letter.record, topic, None if free else born)
 
     def _refuse(self, why: str) -> None:
-        self.result.refused[why] += 1
+        known = self.result.refused
+        known[why if why in known or len(known) < _SENTENCES else "for more reasons like these"] += 1
 
     def _partitions_of(self, topic: str) -> frozenset[Partition]:
         """None of them = there is no such topic, or none for us."""

@@ -4,12 +4,16 @@
 
 The parts are those of `loop.py`; in place of the workers there is whoever calls `take`. A partition's records are
 handed out in their order, whether or not the ones before have ended.
+
+The loop's thread is the application's: a signal handler may raise (KeyboardInterrupt) between any two lines here, and
+the loop may go on. So each call is made inside of `whole`, and what was torn is put right by the calls that follow.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,10 +28,11 @@ from holdfast.plugin.tray import Tray
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from holdfast.plugin.lanes import Entry
     from holdfast.plugin.partitioned import Partitioned
+    from holdfast.plugin.ports import Batch
     from holdfast.records import Partition, Record
 
 #: When a record that was handed out counts as done. "next_poll": when the loop comes back for more. "commit": when the
@@ -69,6 +74,14 @@ class Driven(Engine):
         self._told: deque[Callable[[], None]] = deque()
         self._driver: int | None = None
         self._others_end = False
+        #: The loop is inside of a call; the books are being written; a call was left in the midst of that.
+        self._inside = self._writing = self._torn = False
+        #: `take_quick` has given a record that may not have reached the loop.
+        self._quick = False
+        #: The client was asked, and what it gave is in no book yet.
+        self._unread = False
+        #: Of the call that goes on: what the loop has only when the call has returned.
+        self._giving: list[Entry] = []
         self._mark_at = 0.0
         self._client_at = 0.0
         self._late_marks = LateMarks(self, _MARK_S)
@@ -77,7 +90,28 @@ class Driven(Engine):
         #: Whether something else than records is to be told to the loop first.
         self.interrupted: Callable[[], bool] = lambda: False
 
-    # ---- the loop's calls, under `lock`
+    # ---- the loop's calls, under `lock`, each inside of `whole`
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Around a call of the loop. An Exception is told from where all books are right; anything else that is raised
+        comes from a signal handler, from anywhere: then what the call was about to hand out was not handed out."""
+        outer = self._inside
+        try:
+            if not outer:
+                self._inside = True
+                self._torn = self._torn or self._writing
+                self._take_out_of_hand()
+                self._writing = True
+            yield
+            if not outer:
+                self._came_through()
+        except Exception:
+            if not outer:
+                self._came_through()
+            raise
+        finally:
+            self._inside = outer
+
     def begin(self, topics: Collection[str]) -> None:
         """Reach the store and join the group. Raises StoreError, SourceError."""
         self.meter.started()
@@ -93,6 +127,8 @@ class Driven(Engine):
         self._driver = threading.get_ident()
         if self.done_when == "next_poll":
             self.end_all()
+        if self._torn or self._unread or self.family.moving:
+            self._mend()
         at_most = min(at_most, self.settings.max_in_flight)
         ready = self._ready(at_most)
         if ready < at_most or self.clock.now() >= self._client_at:
@@ -112,14 +148,24 @@ class Driven(Engine):
         None: ask `take`.
         """
         tray = self._tray
-        if tray is None or self._told or self.clock.now() >= tray.until:
+        if tray is None or self._told or self._writing or self._quick or self.clock.now() >= tray.until:
             return None
-        return tray.next()
+        tray.begin()
+        self._quick = True
+        record = tray.next()
+        if record is None:
+            self._quick = False
+        return record
+
+    def gave(self) -> None:
+        """What `take_quick` gave is about to be returned to the loop."""
+        self._quick = False
 
     def mark_late(self) -> None:
         """What has ended is marked, though the loop is busy with the last that it got."""
-        self.collect()
-        self.settle()
+        if not (self._writing or self._quick):  # else its last call was torn: the next one has to look at that first
+            self.collect()
+            self.settle()
 
     def position(self, partition: Partition) -> int | None:
         """The offset behind the last record that was handed out; None = none was."""
@@ -129,8 +175,9 @@ class Driven(Engine):
     def end_all(self) -> None:
         """All that was handed out is done, but for what was told otherwise."""
         self.collect()
-        for entry in self.in_hand.take_all():
+        for entry in list(self.in_hand):
             self._end(entry)
+            self.in_hand.drop(entry)
 
     def end_below(self, partition: Partition, offset: int) -> None:
         """All of that partition below the offset is done, but for what was told otherwise."""
@@ -205,7 +252,8 @@ class Driven(Engine):
         self._take_back()
         self.workers.wake.clear()
         while self._told:
-            self._told.popleft()()
+            self._told[0]()
+            self._told.popleft()
 
     def work(self) -> None:
         """A turn without the client."""
@@ -239,16 +287,27 @@ class Driven(Engine):
         try:
             wait_s = self._wait_s(deadline) if wait_s is None else wait_s
             if room := self.intake.room(stopped=self.stalled):
-                batch = self._ask(min(room, at_most), wait_s)
+                batch = self._asked(min(room, at_most), wait_s)
             else:
                 self.workers.wake.wait(min(wait_s, _MARK_S))
                 batch = NOTHING
             self._client_at = self.clock.now() + _AHEAD_S
             self._take_in(batch)
+            self._unread = False
             self.work()
             self.family.tend()
         except Exception as error:  # noqa: BLE001 - raised by `take`, now and from now on
+            self._unread = False
             self.fail(error)
+
+    def _asked(self, at_most: int, wait_s: float) -> Batch:
+        """What the client gives. Nearly always it is here that Ctrl-C strikes: then it has to give the same again, and
+        nothing else was torn."""
+        self._unread = True
+        self._writing = False
+        batch = self._ask(at_most, wait_s)
+        self._writing = True
+        return batch
 
     def _wait_s(self, deadline: Deadline) -> float:
         """Short while something is under way that the client knows nothing of."""
@@ -283,6 +342,7 @@ class Driven(Engine):
                 if not entry.owner.enter_all(entry):
                     refused.append(entry)
                     continue
+                self._giving.append(entry)
                 self.in_hand.add(entry)
                 self.recorder.begins((entry,))
                 if entry.error is not None:
@@ -308,7 +368,7 @@ class Driven(Engine):
     def _take_back(self) -> None:
         """Of the run that goes one by one: what is left goes back to where it came from, what went before the last that
         has gone is done."""
-        tray, self._tray = self._tray, None
+        tray = self._tray
         if tray is None:
             return
         self._positions[tray.partition] = tray.last + 1
@@ -316,12 +376,15 @@ class Driven(Engine):
             self.lanes.put_back(rest)
         for entry in self.in_hand.take_below(tray.partition, tray.last):
             self._end(entry)
+        self._tray = None
 
     def _ended(self, partition: Partition, offset: int) -> None:
         if (entry := self.in_hand.take(partition, offset)) is not None:
             self._end(entry)
 
     def _end(self, entry: Entry) -> None:
+        if entry.over:
+            return  # the call that ended it was torn
         if not self.settling.waiting:
             self._mark_at = self.clock.now() + _MARK_S
             self._late_marks.wake()
@@ -330,14 +393,52 @@ class Driven(Engine):
         self.settling.ended(entry)
 
     def _again(self, partition: Partition, offset: int) -> None:
-        entry = self.in_hand.take(partition, offset)
-        if entry is not None and entry.owner.phase is Phase.OWNED:
+        if (entry := self.in_hand.take(partition, offset)) is not None:
+            self._hand_out_again(entry)
+
+    def _hand_out_again(self, entry: Entry) -> None:
+        if entry.owner.phase is Phase.OWNED:
             entry.gate = Gate.READY
             entry.started = 0
             self.lanes.put_back(entry)
-        elif entry is not None:
+        else:
             self._leave_to_others(entry)
 
     def _leave_to_others(self, entry: Entry) -> None:
         entry.gate = Gate.GONE
         self.outcomes.leave_to_others(entry)
+
+    # ---- after a call that was torn
+    def _came_through(self) -> None:
+        self._giving.clear()
+        self._writing = False
+
+    def _take_out_of_hand(self) -> None:
+        """What a torn call was about to hand out did not reach the loop: it may not count as done by its next call."""
+        if self._quick and self._tray is not None:
+            self._tray.undo()
+        for entry in self._giving:
+            self._positions[entry.record.partition] = entry.record.offset
+            if self._tray is not None and self._tray.has(entry):
+                self._tray = None
+            if self.in_hand.drop(entry):
+                self._hand_out_again(entry)
+        self._giving.clear()
+        self._quick = False
+
+    def _mend(self) -> None:
+        """The client gives again what is in no book. Where books were torn, all partitions are taken over anew."""
+        if not (self._torn or self.family.moving):
+            self.family.read_again()
+            self._unread = False
+            return
+        self._take_back()
+        owners = list(self.family.owners.values())
+        self.family.begin_anew()
+        kept = {*self.in_hand, *self.settling.recount()}
+        for owner in owners:
+            for entry in [entry for entry in owner.entries.values() if entry not in kept]:
+                self._leave_to_others(entry)
+        self.lanes.clear()
+        self.intake.recount(kept)
+        self._torn = self._unread = self.family.moving = False

@@ -50,6 +50,11 @@ class Intake:
         self.records -= entry.count
         self.bytes -= entry.size
 
+    def recount(self, entries: Collection[Entry]) -> None:
+        """These are all that is in the process: a call that was torn may have counted wrong."""
+        self.records = sum(entry.count for entry in entries)
+        self.bytes = sum(entry.size for entry in entries)
+
     # ---- after an assignment
     def ramp_up(self) -> None:
         """Partitions came, or a leased source began: the intake grows from where it was."""

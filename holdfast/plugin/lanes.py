@@ -115,6 +115,11 @@ class Lanes:
         """A partition's lanes by their keys."""
         return self._lanes.setdefault(partition, {})
 
+    def clear(self) -> None:
+        """Nothing waits any more: what is here was left by a call that was torn."""
+        self._lanes.clear()
+        self._ready.clear()
+
     # ---- in
     def add(self, entry: Entry, key: Hashable) -> None:
         """Put an entry behind all others of its lane."""

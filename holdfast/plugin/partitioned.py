@@ -72,6 +72,8 @@ class Partitioned:
         self._refresh_at = engine.clock.now() + _REFRESH_S
         self._left = False
         self._suppressed = 0
+        #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
+        self.moving = False
 
     @property
     def lease_s(self) -> float | None:
@@ -295,6 +297,23 @@ class Partitioned:
                         self.takeover.step(owners)
             finally:
                 self._came(waiting, "assigned")
+
+    def read_again(self) -> None:
+        """What the client has given last was lost on its way: it is to give it again."""
+        for owner in self.owners.values():
+            owner.seek_needed = True
+
+    def begin_anew(self) -> None:
+        """The books of this process may be wrong, the store's are not: take over all partitions anew."""
+        engine = self._engine
+        engine.settle()
+        try:
+            self.commits.commit(self.owners.values(), last=True)
+        except SourceError as error:
+            engine.tell(SourceTrouble(error=str(error)))
+        for owner in list(self.owners.values()):
+            self.retake(owner)
+        engine.intake.assigned(self.assigned, ())  # paused or not: what is to be read is resumed
 
     def retake(self, owner: Ownership) -> None:
         """Let the partition go at the store and take it over anew, though the client keeps it."""

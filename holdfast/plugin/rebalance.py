@@ -145,10 +145,11 @@ class Rebalance:
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         """Take over what is to be had at once; the rest is held back and taken over by the loop."""
+        engine, family, began = self._engine, self._family, self._engine.clock.now()
+        family.moving = True
+        family.assigned.update(partitions)
         starts = dict.fromkeys(partitions, Start(None, hold=True))
         try:
-            engine, family, began = self._engine, self._family, self._engine.clock.now()
-            family.assigned.update(partitions)
             if not engine.stopping:
                 for partition in family.owners.keys() & set(partitions):
                     family.retake(family.owners[partition])  # assigned anew without a word of its end
@@ -173,6 +174,7 @@ class Rebalance:
             [partition for partition, start in starts.items() if start.hold],
             [partition for partition, start in starts.items() if not start.hold],
         )
+        family.moving = False
         return starts
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
@@ -211,6 +213,7 @@ class Rebalance:
 
     def _go(self, partitions: Sequence[Partition], trigger: str, drain_s: float | None) -> None:
         engine, family = self._engine, self._family
+        family.moving = True
         try:
             engine.goes(partitions)
             owners = [family.owners[partition] for partition in partitions if partition in family.owners]
@@ -230,4 +233,6 @@ class Rebalance:
                 family.reports.add(path.report(), (), engine.clock.now())
         except Exception as error:  # noqa: BLE001 - as above
             engine.fail(error)
-        family.forget(partitions)
+        finally:  # the client lets them go whatever happens here
+            family.forget(partitions)
+        family.moving = False

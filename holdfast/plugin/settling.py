@@ -48,6 +48,12 @@ class Settling:
         self.waiting += 1
         self._settling.append(entry)
 
+    def recount(self) -> Sequence[Entry]:
+        """What waits here; counted anew, since a call that was torn may have counted wrong."""
+        waiting = [*self._finishing, *self._settling]
+        self.waiting = sum(entry.count for entry in waiting)
+        return waiting
+
     def step(self, at_most: int) -> None:
         """Finish and settle. Raises StoreUnavailable: what is not acknowledged is asked again in a later step."""
         while self._finishing or self._settling:

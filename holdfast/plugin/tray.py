@@ -14,11 +14,24 @@ if TYPE_CHECKING:
 class Tray:
     """What has gone to the loop has started, the rest has not. Under the lock of its `Driven`."""
 
-    __slots__ = ("_entry", "_gone", "until")
+    __slots__ = ("_entry", "_gone", "_gone_before", "until")
 
     def __init__(self, entry: Entry, until: float) -> None:
         """The first record goes with this. Args: until: when to look at something else, by the engine's clock."""
         self._entry, self._gone, self.until = entry, 1, until
+        self._gone_before = 1
+
+    def begin(self) -> None:
+        """What has gone up to now has reached the loop."""
+        self._gone_before = self._gone
+
+    def undo(self) -> None:
+        """What has gone since `begin` has not reached the loop."""
+        self._gone = self._gone_before
+
+    def has(self, entry: Entry) -> bool:
+        """Whether it is the run that lies here."""
+        return self._entry is entry
 
     def next(self) -> Record | None:
         """The next one, while the session of its ownership lives; None = there is none, or it may not start here."""

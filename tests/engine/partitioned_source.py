@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import SourceUnavailable, UnknownTopic
-from holdfast.plugin.ports import Batch, CommitFate, Committed, End
+from holdfast.plugin.ports import Batch, CommitFate, Committed, End, Start
 from holdfast.records import Partition, Record
 
 if TYPE_CHECKING:
@@ -432,22 +432,30 @@ class MemoryPartitionedSource:
         with self.broker.changed:
             gone = list(self.lost)
             self.lost.clear()
+        # Whatever a callback raises (a signal handler may), the client goes on with the rebalance.
         if gone:
-            self._listener.lost(gone)
-            self._forget(gone)
+            try:
+                self._listener.lost(gone)
+            finally:
+                self._forget(gone)
         with self.broker.changed:
             leaving = self.of_group.leaving(self)
         if leaving:
-            self._listener.revoked(leaving)
-            self._forget(leaving)
+            try:
+                self._listener.revoked(leaving)
+            finally:
+                self._forget(leaving)
         with self.broker.changed:
             coming = self.of_group.coming(self)
         if coming:
-            starts = self._listener.assigned(coming)
-            for partition in coming:
-                self.readers[partition] = Reader(
-                    self._start(partition, starts[partition].offset), paused=starts[partition].hold
-                )
+            starts: Mapping[Partition, Start] = dict.fromkeys(coming, Start(None, hold=True))
+            try:
+                starts = self._listener.assigned(coming)
+            finally:
+                for partition in coming:
+                    self.readers[partition] = Reader(
+                        self._start(partition, starts[partition].offset), paused=starts[partition].hold
+                    )
 
     def _forget(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -21,6 +23,7 @@ from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSourc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.audit.settings import Audit
@@ -85,20 +88,23 @@ def loops() -> Iterator[Loops]:
 
 
 def end(loop: Driven) -> None:
-    with loop.lock:
+    with loop.lock, loop.whole():
         loop.end_of_loop()
 
 
 def take(loop: Driven, at_most: int = 100, timeout_s: float = 0.0) -> list[str]:
-    with loop.lock:
+    with loop.lock, loop.whole():
         return [(record.value or b"").decode() for record in loop.take(at_most, timeout_s)]
 
 
 def records(loop: Driven, at_most: int = 100) -> list[Record]:
+    """As `KafkaConsumer` takes them."""
     with loop.lock:
         if at_most == 1 and loop.done_when == "next_poll" and (record := loop.take_quick()) is not None:
+            loop.gave()
             return [record]
-        return list(loop.take(at_most, 0.0))
+        with loop.whole():
+            return list(loop.take(at_most, 0.0))
 
 
 def until(over: Callable[[], object], what: str = "") -> None:
@@ -182,6 +188,20 @@ def test_what_is_done_while_the_loop_is_elsewhere_is_marked_by_then(loops: Loops
     assert not loops.claims.state.position("g/orders/1/0").is_done(1)
 
 
+def test_an_explicit_loop_keeps_nothing_of_what_it_has_ended(loops: Loops) -> None:
+    loop = loops.loop("explicit")
+    for hand_over in range(5):
+        loops.produce("a", "b")
+        assert taken(loop, 2) == ["a", "b"]
+        for offset in range(2 * hand_over, 2 * hand_over + 2):
+            loop.end(partition(), offset)
+        until(lambda: take(loop) == [] and not loop.unfinished)
+        assert loop.in_hand.ownerships == 0
+        source = loop.family.source
+        assert isinstance(source, MemoryPartitionedSource)
+        loops.broker.group("g").lose(source, partition())  # and it comes back: another ownership
+
+
 def test_what_comes_again_is_handed_out_in_its_place(loops: Loops) -> None:
     loops.produce("a", "b", "c", "d")
     loop = loops.loop("explicit")
@@ -263,7 +283,7 @@ def test_whatever_happens_to_the_group_every_record_is_done_once(  # noqa: C901 
 
     def go(member: Driven) -> None:
         do(member)
-        with member.lock:
+        with member.lock, member.whole():
             if done_when == "next_poll":
                 member.end_all()
         members.remove(member)
@@ -273,7 +293,7 @@ def test_whatever_happens_to_the_group_every_record_is_done_once(  # noqa: C901 
         """It has handled what it has: it says so in its way."""
         if not hands[member]:
             return
-        with member.lock:
+        with member.lock, member.whole():
             for record in hands[member]:
                 if done_when == "explicit":
                     member.end(record.partition, record.offset)
@@ -316,3 +336,87 @@ def test_whatever_happens_to_the_group_every_record_is_done_once(  # noqa: C901 
     while members:
         go(members[0])
     loops.claims.close()
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt in the engine's line of that number, counted from here, as a signal handler would."""
+
+    def __init__(self, line: int) -> None:
+        self.left = line
+        self.struck = ""
+
+    def __enter__(self) -> Self:
+        sys.settrace(self._frame)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _frame(self, frame: FrameType, _event: str, _arg: object) -> Any:
+        # The memory store is a server: what was asked of it happens or does not.
+        return self._line if "/holdfast/plugin/" in frame.f_code.co_filename else None
+
+    def _line(self, frame: FrameType, event: str, _arg: object) -> Any:
+        if event == "line":
+            self.left -= 1
+            if self.left < 0 and not self.struck:
+                self.struck = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self._line
+
+
+def interrupted(line: int, done_when: DoneWhen, at_most: int) -> None:  # noqa: C901 - one history, read top down
+    """One history with one interrupt, which the loop swallows."""
+    loops, returned = Loops(partitions=3), Counter[str]()
+    hand: list[Record] = []
+    interrupt = Interrupt(line)
+    loop = loops.loop(done_when, key=(lambda record: record.value) if line % 2 else None)
+    values = numbered("r", range(30))
+    produced = iter(values)
+
+    def call(what: Callable[[], Any]) -> Any:
+        with suppress(KeyboardInterrupt), interrupt:
+            return what()
+
+    def say_done() -> None:
+        with loop.lock, loop.whole():
+            for record in hand:
+                if done_when == "explicit":
+                    loop.end(record.partition, record.offset)
+                elif done_when == "commit":
+                    loop.end_below(record.partition, record.offset + 1)
+
+    def turn() -> None:
+        call(say_done)
+        came = call(lambda: records(loop, at_most)) or []
+        hand.extend(came)
+        returned.update((record.value or b"").decode() for record in came)
+
+    def committed() -> int:
+        return sum(loops.committed(number) or 0 for number in range(3))
+
+    def comes_true(over: Callable[[], bool], what: Callable[[], str]) -> None:
+        ends = time.monotonic() + PATIENCE_S
+        while not over():
+            assert time.monotonic() < ends, f"interrupted at {interrupt.struck}: {what()}"
+            turn()
+
+    try:
+        for number, value in enumerate(produced):
+            loops.produce(value, number=number % 3)
+            turn()
+            assert committed() <= len(returned), interrupt.struck
+        comes_true(lambda: len(returned) == 30, lambda: f"{set(values) - set(returned)} did not come")
+        comes_true(lambda: committed() == 30, lambda: f"{committed()} of 30 are committed")
+    finally:
+        end(loop)
+        loops.claims.close()
+
+
+@pytest.mark.parametrize("at_most", [1, 5])
+@pytest.mark.parametrize("done_when", ["next_poll", "commit", "explicit"])
+def test_a_loop_that_goes_on_after_ctrl_c_misses_nothing(done_when: DoneWhen, at_most: int) -> None:
+    """Wherever it strikes: what the client had given, or was about to be handed out, comes again."""
+    dice = random.Random(f"{done_when} {at_most}")
+    for _ in range(15):
+        interrupted(dice.randrange(6_000), done_when, at_most)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.errors import SourceError, SourceFatal
-from holdfast.plugin.ports import CommitFate
+from holdfast.plugin.ports import CommitFate, Start
 from holdfast.records import Partition
 
 if TYPE_CHECKING:
@@ -68,7 +68,13 @@ class Callbacks:
         partitions = partitions_of(came)
         self.assigned.update(partitions)
         self.assignments += 1
-        starts = self.listener.assigned(partitions)
+        starts: Mapping[Partition, Start] = dict.fromkeys(partitions, Start(None, hold=True))
+        try:
+            starts = self.listener.assigned(partitions)
+        finally:  # if a signal handler raises there, the client would begin by itself, where auto.offset.reset says
+            self._assign(consumer, partitions, starts)
+
+    def _assign(self, consumer: Consumer, partitions: list[Partition], starts: Mapping[Partition, Start]) -> None:
         # Offsets go into the assign call: a seek right after it races with the fetcher's own start. Where none is known
         # yet, the log's start does: the committed one would be asked of the coordinator, and if its answer comes after
         # our seek, the fetcher is stranded (librdkafka #5591).
@@ -87,13 +93,17 @@ class Callbacks:
 
     def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """The engine drains, commits and lets go; then the client does."""
-        self.listener.revoked(partitions_of(gone))
-        self._unassign(consumer, gone)
+        try:
+            self.listener.revoked(partitions_of(gone))
+        finally:
+            self._unassign(consumer, gone)
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """They are others' already."""
-        self.listener.lost(partitions_of(gone))
-        self._unassign(consumer, gone)
+        try:
+            self.listener.lost(partitions_of(gone))
+        finally:
+            self._unassign(consumer, gone)
 
     def _unassign(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         self.assigned.difference_update(partitions_of(gone))
@@ -126,7 +136,8 @@ class Callbacks:
     def tell_commits(self) -> None:
         """Tell the engine what became of its commits."""
         while self._fates:
-            self.listener.committed(*self._fates.pop(0))
+            self.listener.committed(*self._fates[0])  # noted twice does no harm, and not at all would
+            self._fates.pop(0)
 
     def _fate(self, error: KafkaError | None) -> CommitFate:
         fate = faults.commit_fate(error)

@@ -75,7 +75,7 @@ class ClientCalls:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """One call at a time, with the client's own kind of error."""
-        with self._driven.lock:
+        with self._driven.lock, self._driven.whole():
             if self._closed:
                 raise RuntimeError("Consumer closed")
             try:

@@ -179,6 +179,7 @@ class KafkaConsumer(ClientCalls):
         with self._driven.lock:
             record = cast("MessageRecord | None", self._driven.take_quick())
             if record is not None:
+                self._driven.gave()
                 if record.failure is not None:
                     raise record.failure
                 return record.message
@@ -339,7 +340,7 @@ class KafkaConsumer(ClientCalls):
         of it cannot be known from here. A loop that has handled it says `commit()` or `done()` first, or in its
         on_revoke, which is called first of all; else it runs again. Raises what on_revoke raised, when all is closed.
         """
-        with self._driven.lock:
+        with self._driven.lock, self._driven.whole():
             if not self._closed:
                 callbacks = self._source.callbacks
                 callbacks.leaving()

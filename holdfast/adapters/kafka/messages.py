@@ -98,13 +98,17 @@ class UserCallbacks(Callbacks):
 
     def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """The loop's last chance to say what is done, then the hand-over."""
-        self._call("on_revoke", self.facade, list(gone))
-        super().on_revoke(consumer, gone)
+        try:
+            self._call("on_revoke", self.facade, list(gone))
+        finally:
+            super().on_revoke(consumer, gone)
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """As the client does it: on_revoke where there is no on_lost."""
-        self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, list(gone))
-        super().on_lost(consumer, gone)
+        try:
+            self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, list(gone))
+        finally:
+            super().on_lost(consumer, gone)
 
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """The engine first."""

@@ -7,8 +7,10 @@
     ├── StateError              an illegal move of a one-way state: a defect in holdfast
     ├── StoreError
     │   ├── StoreUnavailable    no answer; says nothing about what was asked (retriable)
-    │   │   └── Unconfirmed     an idempotent function has run, and the store has not answered that it is done
+    │   │   ├── Unconfirmed     an idempotent function has run, and the store has not answered that it is done
+    │   │   └── StoreLockedOut  the store let this process in, and refuses it now: until somebody mends that (retriable)
     │   └── StoreRefused        the server answers, and the answer is no (password, version, eviction)
+    │       └── AccessRefused   its credentials, what its user may do, or the server's certificate
     ├── SourceError
     │   ├── SourceUnavailable   the broker does not answer now (retriable)
     │   │   └── NoCoordinator   brokers answer, and none coordinates the group
@@ -95,8 +97,19 @@ class Unconfirmed(StoreUnavailable):
     """
 
 
+class StoreLockedOut(StoreUnavailable):
+    """The store has let this process in before, and refuses its credentials, its commands or its connection now.
+
+    A slip of whoever administers it: nothing runs and nothing is lost until it is mended.
+    """
+
+
 class StoreRefused(StoreError):
     """The store answers and refuses: credentials, a version that is too old, an eviction policy that forgets."""
+
+
+class AccessRefused(StoreRefused):
+    """The store refuses this user's credentials or commands, or its certificate cannot be verified."""
 
 
 class SourceError(HoldfastError):

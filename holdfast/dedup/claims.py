@@ -17,6 +17,7 @@ two records of one key are never both NEW, and a record does not inherit what it
 | acquire(p) | the session is dead | - | FENCED |
 | | another session owns p and lives | - | WAIT |
 | | else | epoch + 1, owner = the session; `running` stays | Acquired |
+| mark, let_go, poll, drop (p, epoch) | epoch is above p's, the session lives, and no other that lives owns p: a failover has lost our acquire | p's epoch = epoch, owner = the session | as its owner, below |
 | mark(p, epoch, offsets) per offset | in done | - | ok |
 | | (epoch, owner) match, or running[offset] = (session, epoch) | done, out of running; the session may be dead | ok |
 | | else | - | fenced |
@@ -32,13 +33,18 @@ two records of one key are never both NEW, and a record does not inherit what it
 | | absent, or its holder's session is dead | claimed | NEW |
 | claim_fenced(key, token) | as claim | as claim | also, where NEW, a fence: higher than that of each earlier claim of the key |
 | finish(key, token) | done, or held by this (session, token) (the session may be dead) | done | ok |
+| | absent, and the session lives: a failover has lost the claim | done | ok |
 | | else | - | FENCED |
 | finish(key, token, result) | done, by whomever | - | DONE |
 | | held by this (session, token) (the session may be dead) | done, with the result | NEW |
+| | absent, and the session lives | done, with the result | NEW |
 | | else | - | FENCED |
 | results(key) | done | - | its result, "" = without |
 | | else | - | None |
 | unclaim(key, token) | held by this (session, token) | absent | - |
+
+A store may lose what it has acknowledged (a failover to a replica that was behind). Nobody takes a key or a position over
+from a session that lives, so what is gone under one was lost and not taken: it stays with who had it.
 
 A call without an answer raises StoreUnavailable and says nothing; it is asked again until it is answered or the session
 is lost. Each call carries the session's *call generation*: after a call without an answer the session raises it, and

@@ -19,6 +19,8 @@ log = logging.getLogger("holdfast.dedup")
 
 #: Of the lease. Three tries fit into it, so that one lost answer does not cost the session.
 _RENEW_EVERY = 1 / 3
+#: A renewal that fails again and again is told once in so long.
+_SAID_AGAIN_S = 30.0
 #: Of the lease: the pause after a renewal that failed. What is left of the lease is used, without a storm.
 _TRY_AGAIN_AFTER = 1 / 20
 
@@ -86,7 +88,7 @@ class Lease:
         threading.Thread(target=self._renew_for_ever, args=(renew,), name=name, daemon=True).start()
 
     def _renew_for_ever(self, renew: Callable[[], bool]) -> None:
-        pause_s = self.lease_s * _RENEW_EVERY
+        pause_s, say_at = self.lease_s * _RENEW_EVERY, -math.inf
         while not self._stop.wait(pause_s):
             pause_s = self.lease_s * _TRY_AGAIN_AFTER
             if not self.vouched:
@@ -96,12 +98,14 @@ class Lease:
             try:
                 kept = renew()
             except StoreError as error:
-                log.warning("session %s was not renewed and will be tried again: %s", self.session_id, error)
+                if self._clock.now() >= say_at:
+                    say_at = self._clock.now() + _SAID_AGAIN_S
+                    log.warning("session %s was not renewed and will be tried again: %s", self.session_id, error)
             except Exception:
                 # Must not end the thread unseen. The lease goes on running out, which is the safe side.
                 log.exception("session %s was not renewed", self.session_id)
             else:
-                pause_s = self.lease_s * _RENEW_EVERY
+                pause_s, say_at = self.lease_s * _RENEW_EVERY, -math.inf
                 if not kept and not self._stop.is_set():
                     log.error(
                         "session %s is lost: its lease of %s s ran out at the store", self.session_id, self.lease_s

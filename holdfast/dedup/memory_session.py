@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
-    from holdfast.dedup.memory_state import MemoryState
+    from holdfast.dedup.memory_state import MemoryState, StoredPosition
 
 _T = TypeVar("_T")
 
@@ -77,7 +77,7 @@ class MemorySession:
 
         def one(mark: Mark) -> frozenset[int]:
             p = self._state.position(mark.partition)
-            owns = (p.epoch, p.owner) == (mark.epoch, self.id)
+            owns = self._owns(mark.partition, p, mark.epoch)
             if owns:
                 p.watermark = max(p.watermark, mark.watermark)
             fenced = set()
@@ -98,7 +98,7 @@ class MemorySession:
 
         def one(let: LetGo) -> None:
             p = self._state.position(let.partition)
-            if p.owner == self.id and let.epoch in (0, p.epoch):
+            if (let.epoch == 0 and p.owner == self.id) or self._owns(let.partition, p, let.epoch):
                 p.running |= {offset: (self.id, p.epoch) for offset in let.hands if not p.is_done(offset)}
                 p.owner = None
 
@@ -109,7 +109,7 @@ class MemorySession:
 
         def one(poll: Poll) -> Polled | Verdict:
             p = self._state.position(poll.partition)
-            if (p.epoch, p.owner) != (poll.epoch, self.id):
+            if not self._owns(poll.partition, p, poll.epoch):
                 return Verdict.FENCED
             done = {offset for offset in poll.offsets if p.is_done(offset)}
             waiting = {
@@ -139,7 +139,7 @@ class MemorySession:
 
         def apply() -> bool:
             p = self._state.position(partition)
-            if (p.epoch, p.owner) != (epoch, self.id):
+            if not self._owns(partition, p, epoch):
                 return False
             p.again = max(p.again, p.watermark, max([*p.above, *p.running], default=-1) + 1)
             p.watermark = offset
@@ -184,7 +184,8 @@ class MemorySession:
             held = self._state.key(claim.key)
             if isinstance(held, Finished):
                 return Verdict.DONE
-            if held != (self.id, claim.token):
+            # Absent: a failover has lost it. Nobody takes over from a session that lives.
+            if held != (self.id, claim.token) and not (held is None and self._state.alive(self.id)):
                 return Verdict.FENCED
             self._state.keys[claim.key] = Finished(self._state.clock.now() + self._state.window_s, result)
             return Verdict.DONE if results is None else Verdict.NEW
@@ -231,6 +232,17 @@ class MemorySession:
     def raise_generation(self) -> None:
         """After a call without an answer: what was sent before is refused from now on."""
         self._generation += 1
+
+    def _owns(self, partition: str, p: StoredPosition, epoch: int) -> bool:
+        """Whether this session owns it: also again, where a failover has lost its acquire and nobody took it over."""
+        if (p.epoch, p.owner) == (epoch, self.id):
+            return True
+        others = p.owner not in (None, self.id) and self._state.alive(p.owner)
+        if epoch <= p.epoch or others or not self._state.alive(self.id):
+            return False
+        p.epoch, p.owner, p.born_ms = epoch, self.id, p.born_ms or wall_ms()
+        self._state.positions[partition] = p
+        return True
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
         """One call: admitted, applied as a whole, answered.

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from redis.exceptions import RedisError
-
 from holdfast.dedup.claims import ClaimKey, Token
-from holdfast.dedup.redis_errors import store_error
+from holdfast.dedup.redis_errors import asking
 from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode
 from holdfast.dedup.redis_positions import acquired, check_offsets
@@ -52,7 +50,7 @@ class Forgotten(Enum):
 
     NOTHING = "-"  #: it was absent
     DONE = "D"  #: it was done and is absent now
-    CLAIMED = "C"  #: it was claimed and is absent now; the record that held it is fenced
+    CLAIMED = "C"  #: it was claimed and is absent now: the next record that asks has it
     HELD = "H"  #: a session that lives has claimed it: kept
 
 
@@ -117,7 +115,9 @@ class RedisAdmin:
 
         Args:
             keys: which.
-            force: also what a session that lives has claimed. The record in its hands is fenced, and may run twice.
+            force: also what a session that lives has claimed. The key is for who asks next, also while the record in
+                that session's hands runs: then it runs twice, and the former is fenced. Where nobody has asked by the
+                end of its handler, the key is done.
         """
         replies = self._of_keys("forget", keys, int(force), durable=True)
         return [Forgotten(chr(reply)) for reply in replies]
@@ -262,10 +262,8 @@ class RedisAdmin:
             return list(self._ask(pipeline.execute))
 
     def _ask(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever Redis replies
-        try:
+        with asking(self._where):
             return call()
-        except RedisError as error:
-            raise store_error(error, self._where) from error
 
 
 class _Found(NamedTuple):

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool
 
-from holdfast.dedup.redis_errors import store_error
-from holdfast.errors import SettingError, StoreRefused, StoreUnavailable
+from holdfast.dedup.redis_errors import asking
+from holdfast.errors import SettingError, StoreError, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
+    from redis.credentials import CredentialProvider
+
     from holdfast.dedup.redis_layout import Layout
 
 log = logging.getLogger("holdfast.dedup")
 
 _OLDEST = (6, 2)
+#: Of a pool: no bound.
+_CONNECTIONS = 2**31
 
 
 class Server(NamedTuple):
@@ -36,18 +40,29 @@ def masked(url: str) -> str:
     return (f"{scheme}://" if found else "") + rest.rpartition("@")[2].partition("?")[0]
 
 
-def client_of(url: str, timeout_s: float) -> redis.Redis:
+def client_of(url: str, timeout_s: float, credentials: CredentialProvider | None = None) -> redis.Redis:
     """A client that never resends and never waits longer than `timeout_s` for a connection or a reply.
 
+    Args:
+        url: where the server is.
+        timeout_s: for a connection, and for each reply.
+        credentials: asked for user and password at each new connection, in place of those in the URL.
+
     Raises:
-        SettingError: the URL cannot be read.
+        SettingError: the URL cannot be read, or has credentials besides those that are given.
     """
+    # A socket in the file system has no peer that could vanish unheard.
+    keepalive = {} if url.startswith("unix://") else {"socket_keepalive": True}
     try:
-        return redis.Redis.from_url(
+        client = redis.Redis.from_url(
             url,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
-            socket_keepalive=True,
+            credential_provider=credentials,
+            # A thread that asks takes one for the time of a reply, so the threads are the bound. redis-py 8 would stop
+            # at 100, with an error for the next thread.
+            max_connections=_CONNECTIONS,
+            **keepalive,
             # A resent call would carry the same call generation, and its late twin would pass the barrier.
             retry=Retry(NoBackoff(), 0),
             # One reply for one request: nothing is pushed into a connection.
@@ -57,8 +72,14 @@ def client_of(url: str, timeout_s: float) -> redis.Redis:
     except (ValueError, TypeError):
         # Not chained: the parser's text may quote a part of the password.
         raise SettingError(
-            "url", masked(url), "give it as redis://user:password@host:port/db, with the password percent-encoded"
+            "url",
+            masked(url),
+            "give it as redis://user:password@host:port/db, with the password percent-encoded, or unix:///a.sock?db=0",
         ) from None
+    kwargs = client.get_connection_kwargs()
+    if credentials is not None and (kwargs.get("username") or kwargs.get("password")):
+        raise SettingError("credential_provider", credentials, "leave user and password out of the URL beside it")
+    return client
 
 
 def check_client(client: redis.Redis) -> None:
@@ -84,8 +105,12 @@ def check_client(client: redis.Redis) -> None:
 
 
 def where_is(client: redis.Redis) -> str:
-    """Host, port and database, for people."""
-    kwargs = client.get_connection_kwargs()
+    """Host, port and database, for people; of a Sentinel's client the service, whose host may be another each time."""
+    kwargs, pool = client.get_connection_kwargs(), client.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        known = (each.get_connection_kwargs() for each in pool.sentinel_manager.sentinels)
+        sentinels = ", ".join(f"{each.get('host')}:{each.get('port')}" for each in known)
+        return f"{pool.service_name}/{kwargs.get('db', 0)} (by the sentinels {sentinels})"
     place = kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
     return f"{place}/{kwargs.get('db', 0)}"
 
@@ -97,10 +122,8 @@ def inspect(client: redis.Redis, where: str, *, wait_for_replica: bool) -> Serve
         StoreUnavailable: no answer, or no replica where one is asked for.
         StoreRefused: too old, a cluster, or it evicts keys.
     """
-    try:
+    with asking(where):
         info: dict[str, Any] = client.info()
-    except RedisError as error:
-        raise store_error(error, where) from error
     major, minor = (int(part) for part in str(info.get("redis_version", "0.0")).split(".")[:2])
     if (major, minor) < _OLDEST:
         raise StoreRefused(f"the Redis at {where} is version {major}.{minor}: 6.2 or later is needed")
@@ -115,7 +138,7 @@ def inspect(client: redis.Redis, where: str, *, wait_for_replica: bool) -> Serve
             "is work done twice: CONFIG SET maxmemory-policy noeviction, or use another Redis"
         )
     if info.get("role") == "slave":
-        client.connection_pool.disconnect()  # the address may stand for another server by now
+        client.connection_pool.disconnect(inuse_connections=False)  # the address may stand for another server by now
         raise StoreUnavailable(f"the Redis at {where} is a replica now and takes no writes: use its primary")
     replicas = int(info.get("connected_slaves", 0))
     if wait_for_replica and not replicas:
@@ -154,8 +177,9 @@ def _failover(replicas: int, *, wait_for_replica: bool) -> str:
 def _config(client: redis.Redis, name: str) -> str | None:
     """A setting of the server, or None where CONFIG is not allowed: managed services refuse it."""
     try:
-        value = dict(client.config_get(name)).get(name)
-    except RedisError:
+        with asking("it"):
+            value = dict(client.config_get(name)).get(name)
+    except StoreError:
         return None
     return None if value is None else str(value)
 
@@ -167,13 +191,11 @@ def agree_on_layout(client: redis.Redis, where: str, layout: Layout) -> None:
         StoreUnavailable: no answer.
         StoreRefused: this namespace is laid out in another way.
     """
-    try:
+    with asking(where):
         stored = client.get(layout.layout_key)
         if stored is None:
             client.set(layout.layout_key, layout.description, nx=True)
             stored = client.get(layout.layout_key)
-    except RedisError as error:
-        raise store_error(error, where) from error
     found = stored.decode(errors="replace") if isinstance(stored, bytes) else str(stored)
     if found != layout.description:
         raise StoreRefused(

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
+import ssl
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from redis import exceptions
 
-from holdfast.errors import StoreError, StoreRefused, StoreUnavailable
+from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
-    from redis.exceptions import RedisError
+    from collections.abc import Iterator
 
-_NO_ACCESS = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
-_NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.InvalidResponse)
+_NO_ACCESS = (
+    exceptions.AuthenticationError,
+    exceptions.AuthenticationWrongNumberOfArgsError,
+    exceptions.AuthorizationError,
+    exceptions.NoPermissionError,
+)
+#: What the server has said, or what redis-py will never send. Anything else that a call raises is no answer: a
+#: connection that another thread has closed raises whatever its socket happens to.
+_ANSWERS = (exceptions.ResponseError, exceptions.DataError)
 #: Error codes (the first word of an error reply) of what passes by itself or by an operator's hand.
 _PASSING = frozenset(
     {
@@ -28,6 +37,8 @@ _PASSING = frozenset(
         "UNKILLABLE",
     }
 )
+#: ... and what stands for NOPERM inside a script: up to Redis 7.0, and from 7.2 on.
+_NOPERM_IN_SCRIPTS = ("The user executing the script can't", "ACL failure in script")
 _PASSING_TYPES = (
     exceptions.BusyLoadingError,
     exceptions.ReadOnlyError,
@@ -39,33 +50,96 @@ _PASSING_TYPES = (
 
 def codes(text: str) -> set[str]:
     """The code of an error reply: its first word. Redis 6.2 hides the code of an error inside a script in the middle of
-    a text of its own ("Error running script (call to f_...): @user_script:1: -READONLY You can't ...")."""
+    a text of its own ("Error running script (call to f_...): @user_script:1: -READONLY You can't ..."), and no version
+    has one for a user who may not run what is in a script."""
     inner = re.findall(r": -([A-Z]+) ", text) if text.startswith(("Error running script", "ERR Error running")) else []
+    if any(said in text for said in _NOPERM_IN_SCRIPTS):
+        inner.append("NOPERM")
     return {text.split(" ", 1)[0], *inner}
 
 
-def store_error(error: RedisError, where: str) -> StoreError:
+@contextmanager
+def asking(where: str) -> Iterator[None]:
+    """Around calls of redis-py: whatever they raise is a StoreError, chained."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        raise store_error(error, where) from error
+
+
+@contextmanager
+def once_let_in(*, before: bool) -> Iterator[None]:
+    """Around calls of a process that was let in `before`: then a refusal is a slip that somebody mends, and no answer
+    until then."""
+    try:
+        yield
+    except AccessRefused as error:
+        if not before:
+            raise
+        raise StoreLockedOut(f"{error}. This process was let in before; it goes on when it is again") from error
+
+
+def store_error(error: Exception, where: str) -> StoreError:
     """The error to raise `from` this one.
 
     Args:
-        error: of redis-py. Its texts name hosts and commands, never a password: it does not put arguments into them.
+        error: what a call of redis-py raised. Its texts name hosts and commands, never a password: it does not put
+            arguments into them.
         where: host, port and database.
     """
     text = " ".join(str(error).split())[:200].rstrip(".")
-    if isinstance(error, _NO_ACCESS):
-        return StoreRefused(
+    refused = _access_refused(error, text, where)
+    if refused is not None:
+        return refused
+    why = _why_not_now(error, text)
+    if why:
+        return StoreUnavailable(f"the Redis at {where} {why}")
+    if isinstance(error, _ANSWERS):
+        return StoreRefused(f"the Redis at {where} refuses a call ({text})")
+    what = text if isinstance(error, exceptions.RedisError) else f"{type(error).__name__}: {text}"
+    return StoreUnavailable(
+        f"no answer from the Redis at {where} ({what}): check the address, that it runs, and what is between"
+    )
+
+
+def _access_refused(error: Exception, text: str, where: str) -> AccessRefused | None:
+    if isinstance(error, _NO_ACCESS) or "NOPERM" in codes(text):
+        return AccessRefused(
             f"the Redis at {where} refuses these credentials ({text}): "
             "check user and password, and that the user may run scripts, INFO and the keys {hf:*"
         )
+    if _unverified(error):
+        return AccessRefused(
+            f"the certificate of the Redis at {where} cannot be verified ({text}): name the authority that has signed "
+            "it (ssl_ca_certs), and connect by a host name that stands in it"
+        )
+    return None
+
+
+def _why_not_now(error: Exception, text: str) -> str:
+    """What passes by itself or by an operator's hand; "" = it is something else."""
     if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in codes(text):
-        return StoreUnavailable(
-            f"the Redis at {where} is out of memory and takes no new claims: raise maxmemory, or shorten window_s; "
-            "what is claimed can still be finished (Redis 7 and later)"
+        return (
+            "is out of memory and takes no new claims: raise maxmemory, or shorten window_s; what is claimed can still "
+            "be finished (Redis 7 and later)"
         )
     if isinstance(error, _PASSING_TYPES) or codes(text) & _PASSING:
-        return StoreUnavailable(f"the Redis at {where} takes no calls now ({text})")
-    if isinstance(error, _NO_ANSWER):
-        return StoreUnavailable(
-            f"no answer from the Redis at {where} ({text}): check the address, that it runs, and what is between"
+        return f"takes no calls now ({text})"
+    if isinstance(error, exceptions.MaxConnectionsError):
+        return (
+            "is not asked, since all connections of the client are in use: give its pool a max_connections above the "
+            "number of threads"
         )
-    return StoreRefused(f"the Redis at {where} refuses a call ({text})")
+    return ""
+
+
+def _unverified(error: BaseException) -> bool:
+    """Whether TLS has ended because of the server's certificate; redis-py makes another error of it."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

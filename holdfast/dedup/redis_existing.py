@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from redis.exceptions import RedisError
-
 from holdfast.dedup.redis_connect import client_of, where_is
-from holdfast.dedup.redis_errors import store_error
+from holdfast.dedup.redis_errors import asking
 from holdfast.dedup.redis_layout import Layout, agreed, decode
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StoreRefused
@@ -30,9 +28,8 @@ def existing_claims(
     client = client_of(url, timeout_s)
     where = where_is(client)
     try:
-        stored = client.get(Layout(namespace, 1, hash_keys=False).layout_key)
-    except RedisError as error:
-        raise store_error(error, where) from error
+        with asking(where):
+            stored = client.get(Layout(namespace, 1, hash_keys=False).layout_key)
     finally:
         client.close()
     if not isinstance(stored, bytes):

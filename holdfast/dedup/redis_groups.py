@@ -8,10 +8,8 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import RedisError
-
 from holdfast.dedup.groups import Beat, Differs, GroupMember, Plan, Refusal, Standing, View
-from holdfast.dedup.redis_errors import store_error
+from holdfast.dedup.redis_errors import asking, once_let_in
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_scripts import ScriptCall
 from holdfast.errors import StoreRefused, StoreUnavailable
@@ -45,6 +43,7 @@ class RedisGroupSession:
         self._keys = parts.layout.group(group)
         self._lease_ms = int(lease_s * 1000)
         self._generation = 0
+        self._let_in = False
         self._offers: dict[bytes, frozenset[Partition]] = {}
         self._plan = Plan()
 
@@ -84,10 +83,8 @@ class RedisGroupSession:
 
     def standing(self) -> Standing:
         """One cheap read."""
-        try:
+        with once_let_in(before=self._let_in), asking(self._parts.where):
             found: list[Any] = self._parts.client.hmget(self._keys[1], ["view", "planned", "stamp"])
-        except RedisError as error:
-            raise store_error(error, self._parts.where) from error
         view, planned, stamp = found
         return Standing(int(view or 0), int(planned or 0), (stamp or b"").decode())
 
@@ -156,8 +153,9 @@ class RedisGroupSession:
         call = ScriptCall(self._keys, [encode(self.id), self._generation, times.position, *args])
         answered = False
         try:
-            [reply] = self._parts.scripts.run(name, [call])
-            answered = True
+            with once_let_in(before=self._let_in):
+                [reply] = self._parts.scripts.run(name, [call])
+            answered = self._let_in = True
         finally:
             if not answered:
                 self.raise_generation()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
 from holdfast.dedup.redis_errors import codes, store_error
-from holdfast.errors import StoreError, StoreUnavailable
+from holdfast.errors import AccessRefused, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,19 +135,23 @@ class Scripts:
                 again = [(b"EVAL", script.text, *commands[i][2:]) for i in unknown]
                 for i, reply in zip(unknown, self._send(again, durable=durable), strict=True):
                     replies[i] = reply
-        except RedisError as error:
+        except StoreError:
+            raise
+        except Exception as error:
             raise self._error(error) from error
         for reply in replies:
             if isinstance(reply, RedisError):
                 raise self._error(reply) from reply
         return replies
 
-    def _error(self, error: RedisError) -> StoreError:
-        if isinstance(error, ReadOnlyError) or "READONLY" in codes(str(error)):
+    def _error(self, error: Exception) -> StoreError:
+        told = store_error(error, self._where)
+        if isinstance(told, AccessRefused) or isinstance(error, ReadOnlyError) or "READONLY" in codes(str(error)):
             # A primary that has become a replica keeps its connections, and its name may stand for another server by
-            # now: only a new connection finds that one.
-            self._client.connection_pool.disconnect()
-        return store_error(error, self._where)
+            # now: only a new connection finds that one, and brings credentials that were changed. Those that other
+            # threads read from are theirs to end: closed from here, they would raise anything.
+            self._client.connection_pool.disconnect(inuse_connections=False)
+        return told
 
     def _send(self, commands: Sequence[tuple[Any, ...]], *, durable: bool) -> list[Any]:
         """One round trip. A refusal of one command is its reply; no answer raises."""

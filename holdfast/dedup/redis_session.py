@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
+from holdfast.dedup.redis_errors import once_let_in
 from holdfast.dedup.redis_keys import batch, claimed_by
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_positions import acquired, check_offsets, runs
@@ -37,6 +38,7 @@ class RedisSession:
         self._lease = lease
         self._clock = clock
         self._times = times
+        self._let_in = False
         self._generation = 0
         self._generation_lock = threading.Lock()
         self._id = encode(lease.session_id)
@@ -53,6 +55,7 @@ class RedisSession:
     def begin(self) -> None:
         """Make the session known in every shard. Once, before anything else."""
         self._everywhere("begin")
+        self._let_in = True
 
     def renew(self) -> bool:
         """Keep the session alive, in every shard. False = it is dead in one of them, and so lost for good."""
@@ -218,7 +221,8 @@ class RedisSession:
         """One round trip, and a second for the shards where another thread had raised the generation meanwhile.
 
         Raises:
-            StoreUnavailable: no answer. The generation has been raised: ask again.
+            StoreUnavailable: no answer, or one that this process is let in no more. The generation has been raised:
+                ask again.
             StoreRefused: the server says no.
             StateError: called in a forked child.
         """
@@ -236,7 +240,8 @@ class RedisSession:
             ]
             answered = False
             try:
-                found = self._scripts.run(name, calls, durable=durable)
+                with once_let_in(before=self._let_in):
+                    found = self._scripts.run(name, calls, durable=durable)
                 answered = True
             finally:
                 if not answered:  # also by KeyboardInterrupt: the request may be on its way

@@ -16,6 +16,7 @@ from holdfast.dedup.calls.here import Calls
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, inspect, where_is
+from holdfast.dedup.redis_errors import once_let_in
 from holdfast.dedup.redis_keys import Times
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_scripts import Scripts
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
+    from redis.credentials import CredentialProvider
 
     from holdfast.timing import Clock
 
@@ -106,6 +108,8 @@ class RedisClaims:
         self._where = where_is(client)
         self._scripts: Scripts | None = None
         self._promises = ""
+        #: A session has begun: user and permissions were right.
+        self._let_in = False
         self._connecting = threading.Lock()
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: Makes a client like the first one, for a forked child; None: the client is the caller's.
@@ -120,6 +124,7 @@ class RedisClaims:
         url: str,
         *,
         timeout_s: float = 2.0,
+        credential_provider: CredentialProvider | None = None,
         namespace: str = "holdfast",
         lease_s: float | None = None,
         window_s: float = _WEEK_S,
@@ -135,6 +140,8 @@ class RedisClaims:
         Args:
             url: as redis-py reads it: redis://user:password@host:port/db, rediss://, unix://.
             timeout_s: for a connection, and for each reply.
+            credential_provider: of redis-py, in place of user and password in the URL: asked at each new connection, so
+                that a password may change while the process runs.
             namespace: this and all others as in the class.
             lease_s: as in the class.
             window_s: as in the class.
@@ -148,7 +155,7 @@ class RedisClaims:
         Raises:
             SettingError: a setting cannot work. The URL's password is not in its text.
         """
-        make_client = partial(client_of, url, _seconds("timeout_s", timeout_s))
+        make_client = partial(client_of, url, _seconds("timeout_s", timeout_s), credential_provider)
         store = cls(
             make_client(),
             namespace=namespace,
@@ -171,7 +178,8 @@ class RedisClaims:
             StoreUnavailable: no answer, a replica, or still loading. Ask again.
             StoreRefused: credentials, version, eviction policy, or another layout.
         """
-        self._connected()
+        with once_let_in(before=self._let_in):
+            self._connected()
 
     def begin(self, lease_s: float = 10.0) -> RedisSession:
         """Begin a session, and renew it by a thread of its own until it ends or is lost.
@@ -180,13 +188,19 @@ class RedisClaims:
             lease_s: at most; the store's own setting may be shorter.
 
         Raises:
-            StoreUnavailable: no answer. Ask again: a session that was begun unheard runs out with its lease.
+            StoreUnavailable: no answer, or one that this process is let in no more. Ask again: a session that was begun
+                unheard runs out with its lease.
             StoreRefused: as `connect`.
         """
         lease_s = _seconds("lease_s", lease_s)
         # Anew each time: sessions begin at starts and after outages, and behind the same address there may be another
         # server by then, that evicts, or whose namespace somebody has laid out since.
-        scripts = self._inspected()
+        with once_let_in(before=self._let_in):
+            session = self._begun(self._inspected(), lease_s)
+        self._let_in = True
+        return session
+
+    def _begun(self, scripts: Scripts, lease_s: float) -> RedisSession:
         lease = Lease(
             secrets.token_hex(8),
             lease_s if self._lease_s is None else min(lease_s, self._lease_s),

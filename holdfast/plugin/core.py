@@ -188,12 +188,16 @@ class Core:
         probe = self.outage.down and not (self.claiming.wanted or self.settling.waiting)
         if self.outage.may_ask and (self.debts or self.session is None or probe):
             with self.outage.asking():
+                asked = bool(self.debts)
                 if self.session is None and not self.stopping and self._wound_up:
                     self.begin_session()
+                    asked = True
                 elif self.session is not None and probe:
                     self.session.renew()
+                    asked = True
                 self.debts.pay()
-                self.outage.answered()
+                if asked:  # else the old handlers are waited for, and nobody has said that the store is back
+                    self.outage.answered()
 
     @property
     def _wound_up(self) -> bool:
@@ -224,9 +228,11 @@ class Core:
         """Finish and mark what has ended, as far as the store (and a leased source) answers."""
         if self.settling.waiting and self.outage.may_ask:
             with self.outage.asking():
+                answers = self.meter.store_calls.answers
                 try:
                     self.settling.step(self.settings.mark_batch)
-                    self.outage.answered()
+                    if self.meter.store_calls.answers > answers:  # a leased source alone says nothing of the store
+                        self.outage.answered()
                 except SourceError as error:
                     self.tell(SourceTrouble(error=str(error)))
 

@@ -102,6 +102,8 @@ class RebalanceReport(_Line):
 class StoreDown(_Line):
     """The claim store gives no answer; what the app does then is `Settings.store_down`."""
 
+    level: ClassVar[int] = logging.ERROR
+
     error: str
     mode: str
 

@@ -23,6 +23,8 @@ class StoreCalls:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._figures: dict[str, list[float]] = {}
+        #: Calls that were answered.
+        self.answers = 0
 
     def figures(self) -> dict[str, CallFigures]:
         """As they are now."""
@@ -42,10 +44,13 @@ class StoreCalls:
         def counted(*args: Any) -> Any:  # noqa: ANN401 - whatever the call takes and replies
             began, failed = now(), 0
             try:
-                return ask(*args)
+                answer = ask(*args)
             except StoreUnavailable:
                 failed = 1
                 raise
+            else:
+                self.answers += 1
+                return answer
             finally:
                 figure = figures.setdefault(call, [0, 0.0, 0])
                 figure[0] += 1

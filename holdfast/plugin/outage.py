@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,21 @@ if TYPE_CHECKING:
     from holdfast.plugin.events import Event
     from holdfast.timing import Clock
 
+_log = logging.getLogger("holdfast")
+
+#: One line at first, then one in so long: a log that is full of them hides everything else.
+_SAID_AGAIN_S = 30.0
+
 
 class Outage:
-    """Turns unanswered calls into a state with backoff, and tells its beginning and its end."""
+    """Turns unanswered calls into a state with backoff, tells its beginning and its end, and says that it lasts."""
 
     def __init__(self, clock: Clock, tell: Callable[[Event], None]) -> None:
         self._clock, self._tell = clock, tell
         self._since: float | None = None
         self._attempts = 0
         self._again = 0.0
+        self._said = 0.0
 
     @property
     def down(self) -> bool:
@@ -44,11 +51,19 @@ class Outage:
         try:
             yield
         except StoreUnavailable as error:
+            now = self._clock.now()
             self._attempts += 1
-            self._again = self._clock.now() + (BACKOFF.wait_s(self._attempts, error) or 0.0)
+            self._again = now + (BACKOFF.wait_s(self._attempts, error) or 0.0)
             if self._since is None:
-                self._since = self._clock.now()
+                self._since = self._said = now
                 self._tell(StoreDown(error=str(error), mode="pause"))
+            elif now - self._said >= _SAID_AGAIN_S:
+                self._said = now
+                _log.error(
+                    "the store is down for %.0f s: nothing new starts and nothing is lost until it answers; %s",
+                    now - self._since,
+                    error,
+                )
 
     def answered(self) -> None:
         """A call got its answer."""

@@ -430,8 +430,9 @@ class Partitioned:
                 self.retake(owner)
         with engine.outage.asking():
             kept = [owner for owner in owners if owner.phase is Phase.OWNED]
-            engine.session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
-            engine.outage.answered()
+            if kept:
+                engine.session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
+                engine.outage.answered()
 
     def _look_at_suspects(self) -> None:
         """A log that ends before what was read of it was cut, or made again: as if somebody had reset the group."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
@@ -14,7 +16,7 @@ from holdfast.dedup.redis_positions import acquired
 from holdfast.dedup.redis_store import RedisClaims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from holdfast.dedup.memory_session import MemorySession
     from holdfast.dedup.redis_session import RedisSession
@@ -56,6 +58,14 @@ class Bench(Protocol):
         """As if so much time had passed for keys that are done."""
         ...
 
+    def replica(self) -> Callable[[], None]:
+        """What a replica has that hears nothing from now on. Call it to fail over to that."""
+        ...
+
+    def empty(self) -> None:
+        """All is forgotten: FLUSHALL."""
+        ...
+
     def view(self) -> View: ...
 
     def close(self) -> None: ...
@@ -76,6 +86,19 @@ class MemoryBench:
         for key, held in keys.items():
             if isinstance(held, Finished):
                 keys[key] = held._replace(until=held.until - seconds)
+
+    def replica(self) -> Callable[[], None]:
+        state = self.claims.state
+        kept = copy.deepcopy((state.sessions, state.positions, state.keys, state.fence))
+
+        def fail_over() -> None:
+            state.sessions, state.positions, state.keys, state.fence = copy.deepcopy(kept)
+
+        return fail_over
+
+    def empty(self) -> None:
+        state = self.claims.state
+        state.sessions, state.positions, state.keys, state.fence = {}, {}, {}, 0
 
     def view(self) -> View:
         state = self.claims.state
@@ -130,6 +153,29 @@ class RedisBench:
                     self.raw.hset(name, digest, int(until) - ms)
             if kind != b"k" or self.raw.get(name) == b"1":
                 self.raw.pexpire(name, int(self.raw.pttl(name)) - ms)
+
+    def replica(self) -> Callable[[], None]:
+        names = list(self.raw.scan_iter(b"*"))
+        kept = [(name, max(0, int(self.raw.pttl(name))), self.raw.dump(name) or b"") for name in names]
+
+        def fail_over() -> None:
+            self.raw.flushdb()
+            for name, left_ms, dump in kept:
+                self.raw.restore(name, left_ms, dump)
+
+        return fail_over
+
+    def empty(self) -> None:
+        self.raw.flushdb()
+
+    @contextlib.contextmanager
+    def shut(self) -> Iterator[None]:
+        """Meanwhile the user may run no scripts."""
+        self.raw.execute_command("ACL", "SETUSER", "default", "-eval", "-evalsha")  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            self.raw.execute_command("ACL", "SETUSER", "default", "+eval", "+evalsha")  # type: ignore[no-untyped-call]
 
     def _now_ms(self) -> int:
         seconds, micros = self.raw.time()

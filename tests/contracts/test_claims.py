@@ -102,6 +102,52 @@ class TestAcquire:
         assert [isinstance(reply, Wait) for reply in replies] == [n % 3 == 0 for n in range(20)]
 
 
+class TestFailover:
+    """The acquire is lost, and the session is not: nobody can have taken over."""
+
+    def test_a_position_stays_with_who_had_it(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        fail_over = bench.replica()
+        epoch = own(a).epoch
+        fail_over()
+        assert mark(a, epoch, [5, 7], watermark=3) == set()
+        assert b.acquire([P]) == [Wait.WAIT]
+        a.let_go([LetGo(P, epoch, [9])])
+        assert own(b) == Acquired(2, 3, frozenset({5, 7}), frozenset({9}))
+
+    def test_what_is_in_hand_is_handed_over(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        a.let_go([LetGo(P, own(a).epoch, [])])
+        fail_over = bench.replica()
+        epoch = own(a).epoch
+        fail_over()
+        a.let_go([LetGo(P, epoch, [4])])
+        assert own(b) == Acquired(3, 0, frozenset(), frozenset({4}))
+
+    def test_so_it_does_after_an_owner_that_crashed(self, bench: Bench) -> None:
+        dead, a = bench.begin(), bench.begin()
+        own(dead)
+        bench.kill(dead.id)
+        fail_over = bench.replica()
+        epoch = own(a).epoch
+        fail_over()
+        assert a.poll([Poll(P, epoch, [1])]) == [Polled(frozenset(), frozenset({1}))]
+        assert a.drop(P, epoch, 8)
+        assert mark(a, epoch, [9]) == set()
+
+    def test_but_not_from_another_that_lives_and_not_to_a_dead_one(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        fail_over = bench.replica()
+        own(a)
+        epoch = own(a).epoch
+        fail_over()
+        bench.kill(a.id)
+        assert mark(a, epoch, [0]) == {0}
+        own(b)
+        assert mark(a, epoch, [0]) == {0}
+        assert b.poll([Poll(P, 1, [0])]) == [Polled(frozenset(), frozenset({0}))]
+
+
 class TestMark:
     def test_what_is_marked_is_done_for_the_next_owner(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
@@ -158,13 +204,13 @@ class TestMark:
 
     def test_many_marks_of_one_partition_in_one_call_are_applied_in_order(self, bench: Bench) -> None:
         a = bench.begin()
-        epoch = own(a).epoch
-        assert a.mark([Mark(P, epoch, 0, [3]), Mark(P, 99, 50, [3, 4]), Mark(P, epoch, 1, [5])]) == [
+        former, epoch = own(a).epoch, own(a).epoch
+        assert a.mark([Mark(P, epoch, 0, [3]), Mark(P, former, 50, [3, 4]), Mark(P, epoch, 1, [5])]) == [
             frozenset(),
             {4},
             frozenset(),
         ]
-        assert own(a) == Acquired(2, 1, frozenset({3, 5}), frozenset())
+        assert own(a) == Acquired(3, 1, frozenset({3, 5}), frozenset())
 
 
 class TestHandover:
@@ -298,10 +344,11 @@ class TestDrop:
 
     def test_of_another_ownership_is_fenced(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
-        epoch = own(a).epoch
+        former, epoch = own(a).epoch, own(a).epoch
         mark(a, epoch, [0], watermark=1)
         assert not b.drop(P, epoch, 0)
-        assert not a.drop(P, epoch + 1, 0)
+        assert not b.drop(P, epoch + 1, 0)
+        assert not a.drop(P, former, 0)
         assert own(a).watermark == 1
 
 
@@ -347,10 +394,38 @@ class TestClaim:
         assert not a.live()
         assert b.claim([claim("k", 1)]) == [NEW]
 
-    def test_finish_of_what_was_never_claimed_is_fenced(self, bench: Bench) -> None:
+    def test_a_dead_session_does_not_finish_what_is_absent(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
+        bench.kill(a.id)
         assert a.finish([claim("k")]) == [FENCED]
+        assert a.finish([claim("k")], ["1"]) == [FENCED]
         assert b.claim([claim("k", 1)]) == [NEW]
+
+    def test_what_a_failover_lost_under_a_session_that_lives_is_done(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        fail_over = bench.replica()
+        assert a.claim([claim("k"), claim("l", 1), claim("m", 2)]) == [NEW] * 3
+        fail_over()
+        assert a.finish([claim("k")]) == [DONE]
+        assert a.finish([claim("l", 1)], ["7"]) == [NEW]
+        assert b.claim([claim("k", 3), claim("l", 4)]) == [DONE, DONE]
+        assert b.results([claim("l").key]) == ["7"]
+
+    def test_what_another_has_claimed_since_a_failover_is_fenced(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        fail_over = bench.replica()
+        a.claim([claim("k")])
+        fail_over()
+        assert b.claim([claim("k", 1)]) == [NEW]
+        assert a.finish([claim("k")]) == [FENCED]
+        assert a.finish([claim("k")], ["1"]) == [FENCED]
+        assert b.finish([claim("k", 1)]) == [DONE]
+
+    def test_a_store_that_was_emptied_has_no_session_that_lives(self, bench: Bench) -> None:
+        a = bench.begin()
+        a.claim([claim("k")])
+        bench.empty()
+        assert a.finish([claim("k")]) == [FENCED]
 
     def test_finish_asked_again_is_done(self, bench: Bench) -> None:
         a = bench.begin()
@@ -402,6 +477,7 @@ class TestClaim:
         a = bench.begin()
         with contextlib.suppress(ValueError):  # refusing it is as good
             a.claim([claim("k", partition="x\n1|2|y"), claim("l", partition="x")])
+        bench.kill(a.id)
         assert a.finish([claim("k", partition="x")]) == [FENCED]
 
     def test_nothing_asked_is_nothing_answered(self, bench: Bench) -> None:

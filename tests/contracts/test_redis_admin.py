@@ -106,7 +106,17 @@ class TestForget:
         assert admin.forget([key("k")]) == [Forgotten.HELD]
         assert a.claim([claim("k", 1)]) == [Verdict.BUSY]
         assert admin.forget([key("k")], force=True) == [Forgotten.CLAIMED]
+        assert a.claim([claim("k", 1)]) == [Verdict.NEW]
         assert a.finish([claim("k")]) == [Verdict.FENCED]
+
+    def test_a_forced_key_that_nobody_takes_is_done_when_its_handler_ends(
+        self, bench: RedisBench, admin: RedisAdmin
+    ) -> None:
+        a = bench.begin()
+        a.claim([claim("k")])
+        assert admin.forget([key("k")], force=True) == [Forgotten.CLAIMED]
+        assert a.finish([claim("k")]) == [Verdict.DONE]
+        assert a.claim([claim("k", 1)]) == [Verdict.DONE]
 
     def test_what_a_dead_session_left_is_removed(self, bench: RedisBench, admin: RedisAdmin) -> None:
         a = bench.begin()

@@ -234,6 +234,7 @@ class TestGarbage:
             session.claim(claims_of("other"))
             session.unclaim(claims_of("other"))
             tried += 1
+        left.end()
         assert left.finish(claims_of(*names)) == [Verdict.FENCED, DONE] * 20
 
     def test_all_claims_end_with_the_last(self, store: Callable[..., RedisClaims], raw: redis.Redis) -> None:

@@ -9,6 +9,7 @@ import pytest
 from holdfast import MemoryClaims, Retry, Settings
 from holdfast.errors import StoreUnavailable
 from holdfast.plugin.events import SessionLost, StoreDown, StoreUp
+from holdfast.plugin.outage import Outage
 from holdfast.plugin.ports import CommitFate
 from tests.engine.bench import Bench, FlakyClaims, numbered, partition
 
@@ -231,3 +232,59 @@ class TestOpen:
             offsets = bench.broker.produce("orders", 0, "last")
             bench.wait_committed(offsets[0] + 1)
             bench.wait(lambda: position("g/orders/1/0").watermark == offsets[0] + 1)
+
+
+class TestBack:
+    """Only an answer says that the store is back."""
+
+    def test_a_session_that_is_lost_while_the_store_is_down_says_nothing_of_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("holdfast.plugin.core._WIND_UP_S", 3600.0)
+        store = FlakyClaims()
+        with Bench(claims=store) as bench:
+            bench.work.hold("x")
+            bench.broker.produce("orders", 0, "x")
+            member = bench.member(settings=SETTINGS, **KEYED)
+            bench.wait_running("x")
+            engine = member.app._engine
+            assert engine is not None
+            assert engine.session is not None
+            store.go_down()
+            bench.broker.produce("orders", 0, "y")
+            bench.wait(lambda: member.told(StoreDown))
+            store.inner.expire(engine.session.id)
+            monkeypatch.setattr(engine.session, "live", lambda: False)
+            bench.wait(lambda: member.told(SessionLost))
+            polls = member.source.polls
+            bench.wait(lambda: member.source.polls > polls + 50)
+            assert member.told(StoreUp) == []
+            store.come_back()
+            bench.work.let_go()
+            bench.wait_committed(2)
+            bench.wait(lambda: member.told(StoreUp))
+            assert [len(member.told(StoreDown)), len(member.told(StoreUp))] == [1, 1]
+
+
+def test_that_it_is_down_is_told_once_and_said_again_every_half_minute(caplog: pytest.LogCaptureFixture) -> None:
+    class Clock:
+        time = 1000.0
+
+        def now(self) -> float:
+            return self.time
+
+        def sleep(self, seconds: float) -> None:
+            self.time += seconds
+
+    clock, told = Clock(), list[object]()
+    outage = Outage(clock, told.append)
+    for _ in range(95):
+        clock.time += 1.0
+        if outage.may_ask:
+            with outage.asking():
+                raise StoreUnavailable("no answer")
+    assert [type(each) for each in told] == [StoreDown]
+    assert len(caplog.records) == 3
+    assert all("nothing is lost" in line and "no answer" in line for line in caplog.messages)
+    outage.answered()
+    assert [type(each) for each in told] == [StoreDown, StoreUp]

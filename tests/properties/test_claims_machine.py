@@ -1,5 +1,5 @@
-"""Members that die, ask again and are late, at the specification and at a real Redis: every reply and all that is
-visible stays the same, step by step."""
+"""Members that die, ask again and are late, at the specification and at a real Redis that fails over to a replica which
+was behind, is emptied, or lets nobody in: every reply and all that is visible stays the same, step by step."""
 
 from __future__ import annotations
 
@@ -77,6 +77,7 @@ class ClaimsMachine(RuleBasedStateMachine):
         self.pairs = [self.new(), self.new(), self.new()]
         self.epochs: dict[tuple[int, str], int] = {}
         self.late: list[Late] = []
+        self.replicas: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def new(self) -> Pair:
         pair = Pair(self.memory.begin(), self.redis.begin())
@@ -210,6 +211,40 @@ class ClaimsMachine(RuleBasedStateMachine):
     @rule(actor=actors)
     def begins_anew(self, actor: int) -> None:
         self.pairs[actor] = self.new()
+
+    @rule()
+    def a_replica_falls_behind(self) -> None:
+        self.replicas = [*self.replicas[-1:], (self.memory.replica(), self.redis.replica())]
+
+    @precondition(lambda self: self.replicas)
+    @rule(which=st.integers(0, 1))
+    def fails_over_to_a_replica_that_was_behind(self, which: int) -> None:
+        """Acknowledged writes are lost, those of sessions among them."""
+        for fail_over in self.replicas.pop(which % len(self.replicas)):
+            fail_over()
+
+    @rule(actor=actors, claims=claim_lists, names=st.lists(partitions, min_size=1, max_size=2, unique=True))
+    def fails_over_in_the_midst_of_work(self, actor: int, claims: list[Claim], names: list[str]) -> None:
+        """What it takes by single steps is rare: a session that lives on, and what it asked for is gone."""
+        fail_overs = (self.memory.replica(), self.redis.replica())
+        self.acquire(actor, names, lost=False)
+        self.claim(actor, claims, lost=False)
+        for fail_over in fail_overs:
+            fail_over()
+
+    @rule()
+    def is_emptied(self) -> None:
+        self.memory.empty()
+        self.redis.empty()
+
+    @rule(actor=actors, claims=claim_lists, name=partitions)
+    def lets_nobody_in(self, actor: int, claims: list[Claim], name: str) -> None:
+        """The user may run no scripts for a while: no call is heard, and none is answered."""
+        self.memory.claims.go_silent(hears=False)
+        with self.redis.shut():
+            for method, args in (("claim", [claims]), ("acquire", [[name]]), ("finish", [claims]), ("renew", [])):
+                self.ask(actor, method, *args, lost=False)
+            self.memory.claims.speak_again()
 
     @precondition(lambda self: self.late)
     @rule(which=st.integers(0, 7))

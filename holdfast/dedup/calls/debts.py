@@ -89,9 +89,14 @@ class Debts:
     def _pay_all(self) -> None:
         pause_s, wait = _PAUSE_FIRST_S, threading.Event().wait
         while True:
-            with suppress(StoreError):
+            try:
                 self.pay()
                 pause_s = _PAUSE_FIRST_S
+            except StoreError:
+                pass  # no answer: it stays owed
+            except Exception:
+                # Must not end the thread: nobody else would pay, and the keys would stay busy for as long as we live.
+                log.exception("what is owed to the store was not told, and will be told again")
             with self._lock:
                 if not self._owed:
                     self._thread = None

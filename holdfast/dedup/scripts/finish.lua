@@ -1,10 +1,12 @@
--- As in keys.lua. Whether the session still lives does not matter: a claim that nobody took over is still its own.
--- Reply: one character a key, D F.
+-- As in keys.lua. Whether the session still lives does not matter where the claim is there: nobody took it over. Where it
+-- is absent and the session lives, a failover has lost it: nobody can have taken it over either. Reply: one character a
+-- key, D F.
 local verdicts = {}
 for i = 1, COUNT do
   local found = held(i)
-  if found == OWN[i] then set_done(i) end
-  verdicts[i] = (found == OWN[i] or found == DONE) and 'D' or 'F'
+  local ours = found == OWN[i] or not found and live(ME)
+  if ours then set_done(i) end
+  verdicts[i] = (ours or found == DONE) and 'D' or 'F'
 end
 save()
 return table.concat(verdicts)

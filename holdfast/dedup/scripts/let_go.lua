@@ -8,7 +8,7 @@ end
 
 for i = 2, #KEYS do
   local p, epoch, count = position(KEYS[i]), take(), take()
-  local let = p.owner == ME and (epoch == 0 or epoch == p.epoch)
+  local let = epoch == 0 and p.owner == ME or owned(p, epoch)
   p.running = p.running or {}
   for _ = 1, count do
     local offset = take()

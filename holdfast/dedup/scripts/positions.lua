@@ -47,8 +47,15 @@ local function known_up_to(p)
   return top
 end
 
+-- Whether we own it. An epoch never falls: where ours is higher than the one that is kept, a failover has lost our acquire.
+-- If our session lives and nobody else does who may own it, nobody has taken it over, and it is ours again.
 local function owned(p, epoch)
-  return p.owner == ME and p.epoch == epoch
+  if p.owner == ME and p.epoch == epoch then return true end
+  if epoch <= p.epoch or not live(ME) or (p.owner and p.owner ~= ME and live(p.owner)) then return false end
+  p.owner, p.epoch = ME, epoch
+  redis.call('HSETNX', p.key, 'born', string.format('%.0f', NOW))
+  redis.call('HSET', p.key, 'owner', ME, 'epoch', string.format('%.0f', epoch))
+  return true
 end
 
 -- The chunk's bytes as a table of 32 numbers.

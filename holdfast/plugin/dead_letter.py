@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from holdfast.plugin.failures import kind_of, traceback_of
 from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ RETRY_OF = PREFIX + "retry-of"
 # of a letter that was replayed into that topic and fails again is kept: it tells people which record was the first.
 _ORIGIN = ("origin-topic", "origin-partition", "origin-offset", "origin-timestamp")
 # What befell it last. These are written anew by every letter.
-_LAST = ("handler", "group", "attempts", "error-type", "error-message", "failed-at-ms")
+_LAST = ("handler", "group", "attempts", "error-type", "error-message", "traceback", "failed-at-ms")
+_TRACEBACK = PREFIX + "traceback"
 
 #: The longest error text in a letter, in bytes: enough to recognise it, too little to push a record over the broker's
 #: size limit. The whole of it is in the log.
@@ -50,8 +52,9 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
     """The record's own headers in their order, then ours; key and value of a letter are the record's, unchanged.
 
     Ours are `holdfast-origin-{topic,partition,offset,timestamp}` and `holdfast-{handler,group,attempts,error-type,
-    error-message,failed-at-ms}`, UTF-8, numbers in decimal. A record that was a letter before (replayed into its topic,
-    and failed again) keeps its origin, and of the others has only the latest: headers do not grow with every round.
+    error-message,traceback,failed-at-ms}`, UTF-8, numbers in decimal. A record that was a letter before (replayed into
+    its topic, and failed again) keeps its origin, and of the others has only the latest: headers do not grow with every
+    round.
     """
     record = letter.record
     topic = record.partition.topic if letter.born_in is None else letter.born_in
@@ -60,8 +63,9 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
         "handler": letter.handler,
         "group": letter.group,
         "attempts": str(letter.attempts),
-        "error-type": _type_of(letter.reason),
+        "error-type": kind_of(letter.reason),
         "error-message": _words_of(letter.reason),
+        "traceback": traceback_of(letter.reason),
         "failed-at-ms": str(wall_ms()),
     }
     ours = {RETRY_OF, *(PREFIX + name for name in (*_ORIGIN, *_LAST))}
@@ -70,6 +74,11 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
         *((PREFIX + name, value) for name, value in zip(_ORIGIN, own, strict=True)),
         *((PREFIX + name, said[name].encode("utf-8", "replace")) for name in _LAST),
     ]
+
+
+def without_traceback(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+    """The same for a letter that is too large: what is not needed to replay it keeps no letter back."""
+    return [each for each in headers if each[0] != _TRACEBACK]
 
 
 def retried_from(record: Record) -> str:
@@ -95,17 +104,12 @@ def _born_here(topic: str, record: Record) -> Sequence[bytes]:
     return [text.encode() for text in (topic, number, str(record.offset), str(record.timestamp_ms))]
 
 
-def _type_of(error: Exception) -> str:
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _words_of(error: Exception) -> str:
     """The error's text within the limit. An error that cannot even be printed does not keep its letter back."""
     try:
         text = str(error)
     except Exception as broken:  # noqa: BLE001 - a __str__ of the application
-        text = f"(its text cannot be had: {_type_of(broken)})"
+        text = f"(its text cannot be had: {kind_of(broken)})"
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= MAX_ERROR_BYTES:
         return encoded.decode()

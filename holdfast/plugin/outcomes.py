@@ -9,6 +9,7 @@ from holdfast.errors import HandlerFailed, HandlerHung
 from holdfast.plugin.audit.schema import Outcome as Told
 from holdfast.plugin.dead_letter import Letter
 from holdfast.plugin.events import DeadLettered, RecordFailed, SentBack
+from holdfast.plugin.failures import Failures
 from holdfast.plugin.lanes import Gate
 from holdfast.plugin.ownership import Phase
 from holdfast.plugin.pipeline import Ended, Outcome
@@ -75,6 +76,7 @@ class Outcomes:
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
         self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, retry_topic_of, born_in
         self._recorder = recorder
+        self._failures = Failures()
         #: Entries whose call was given up and has not ended.
         self.stuck: set[Entry] = set()
         self._alike: _Alike | None = None
@@ -182,6 +184,8 @@ class Outcomes:
         entry.attempt += 1
         entry.started = 0
         self._recorder.ended(entry, Told.FAILED)
+        record = entry.record
+        self._failures.saw(entry.handler.name, record.partition, record.offset, error)
         alike = self._alike
         if alike is None or not alike.takes(entry, error):
             self.tell_failures()

@@ -32,10 +32,16 @@ class NoFence:
         return False
 
 
-def letter(topic: str, offset: int = 0, key: bytes | None = b"k", value: bytes | None = b"v") -> Letter:
+def letter(
+    topic: str,
+    offset: int = 0,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    reason: Exception = ValueError("no"),  # noqa: B008 - never raised
+) -> Letter:
     headers = (("trace", b"7"), ("empty", None))
     record = Record(Partition("orders", 3), offset, key, value, headers, 1_700_000_000_000, NoFence())
-    return Letter(record=record, topic=topic, handler="handle", reason=ValueError("no"), attempts=5, group="billing")
+    return Letter(record=record, topic=topic, handler="handle", reason=reason, attempts=5, group="billing")
 
 
 @pytest.fixture
@@ -112,8 +118,13 @@ def test_a_letter_that_the_topic_never_takes_is_refused_for_good(kafka: KafkaSer
     with pytest.raises(DeadLetterRefused, match="without a key"):
         letters.send(letter("dlq-compacted", key=None), Deadline(20))
     letters.send(letter("dlq-small", value=b"small"), Deadline(20))
+    # With its traceback it would not fit.
+    large = letter("dlq-small", value=b"x" * 800, reason=OSError("y" * 900))
+    letters.send(large, Deadline(20))
     letters.close(Deadline(10))
-    assert [message.value() for message in all_of(kafka.bootstrap, "dlq-small", 1)] == [b"small"]
+    small, bare = all_of(kafka.bootstrap, "dlq-small", 2)
+    assert [small.value(), bare.value()] == [b"small", b"x" * 800]
+    assert [("holdfast-traceback" in dict(each.headers() or ())) for each in (small, bare)] == [True, False]
 
 
 def test_a_letter_that_is_too_large_takes_no_other_along(kafka: KafkaServer) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast import BatchOf, Retry, Settings, Unretriable
 from holdfast.errors import DeadLetterError, DeadLetterRefused, HandlerFailed, KeyMissing
+from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.events import DeadLettered, RecordFailed
 from tests.engine.bench import QUICK, Bench, Letters, numbered, partition
 
@@ -123,6 +125,32 @@ class TestCoroutinesThatNobodyAwaits:
             bench.member(settings=SETTINGS, handler=functools.partial(bench.work.do_async, "a"))
             bench.wait_committed(1)
             assert bench.work.values() == ["x"]
+
+
+class TestTracebacks:
+    def test_the_log_says_once_where_a_handler_fails(self, caplog: pytest.LogCaptureFixture) -> None:
+        with Bench() as bench, caplog.at_level(logging.ERROR, "holdfast"):
+            letters = Letters(bench.changed)
+            for value in numbered("x", range(5)):
+                bench.work.fail(value, Unretriable("an adress"))
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            bench.member(settings=SETTINGS, dead_letter="orders.dlq", dead_letters=letters)
+            bench.wait_committed(5)
+        [told] = [record for record in caplog.records if record.exc_info]
+        assert told.getMessage().startswith("handle failed on orders-0@")
+        assert "raise self._failures[seen.value].pop(0)" in caplog.text
+        assert "pipeline.py" not in caplog.text
+
+    def test_each_letter_has_its_own(self) -> None:
+        with Bench() as bench:
+            letters = Letters(bench.changed)
+            bench.work.fail("x", Unretriable("an adress"))
+            bench.broker.produce("orders", 0, "x")
+            bench.member(settings=SETTINGS, dead_letter="orders.dlq", dead_letters=letters)
+            bench.wait_committed(1)
+        told = (dict(headers_of(letters.sent[0]))["holdfast-traceback"] or b"").decode()
+        assert "raise self._failures[seen.value].pop(0)" in told
+        assert told.endswith("Unretriable: an adress\n")
 
 
 class TestDeadLetters:

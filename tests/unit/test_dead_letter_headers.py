@@ -61,6 +61,7 @@ def test_a_letter_says_where_its_record_came_from_and_what_befell_it() -> None:
         "attempts": "5",
         "error-type": "ValueError",
         "error-message": "no such customer",
+        "traceback": "ValueError: no such customer\n",
     }
 
 

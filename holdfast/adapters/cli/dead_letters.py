@@ -46,6 +46,7 @@ def add(commands: shared.Commands) -> None:
     shared.add_brokers(made)
     made.add_argument("--limit", type=at_least_0, default=20, metavar="N", help="letters shown (default: %(default)s)")
     made.add_argument("--values", action="store_true", help="show the records' values too")
+    made.add_argument("--tracebacks", action="store_true", help="show where each of them failed")
     made.add_argument("--pending", action="store_true", help="only what was not replayed yet; needs --redis")
     shared.add_redis(made, "that remembers what was replayed", required=False)
     made.set_defaults(run=run_list)
@@ -172,6 +173,11 @@ def _tell_letters(options: argparse.Namespace, output: Output, letters: Sequence
         names = (*COLUMNS, "VALUE") if options.values else COLUMNS
         output.table(names, [letter.row(now_ms, values=options.values) for letter in letters])
         output.say()
+    if options.tracebacks:
+        for letter in letters:
+            for line in letter.told():
+                output.say(line)
+            output.say()
 
 
 def _tell_summary(output: Output, summary: Summary, shown: int) -> None:

@@ -29,6 +29,7 @@ class StoredLetter:
     attempts: int | None
     error_type: str | None
     error_message: str | None
+    traceback: str | None
     #: When it failed, else when the letter was written; milliseconds since 1970.
     when_ms: int
 
@@ -49,6 +50,7 @@ class StoredLetter:
             attempts=_number(record, "attempts"),
             error_type=_text(record, "error-type"),
             error_message=_text(record, "error-message"),
+            traceback=_text(record, "traceback"),
             when_ms=record.timestamp_ms if failed_at_ms is None else failed_at_ms,
         )
 
@@ -79,6 +81,12 @@ class StoredLetter:
             told.append("-" if value is None else shown(value.decode("utf-8", "backslashreplace"), 10_000))
         return told
 
+    def told(self) -> list[str]:
+        """Which letter it is, and the traceback in it, line by line."""
+        place = _place(self.record.partition.broker, self.record.partition.number)
+        lines = (self.traceback or "(no traceback)").splitlines()
+        return [f"{place}@{self.record.offset}", *(f"  {shown(line, 1_000)}" for line in lines)]
+
     def as_json(self, *, values: bool) -> dict[str, object]:
         """The same for programs; the fields are those of the README."""
         record = self.record
@@ -98,6 +106,7 @@ class StoredLetter:
             "attempts": self.attempts,
             "error_type": self.error_type,
             "error_message": self.error_message,
+            "traceback": self.traceback,
             "key": of_bytes(record.key),
             "value_bytes": len(record.value or b""),
         }

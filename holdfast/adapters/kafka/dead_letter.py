@@ -12,11 +12,11 @@ from holdfast.adapters.kafka.callbacks import ClientLog
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import addresses, for_helpers
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
-from holdfast.plugin.dead_letter import headers_of
+from holdfast.plugin.dead_letter import headers_of, without_traceback
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.plugin.dead_letter import Letter
 
@@ -47,6 +47,7 @@ _SIZE = (
     "raise max.message.bytes of the topic (a letter is a little larger than its record, by its headers), or let the "
     "handler deal with this record"
 )
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: _SIZE,
     KafkaError.RECORD_LIST_TOO_LARGE: _SIZE,
@@ -98,25 +99,36 @@ class KafkaDeadLetters:
             DeadLetterRefused: the target will never take it (size, missing topic, no access).
         """
         what = f"dead letter of {letter.record.partition}@{letter.record.offset} to {letter.topic} at {self._where}"
-        running, answer = self._start(), _Answer()
+        running, headers = self._start(), headers_of(letter)
+        error = self._produce(running, letter, headers, what, deadline)
+        if error is not None and error.code() in TOO_LARGE:
+            error = self._produce(running, letter, without_traceback(headers), what, deadline)
+        if error is not None:
+            raise self._failure(error, what, running) from KafkaException(error)
+
+    def _produce(
+        self, running: _Running, letter: Letter, headers: Sequence[tuple[str, bytes | None]], what: str, left: Deadline
+    ) -> KafkaError | None:
+        """What client or broker say of it; None = it is there. Raises DeadLetterError: no answer."""
+        answer = _Answer()
         try:
             running.producer.produce(
                 letter.topic,
                 value=letter.record.value,
                 key=letter.record.key,
-                headers=headers_of(letter),  # type: ignore[arg-type]  # its list is invariant; None values are allowed
+                headers=headers,  # type: ignore[arg-type]  # its list is invariant; None values are allowed
                 on_delivery=answer.told,
             )
         except KafkaException as error:
-            raise self._failure(error.args[0], what, running) from error
+            refusal: KafkaError = error.args[0]
+            return refusal
         except BufferError as error:  # as many letters wait as the client holds
             raise DeadLetterError(f"{what}: the producer's queue is full; it is tried again") from error
-        if not answer.known.wait(deadline.left_s()):
+        if not answer.known.wait(left.left_s()):
             # What the client met on its way (a closed port, a refused password) says more than that time has passed.
             met = f" ({running.met.str()})" if running.met is not None else ""
-            raise DeadLetterError(f"{what}: not acknowledged within {deadline.budget_s:g} s{met}; it is tried again")
-        if answer.error is not None:
-            raise self._failure(answer.error, what, running) from KafkaException(answer.error)
+            raise DeadLetterError(f"{what}: not acknowledged within {left.budget_s:g} s{met}; it is tried again")
+        return answer.error
 
     def close(self, deadline: Deadline) -> None:
         """Wait for what is under way, then give the connections back. Idempotent; `send` raises from then on."""

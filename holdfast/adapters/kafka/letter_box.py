@@ -8,7 +8,7 @@ from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
 from holdfast.adapters.kafka.admin import refused
 from holdfast.adapters.kafka.callbacks import topic_partitions
-from holdfast.adapters.kafka.dead_letter import REFUSALS, producer_conf
+from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, producer_conf
 from holdfast.adapters.kafka.faults import Cure, cure_of
 from holdfast.adapters.kafka.looking import Look
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 #: The name under which letters are read, and the first part of the names of what is remembered of a replay.
 REPLAY = "holdfast-replay"
-_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _BATCH = 100
 _READ = 500
 _READ_S = 0.2
@@ -95,7 +94,7 @@ class KafkaLetterBox(Look):
             # The broker measures the client's batch: one letter that is too large takes its neighbours along, and
             # letters that are small alone may be too many for a topic of a low limit. Refused is not written.
             for index, answer in enumerate(answers):
-                if isinstance(answer, KafkaError) and answer.code() in _TOO_LARGE:
+                if isinstance(answer, KafkaError) and answer.code() in TOO_LARGE:
                     [answers[index]] = self._produce([letters[index]], deadline)
         return [
             _failure(answer, letter) if isinstance(answer, KafkaError) else answer

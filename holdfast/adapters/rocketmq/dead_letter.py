@@ -21,7 +21,7 @@ from holdfast.errors import (
     SourceUnavailable,
     UnknownTopic,
 )
-from holdfast.plugin.dead_letter import headers_of
+from holdfast.plugin.dead_letter import headers_of, without_traceback
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class RocketMQDeadLetters:
         topic = self.topic(letter.topic)
         what = f"dead letter of {letter.record.partition}@{letter.record.offset} to {topic}"
         try:
-            message = as_message(letter.record, topic, sent_on(headers_of(letter)), self._keys)
+            message = self._message(letter, topic)
             send = partial(delivery.send, [message], deadline, batch=not message.body)
             try:
                 sent = send()
@@ -107,6 +107,14 @@ class RocketMQDeadLetters:
             _log.warning(
                 "%s is on the master, which has not flushed or replicated it in time (%s)", what, sent.status.name
             )
+
+    def _message(self, letter: Letter, topic: str) -> Message:
+        """Raises ValueError: it cannot be stored."""
+        headers = headers_of(letter)
+        try:
+            return as_message(letter.record, topic, sent_on(headers), self._keys)
+        except ValueError:
+            return as_message(letter.record, topic, sent_on(without_traceback(headers)), self._keys)
 
     def close(self, deadline: Deadline) -> None:
         """Give the connections back. Idempotent; `send` raises from then on."""

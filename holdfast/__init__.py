@@ -13,6 +13,7 @@ from holdfast.plugin.audit.files import FileEvents
 from holdfast.plugin.audit.loops import LoopAudit
 from holdfast.plugin.audit.settings import Audit
 from holdfast.plugin.handlers import BatchOf
+from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.retry import Retry
 from holdfast.plugin.settings import Settings
@@ -22,6 +23,7 @@ __all__ = [
     "Audit",
     "BatchFailed",
     "BatchOf",
+    "DeadLetterLimit",
     "Fenced",
     "FileEvents",
     "Holdfast",

@@ -14,6 +14,7 @@ from holdfast.errors import SettingError, StateError
 from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.handlers import BatchOf, Handler, Routes
 from holdfast.plugin.leased import Leased
+from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.loop import Engine
 from holdfast.plugin.partitioned import Partitioned
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+_LIMIT = DeadLetterLimit()
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -82,6 +84,7 @@ class Holdfast:
         key: KeySpec | None = None,
         retry: Retry | None = None,
         dead_letter: str | None = None,
+        dead_letter_limit: DeadLetterLimit | None = _LIMIT,
         batch: BatchOf | None = None,
         name: str | None = None,
         scope: str | None = None,
@@ -96,6 +99,7 @@ class Holdfast:
             retry: None = `Retry()`, three attempts; one attempt where the source has the broker bring failed records
                 again: what is said here is then tried first.
             dead_letter: the topic for records that failed for good. None: such a record stops the app.
+            dead_letter_limit: how many of them are the handler's own fault, and what follows then. None: however many.
             batch: call with a list of records instead of one.
             name: what reports and dead letters call it; by default the function's qualified name with its module.
             scope: what a business key is unique in. By default the group and the topic; a name makes an id the same
@@ -124,6 +128,7 @@ class Holdfast:
                 key=None if key is None else resolve_key(key),
                 retry=retry or (Retry(attempts=1) if self._broker_retries else Retry()),
                 dead_letter=dead_letter,
+                limit=dead_letter_limit if dead_letter is not None else None,
                 batch=batch,
                 timeout_s=self._settings.handler_timeout_s if timeout_s is None else timeout_s,
             )

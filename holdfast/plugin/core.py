@@ -83,6 +83,7 @@ class Core:
         self.claiming = Claiming(self.lanes, self.timers, self.debts, self._skip)
         self.settling = Settling(self._settle_with_source, self.claiming, self._taken_over)
         self.outcomes = Outcomes(
+            clock=clock,
             lanes=self.lanes,
             timers=self.timers,
             workers=self.workers,

@@ -198,6 +198,36 @@ class DeadLettered(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterLimitReached(_Line):
+    """So many records of a handler failed for good that it is taken for broken: see `DeadLetterLimit`."""
+
+    level: ClassVar[int] = logging.ERROR
+
+    handler: str
+    #: Of so many records that ended, so many failed for good: in a row, or within the limit's time.
+    failed: int
+    ended: int
+    #: The first that waits instead of going to the dead letters, and how it failed.
+    partition: Partition
+    offset: int
+    error: str
+    #: "pause" or "stop".
+    then: str
+    #: After so long one record is tried again; where it is handled well, the handler goes on.
+    pause_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLettersResumed(_Line):
+    """A handler that was paused at the limit of its dead letters goes on."""
+
+    handler: str
+    paused_s: float
+    #: Records that waited, and are tried again now.
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SentBack(_Line):
     """A record failed, and the broker brings it again later, by way of its retry topic."""
 
@@ -301,6 +331,8 @@ Event = (
     | LogWentBack
     | RecordFailed
     | DeadLettered
+    | DeadLetterLimitReached
+    | DeadLettersResumed
     | SentBack
     | Overrun
     | HandlerOverdue

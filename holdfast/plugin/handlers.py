@@ -14,6 +14,7 @@ from holdfast.plugin.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.plugin.letter_limit import DeadLetterLimit
     from holdfast.records import Record
 
 
@@ -54,6 +55,8 @@ class Handler:
     retry: Retry = field(default_factory=Retry)
     dead_letter: str | None = None
     batch: BatchOf | None = None
+    #: How many dead letters are too many; None = however many.
+    limit: DeadLetterLimit | None = None
     #: How long one call may run; None = however long.
     timeout_s: float | None = None
 

@@ -213,6 +213,7 @@ class Meter:
                 stuck=core.workers.stuck,
                 given_up=core.hung.given_up,
                 partitions_paused=core.intake.paused,
+                handlers_paused=len(core.outcomes.brakes.paused),
                 ramp_per_s=None if core.intake.climb.over else core.intake.climb.rate,
             ),
             handlers={name: timings.figures() for name, timings in self._timings.items()},

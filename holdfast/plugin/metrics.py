@@ -173,6 +173,7 @@ METRICS: tuple[Metric, ...] = (
         "Records handled and not acknowledged by the store.",
         lambda s: s.load.waiting_for_marks,
     ),
+    _gauge("handlers_paused", "", "Handlers at the limit of their dead letters.", lambda s: s.load.handlers_paused),
     _gauge("partitions_paused", "", "Partitions that deliver nothing for now.", lambda s: s.load.partitions_paused),
     Metric(
         name="holdfast_ramp_records_per_second",

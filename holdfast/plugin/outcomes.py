@@ -11,6 +11,7 @@ from holdfast.plugin.dead_letter import Letter
 from holdfast.plugin.events import DeadLettered, RecordFailed, SentBack
 from holdfast.plugin.failures import Failures
 from holdfast.plugin.lanes import Gate
+from holdfast.plugin.letter_limit import Brakes
 from holdfast.plugin.ownership import Phase
 from holdfast.plugin.pipeline import Ended, Outcome
 from holdfast.plugin.retry import BACKOFF
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.timers import Timers
     from holdfast.plugin.workers import Workers
     from holdfast.records import Record
+    from holdfast.timing import Clock
 
 #: How long one dead letter may take before it counts as failed and is sent again after a wait.
 _LETTER_S = 10.0
@@ -55,6 +57,7 @@ class Outcomes:
     def __init__(
         self,
         *,
+        clock: Clock,
         lanes: Lanes,
         timers: Timers,
         workers: Workers,
@@ -77,6 +80,7 @@ class Outcomes:
         self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, retry_topic_of, born_in
         self._recorder = recorder
         self._failures = Failures()
+        self.brakes = Brakes(clock, timers, again=self._retry, tell=tell, stop=stop)
         #: Entries whose call was given up and has not ended.
         self.stuck: set[Entry] = set()
         self._alike: _Alike | None = None
@@ -100,6 +104,7 @@ class Outcomes:
             else:
                 self.handled += entry.count
                 self._recorder.ended(entry, Told.HANDLED)
+                self.brakes.handled(entry)
             self._lanes.back(entry, Gate.ENDED)
             self._settling.ended(entry)
         elif outcome is Outcome.LETTER_FAILED and entry in self.stuck:
@@ -219,6 +224,8 @@ class Outcomes:
             )
             failure.__cause__ = error
             self._stop(failure)
+            return
+        if topic == handler.dead_letter and self.brakes.hold(entry, error):
             return
         letter = Letter(
             record=record,

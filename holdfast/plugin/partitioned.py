@@ -71,6 +71,7 @@ class Partitioned:
         self._suspects_at = 0.0
         self._refresh_at = engine.clock.now() + _REFRESH_S
         self._left = False
+        self._held_some = False
         self._suppressed = 0
         #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
         self.moving = False
@@ -204,6 +205,7 @@ class Partitioned:
             for owner in self.owners.values():
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
+            self._hold_paused()
             engine.intake.apply(self.source, self.assigned, self.owners, stopped=engine.stalled)
             self.commits.step(self.owners.values())
             self._look_at_ramp()
@@ -378,6 +380,14 @@ class Partitioned:
         if not intake.climb.over:
             backlog.look(self.owners.values())
             intake.look_at_ramp(lag=backlog.lag, produced_per_s=backlog.produced_per_s)
+
+    def _hold_paused(self) -> None:
+        """Nothing comes of topics whose handlers are paused at the limit of their dead letters."""
+        engine, paused = self._engine, self._engine.outcomes.brakes.paused
+        if paused or self._held_some:
+            found = {partition: engine.routes.find(partition.topic) for partition in self.assigned}
+            engine.intake.held = {each for each, handler in found.items() if handler and handler.name in paused}
+            self._held_some = bool(paused)
 
     def _poll_handed(self) -> None:
         """Ask what became of records that former owners had in hand."""

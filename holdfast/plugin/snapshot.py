@@ -52,6 +52,8 @@ class LoadFigures:
     stuck: int = 0
     given_up: int = 0
     partitions_paused: int = 0
+    #: Handlers that are paused at the limit of their dead letters.
+    handlers_paused: int = 0
     #: Records a second that the ramp lets through after an assignment; None = it holds nothing back.
     ramp_per_s: float | None = None
 

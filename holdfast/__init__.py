@@ -18,6 +18,7 @@ from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.retry import Retry
 from holdfast.plugin.settings import Settings
 from holdfast.records import Partition, Record
+from holdfast.testing.records import make_record
 
 __all__ = [
     "Audit",
@@ -43,6 +44,7 @@ __all__ = [
     "current_claim",
     "header",
     "idempotent",
+    "make_record",
     "record_key",
 ]
 

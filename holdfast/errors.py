@@ -27,6 +27,7 @@
     │   └── DeadLetterRefused   its target will never take it: too large, missing, closed to us
     └── HandlerError
         ├── Unretriable         raised *by* handlers: trying again cannot cure this record
+        │   ├── NotJson         a handler asks for a record's JSON, and its value is none
         │   ├── KeyMissing      a record or a call has no business key, and the setting says that is an error
         │   └── HandlerHung     a handler ran past its timeout and its grace: dead letter, or the app stops
         ├── KeyBusy             an idempotent function is being run for this key by another (retriable)
@@ -190,6 +191,10 @@ class Unretriable(HandlerError):
 
     The record goes to the dead letter at once or, without one, stops the app.
     """
+
+
+class NotJson(Unretriable):
+    """A record's value was asked for as JSON, and there is none, or it is something else."""
 
 
 class KeyMissing(Unretriable):

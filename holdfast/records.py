@@ -1,8 +1,11 @@
-"""What the engine, the stores and the adapters speak about: frozen values, no behaviour."""
+"""What the engine, the stores and the adapters speak about: frozen values, hardly any behaviour."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from holdfast.errors import NotJson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,8 +47,8 @@ class Fence(Protocol):
         ...
 
 
-class Record(NamedTuple):
-    """One message. A NamedTuple, because one is made for every message: a fifth of a frozen dataclass' cost."""
+class _Fields(NamedTuple):
+    """What a record is made of; for `tuple.__new__`, in this order."""
 
     partition: Partition
     #: Position in the partition's log. Of leased sources: a number of the source's choice, unique in its partition.
@@ -56,6 +59,13 @@ class Record(NamedTuple):
     #: Milliseconds since 1970 as the broker or the producer set it; -1 = not known.
     timestamp_ms: int
     fence: Fence
+
+
+class Record(_Fields):
+    """One message. A NamedTuple, because one is made for every message: a fifth of a frozen dataclass' cost."""
+
+    #: What `json()` has decoded, beside the tuple: 8 bytes where nobody asks for it.
+    _decoded: Any
 
     @property
     def topic(self) -> str:
@@ -77,6 +87,20 @@ class Record(NamedTuple):
         """Key and value, without headers."""
         return len(self.key or b"") + len(self.value or b"")
 
+    def json(self) -> Any:  # noqa: ANN401 - whatever the producer has written
+        """The value, decoded from JSON at the first call and kept: later calls, and `key="order_id"`, share it.
+
+        So what is changed in it the next attempt sees as well: change a copy.
+
+        Raises:
+            NotJson: no value (a tombstone), or no JSON. It is `Unretriable`: the dead letter, or the app stops.
+        """
+        try:
+            return self._decoded
+        except AttributeError:
+            self._decoded = decoded = json_of(self)
+            return decoded
+
     def header(self, name: str) -> bytes | None:
         """The last header of that name (Kafka allows several), or None."""
         last: Callable[[str], bytes | None] | None = getattr(self.headers, "last", None)
@@ -86,3 +110,18 @@ class Record(NamedTuple):
             if key == name:
                 return value
         return None
+
+
+def json_of(record: Record) -> Any:  # noqa: ANN401 - as of `Record.json`
+    """What `record.json()` returns, and nothing of it is kept. Raises NotJson."""
+    if record.value is None:
+        raise NotJson(f"the record at {place_of(record)} has no value (a tombstone): look at record.value first")
+    try:
+        return json.loads(record.value)
+    except (ValueError, RecursionError) as error:
+        raise NotJson(f"the value of the record at {place_of(record)} is not JSON: decode record.value") from error
+
+
+def place_of(record: Record) -> str:
+    """Where it was read, in words; nothing of what it holds."""
+    return f"{record.topic}, partition {record.partition.number}, offset {record.offset}"

@@ -14,17 +14,24 @@ two, when a producer changes the type, handles one twice. `true`, `null`, `""`, 
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import KeyMissing, SettingError
+from holdfast.errors import KeyMissing, NotJson, SettingError
+from holdfast.records import Record, json_of, place_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from holdfast.records import Record
+#: Larger values are decoded again for a handler that asks for them: what waits is bounded by its bytes, and decoded it
+#: is about ten times as large.
+_KEPT_BYTES = 4096
+#: Of a record that lacks the field: how many of those that it has are named, and which of them are names rather than
+#: data (an address as a key of an object, say).
+_MOST_NAMES = 8
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}", re.ASCII)
 
 KeyFunction = Callable[["Record"], "str | bytes | int"]
 #: What a handler's `key=` takes: a field's name ("order.id"), `record_key()`, `header("id")`, or a function.
@@ -67,15 +74,45 @@ class Field:
         if record.value is None:
             raise _missing(record, "it has no value (a tombstone)", "key=record_key() takes the record's own key")
         try:
-            found = json.loads(record.value)
-        except (ValueError, RecursionError) as error:
+            found = _decoded(record)
+        except NotJson as error:
             remedy = "give a function that reads the format: key=lambda record: ..."
             raise _missing(record, "its value is not JSON", remedy) from error
+        above = "its value"
         for part in self.name.split("."):
             if not isinstance(found, dict) or part not in found:
-                raise _missing(record, f"its value has no field {self.name!r}", "let the producer set it")
-            found = found[part]
+                what = f"its value has no field {self.name!r}: {above} {_fields(found)}"
+                raise _missing(record, what, "let the producer set it, or name another field: key=...")
+            found, above = found[part], part
         return found
+
+
+def _decoded(record: Record) -> Any:  # noqa: ANN401 - whatever is there
+    """Shared with the handler, where it is small (and not a client's message in the place of a record)."""
+    if type(record) is Record and len(record.value or b"") <= _KEPT_BYTES:
+        return record.json()
+    return json_of(record)
+
+
+def _fields(found: object) -> str:
+    """What is there instead. Names of fields, as far as they are names; no values."""
+    if not isinstance(found, dict):
+        return f"is {_JSON_TYPES[type(found)]}"
+    names = [name for name in found if _NAME.fullmatch(name)][:_MOST_NAMES]
+    if not names:
+        return "is an object without fields" if not found else f"has {len(found)} others"
+    rest = len(found) - len(names)
+    return f"has {', '.join(names)}{f' and {rest} more' if rest else ''}"
+
+
+_JSON_TYPES = {
+    type(None): "null",
+    bool: "a flag",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+}
 
 
 def record_key() -> RecordKey:
@@ -152,5 +189,4 @@ NO_KEY_REMEDY = "a key is text that is not empty, bytes, or a whole number"
 
 
 def _missing(record: Record, what: str, remedy: str) -> KeyMissing:
-    place = f"{record.topic}, partition {record.partition.number}, offset {record.offset}"
-    return KeyMissing(f"no business key for the record at {place}: {what}; {remedy}")
+    return KeyMissing(f"no business key for the record at {place_of(record)}: {what}; {remedy}")

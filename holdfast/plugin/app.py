@@ -109,6 +109,8 @@ class Holdfast:
         Raises:
             SettingError: a topic or a name is taken, or a value cannot work.
         """
+        if callable(topics):
+            raise SettingError("topics", topics, "name the topics: @app.handler('orders')")
 
         def register(call: F) -> F:
             if self._engine is not None:

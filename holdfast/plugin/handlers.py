@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import SettingError
+from holdfast.plugin.known import known
 from holdfast.plugin.retry import Retry
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.records import Record
 
 
+@known
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOf:
     """Hand records over as a list: consecutive ones of one partition (`ordering="none"`: of one topic's partition too).
@@ -70,11 +72,30 @@ class Handler:
     def __post_init__(self) -> None:
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise SettingError("timeout_s", self.timeout_s, "use a value above 0; math.inf for a handler without one")
+        _takes_one(self)
         call: Any = self.call
         while isinstance(call, functools.partial):
             call = call.func
         call = call if inspect.isroutine(call) else getattr(type(call), "__call__", call)  # noqa: B004
         object.__setattr__(self, "is_async", inspect.iscoroutinefunction(call))
+
+
+def _takes_one(handler: Handler) -> None:
+    """Raises SettingError: calling it with one argument cannot work, or would run nothing."""
+    call, what = handler.call, "the list of records" if handler.batch else "the record"
+    if not callable(call):
+        raise SettingError("handler", call, "register a function of one parameter, the record")
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise SettingError("handler", handler.name, "it has a yield: called, it makes a generator and runs nothing")
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # some functions in C do not tell theirs
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        wanted = f"{handler.name}{signature}"
+        raise SettingError("handler", wanted, f"a handler is called with one argument, {what}") from None
 
 
 class Routes:

@@ -218,8 +218,9 @@ class Outcomes:
             return
         if topic is None:
             failure = HandlerFailed(
-                f"{handler.name} failed for good on {record.partition}@{record.offset} after {entry.attempt} attempts "
-                f"and has no dead letter: mend the handler or the record, or give it dead_letter=... "
+                f"{handler.name} failed for good on {record.partition}@{record.offset} after "
+                f"{entry.attempt} attempt{'s' * (entry.attempt != 1)} and has no dead letter: mend the handler or the "
+                f"record, or give it dead_letter=... "
                 f"({type(error).__name__}: {error})"
             )
             failure.__cause__ = error

@@ -11,8 +11,10 @@ from collections import deque
 from dataclasses import dataclass
 
 from holdfast.errors import SettingError
+from holdfast.plugin.known import known
 
 
+@known
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
     """How the intake grows after partitions have come.

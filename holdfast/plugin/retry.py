@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import tenacity
 
 from holdfast.errors import SettingError, Unretriable
+from holdfast.plugin.known import known
 
 
+@known
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """A policy of attempts with exponential backoff, jitter and a cap.

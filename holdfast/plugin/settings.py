@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from holdfast.errors import SettingError
+from holdfast.plugin.known import known
 from holdfast.plugin.ramp import Ramp
 
 Ordering = Literal["key", "partition", "none"]
@@ -13,6 +14,7 @@ Ordering = Literal["key", "partition", "none"]
 _RAMP = Ramp()
 
 
+@known
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How one app consumes.

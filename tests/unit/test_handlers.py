@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Holdfast
+from holdfast import BatchOf, Holdfast
 from holdfast.errors import SettingError
 from holdfast.plugin.handlers import Handler, Routes
 from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     from holdfast.records import Record
 
 
@@ -134,3 +136,42 @@ class TestRegistering:
     def test_a_key_that_is_none_is_refused(self, key: Any) -> None:
         with pytest.raises(SettingError, match=r"^key="):
             self.app().handler("orders", key=key)(print)
+
+    @pytest.mark.parametrize(
+        ("call", "told"),
+        [
+            (lambda: None, "bill()"),
+            (
+                lambda record, amount: None,
+                "bill(record, amount)",
+            ),
+            (lambda *, record: None, "bill(*, record)"),
+        ],
+    )
+    def test_a_function_that_cannot_be_called_with_a_record_is_told_at_once(self, call: Any, told: str) -> None:
+        with pytest.raises(SettingError) as caught:
+            self.app().handler("orders", name="bill")(call)
+        assert str(caught.value) == f"handler='{told}': a handler is called with one argument, the record"
+
+    def test_of_a_batch_handler_it_is_the_list(self) -> None:
+        with pytest.raises(SettingError, match="one argument, the list of records"):
+            self.app().handler("orders", name="bill", batch=BatchOf())(lambda: None)
+
+    @pytest.mark.parametrize("call", [lambda record, amount=1: None, lambda *records: None, str, [].append, max])
+    def test_what_can_be_called_with_one_is_taken(self, call: Any) -> None:
+        assert self.app().handler("orders", name="bill")(call) is call
+
+    def test_a_generator_would_run_nothing_and_is_refused(self) -> None:
+        def handle(record: object) -> Iterator[object]:
+            yield record
+
+        async def handle_later(record: object) -> AsyncIterator[object]:
+            yield record
+
+        for each in (handle, handle_later):
+            with pytest.raises(SettingError, match="it has a yield"):
+                self.app().handler("orders", name="bill")(each)
+
+    def test_a_decorator_without_its_topics_is_told(self) -> None:
+        with pytest.raises(SettingError, match="name the topics"):
+            self.app().handler(print)  # type: ignore[arg-type]

@@ -85,6 +85,37 @@ def test_a_record_without_a_key_is_named_with_its_place_and_without_its_content(
     assert not caught.value.retriable
 
 
+@pytest.mark.parametrize(
+    ("spec", "value", "told"),
+    [
+        ("order_ids", b'{"order_id": 1, "amount": 2}', "no field 'order_ids': its value has order_id, amount;"),
+        ("order.ids", b'{"order": {"id": 1}}', "no field 'order.ids': order has id;"),
+        ("order.id", b'{"order": [1]}', "no field 'order.id': order is a list;"),
+        ("id", b"17", "no field 'id': its value is a number;"),
+        ("id", b"{}", "no field 'id': its value is an object without fields;"),
+        ("id", b'{"bob@example.org": 1, "at": 2}', "no field 'id': its value has at and 1 more;"),
+        ("id", b'{"bob@example.org": 1}', "no field 'id': its value has 1 others;"),
+        ("id", json.dumps({f"f{n}": n for n in range(100)}).encode(), "f0, f1, f2, f3, f4, f5, f6, f7 and 92 more;"),
+    ],
+)
+def test_a_mistyped_field_is_told_with_the_names_that_the_record_has(spec: str, value: bytes, told: str) -> None:
+    with pytest.raises(KeyMissing) as caught:
+        resolve_key(spec)(record(value))
+    assert told in str(caught.value)
+
+
+def test_a_small_value_is_decoded_once_for_the_key_and_the_handler() -> None:
+    made = record(b'{"id": 4711}')
+    assert resolve_key("id")(made) == "n:4711"
+    assert made.json() is made.json() is vars(made)["_decoded"]
+
+
+def test_of_a_large_value_nothing_is_kept_for_a_handler_that_may_not_ask() -> None:
+    made = record(json.dumps({"id": 4711, "more": "x" * 5000}).encode())
+    assert resolve_key("id")(made) == "n:4711"
+    assert not vars(made)
+
+
 def test_the_error_of_a_function_of_yours_passes() -> None:
     with pytest.raises(ZeroDivisionError):
         resolve_key(lambda each: each.offset // 0)(record())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import FrozenInstanceError, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import BatchOf, Settings
+from holdfast import BatchOf, Ramp, Retry, Settings
 from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_the_defaults_work() -> None:
@@ -18,6 +22,26 @@ def test_the_defaults_work() -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         Settings().workers = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Settings(worker=3), "worker=3: Settings has no setting of that name: did you mean workers?"),  # type: ignore[call-arg]
+        (lambda: Retry(attempt=3), "attempt=3: Retry has no setting of that name: did you mean attempts?"),  # type: ignore[call-arg]
+        (lambda: BatchOf(zzz=3), "zzz=3: BatchOf has no setting of that name: there are records, wait_s"),  # type: ignore[call-arg]
+        (lambda: Ramp(head=3), "head=3: Ramp has no setting of that name: did you mean headroom?"),  # type: ignore[call-arg]
+        (lambda: Settings(16), "Settings=16: say which one it is: workers=..., as in Settings(...)"),  # type: ignore[call-arg]
+    ],
+)
+def test_a_setting_that_there_is_not_is_one_sentence_with_the_nearest(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        make()
+    assert str(caught.value) == told
+
+
+def test_a_signature_still_tells_the_settings() -> None:
+    assert "workers" in inspect.signature(Settings).parameters
 
 
 NUMBERS = [field.name for field in fields(Settings) if isinstance(field.default, (int, float))]

@@ -1,0 +1,65 @@
+"""Records: their JSON, and those that users make for their own tests."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from holdfast import Record, Unretriable, make_record
+from holdfast.errors import NotJson
+from holdfast.records import Partition
+from holdfast.testing.records import MadeFence
+
+
+def test_the_json_is_decoded_at_the_first_call_and_then_the_same() -> None:
+    made = make_record({"order_id": 17})
+    assert not vars(made)
+    assert made.json() == {"order_id": 17}
+    assert made.json() is made.json()
+
+
+@pytest.mark.parametrize(("value", "expected"), [(b"null", None), (b"0", 0), (b"[]", []), ('"\u00fc"', "\u00fc")])
+def test_null_and_other_falsy_json_is_kept_too(value: bytes | str, expected: object) -> None:
+    made = make_record(value)
+    assert made.json() == expected
+    assert "_decoded" in vars(made)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"secret", b"\xff\xfe\xfd", b"[" * 100_000])
+def test_what_is_no_json_is_unretriable_and_told_with_its_place_alone(value: bytes | None) -> None:
+    made = make_record(value, topic="orders", partition=3, offset=42)
+    with pytest.raises(NotJson, match="orders, partition 3, offset 42") as caught:
+        made.json()
+    assert isinstance(caught.value, Unretriable)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_copy_decodes_its_own_value() -> None:
+    made = make_record({"a": 1})
+    made.json()
+    assert made._replace(value=b"2").json() == 2
+    assert pickle.loads(pickle.dumps(made)).value == b'{"a": 1}'  # noqa: S301 - our own bytes
+
+
+def test_a_record_is_made_as_a_handler_gets_it() -> None:
+    fence = MadeFence()
+    made = make_record(
+        "text",
+        topic="orders",
+        key="k",
+        headers={"a": "1", "b": None},
+        partition=2,
+        offset=7,
+        timestamp_ms=5,
+        fence=fence,
+    )
+    assert made == Record(Partition("orders", 2), 7, b"k", b"text", (("a", b"1"), ("b", None)), 5, fence)
+    assert (made.topic, made.header("a"), made.size_bytes) == ("orders", b"1", 5)
+    assert not made.cancelled
+    fence.cancelled = True
+    assert made.cancelled
+
+
+def test_headers_may_come_more_than_once() -> None:
+    assert make_record(headers=[("a", "1"), ("a", b"2")]).header("a") == b"2"

@@ -52,8 +52,10 @@ class Admission:
         elif not self._claims(handler) and self._in_one_lane(handler):
             self._enter(Entry.run(records, owner, handler, now), None)
         else:
-            # Not more than can be started whatever else runs: what has started and is not marked is bounded.
-            at_most = min(core.workers.share(polled), max(1, core.settings.mark_batch // 2))
+            # Not more than can be started whatever else runs: what has started and is not marked is bounded. A run in a
+            # lane of one key is cut where it is taken.
+            share = min(core.workers.share(polled), max(1, core.settings.mark_batch // 2))
+            at_most = len(records) if self._in_one_lane(handler) else share
             self._in_runs(records, owner, topic, handler, now=now, at_most=at_most)
 
     def _claims(self, handler: Handler) -> bool:

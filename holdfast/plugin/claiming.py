@@ -12,7 +12,7 @@ from holdfast.plugin.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from holdfast.dedup.claims import ClaimKey, ClaimSession
+    from holdfast.dedup.claims import Claim, ClaimKey, ClaimSession
     from holdfast.plugin.debts import Debts
     from holdfast.plugin.lanes import Entry, Lanes
     from holdfast.plugin.timers import Timers
@@ -29,10 +29,11 @@ class Claiming:
     def __init__(self, lanes: Lanes, timers: Timers, debts: Debts, skip: Callable[[Entry], None]) -> None:
         self._lanes, self._timers, self._debts, self._skip = lanes, timers, debts, skip
         self._wanted: deque[Entry] = deque()
-        lanes.unparked = self._ask_now
+        lanes.unasked = self._ask_now
         #: Keys that a record of this process holds or asks for, and who waits for them here: records of one key in one
-        #: process need not ask the store about each other.
-        self._holders: dict[ClaimKey, Entry] = {}
+        #: process need not ask the store about each other. The holder is the claim and not the entry: a claim goes with
+        #: its record into whichever piece of a run that comes to be in.
+        self._holders: dict[ClaimKey, Claim] = {}
         self._waiters: dict[ClaimKey, deque[Entry]] = {}
         #: Whether the last step had anything to ask.
         self.asked = False
@@ -109,16 +110,7 @@ class Claiming:
 
     def apart(self, run: Entry) -> list[Entry]:
         """An entry for each record of a run, with its own claim."""
-        pieces = self._lanes.apart(run) if run.count > 1 else [run]
-        for piece in pieces:
-            self.inherit(piece, run)
-        return pieces
-
-    def inherit(self, piece: Entry, run: Entry) -> None:
-        """The claims of a piece of a run are the piece's."""
-        for claim in piece.asked_for:
-            if self._holders.get(claim.key) is run:
-                self._holders[claim.key] = piece
+        return self._lanes.apart(run) if run.count > 1 else [run]
 
     def give_back(self, entry: Entry) -> None:
         """The entry will not run here: its key is free, here and (owed) in the store."""
@@ -131,7 +123,7 @@ class Claiming:
     def free(self, entry: Entry) -> None:
         """The entry no longer holds or asks for its keys: who waits here may ask."""
         for claim in entry.asked_for:
-            if self._holders.get(claim.key) is entry:
+            if self._holders.get(claim.key) is claim:
                 del self._holders[claim.key]
                 waiters = self._waiters.pop(claim.key, None)
                 while waiters:
@@ -146,40 +138,40 @@ class Claiming:
             entry = self._wanted.popleft()
             if entry.gate is not Gate.CLAIM or entry.claim is None:
                 continue
-            count += entry.count
-            if entry.count > 1 and self._hold_all(entry):
+            if self._hold_all(entry.asked_for):
                 asked.append(entry)
-                continue
-            if entry.count > 1:
-                count -= entry.count
+                count += entry.count
+            elif entry.count > 1:
                 self._wanted.extendleft(reversed(self.apart(entry)))
-                continue
-            holder = self._holders.setdefault(entry.claim.key, entry)
-            if holder is entry:
-                asked.append(entry)
             else:
                 self._waiters.setdefault(entry.claim.key, deque()).append(entry)
                 self._park(entry)
         return [entry for entry in asked if entry.gate is Gate.CLAIM]
 
-    def _hold_all(self, run: Entry) -> bool:
-        """Make a run the holder of its keys. False = one of them is another's, or two of its records have the same."""
-        keys = {claim.key for claim in run.claims}
-        if len(keys) < run.count or any(self._holders.get(key, run) is not run for key in keys):
+    def _hold_all(self, claims: Sequence[Claim]) -> bool:
+        """Make them the holders of their keys; none of them, if one key is another's, or two of them have the same."""
+        wanted = {claim.key: claim for claim in claims}
+        if len(wanted) < len(claims):
             return False
-        self._holders.update(dict.fromkeys(keys, run))
+        for key, claim in wanted.items():
+            if self._holders.get(key, claim) is not claim:
+                return False
+        self._holders.update(wanted)
         return True
 
     def _park(self, entry: Entry) -> None:
         """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""
-        entry.gate = Gate.BUSY
+        entry.gate, entry.parked = Gate.BUSY, True
         for other in entry.lane.behind(entry):
             if other.claim is not None and other.gate in (Gate.READY, Gate.CLAIM):
                 other.gate = Gate.BEHIND
                 self.give_back(other)
 
     def _follow(self, entry: Entry) -> None:
-        """A parked entry goes on: its followers may ask again."""
+        """Its followers may ask again, if it was parked. Most never are: their lanes need not be looked at."""
+        if not entry.parked:
+            return
+        entry.parked = False
         for other in entry.lane.behind(entry):
             if other.gate is Gate.BUSY:
                 return

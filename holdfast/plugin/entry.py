@@ -60,6 +60,8 @@ class Entry:
     attempt = 0
     #: How often the store said BUSY in a row.
     asked = 0
+    #: It waited for its key: those behind it in its lane may be waiting for it.
+    parked = False
     #: The dead letter that is being sent, and how often that has failed.
     letter: Letter | None = None
     letters = 0

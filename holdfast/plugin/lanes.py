@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.plugin.entry import Entry, Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from holdfast.plugin.handlers import Handler
     from holdfast.records import Partition
@@ -68,13 +68,15 @@ class Lane:
             ahead = ahead or entry is before
         return False
 
-    def behind(self, entry: Entry) -> Iterator[Entry]:
-        """All entries after that one which have not ended."""
-        found = False
-        for other in self.entries:
-            if found and not other.over:
-                yield other
-            found = found or other is entry
+    def behind(self, entry: Entry) -> list[Entry]:
+        """All entries after that one which have not ended, in their order. None, where it has left the lane."""
+        found: list[Entry] = []
+        for other in reversed(self.entries):
+            if other is entry:
+                return found[::-1]
+            if not other.over:
+                found.append(other)
+        return []
 
     def replace(self, entry: Entry, pieces: Sequence[Entry]) -> None:
         """The pieces of an entry stand where it stood; nowhere, if it has left."""
@@ -99,8 +101,8 @@ class Lanes:
         self._ready: deque[Lane] = deque()
         #: Records that are with the workers.
         self.taken = 0
-        #: Told of an entry that stood behind a parked one, and does not any more.
-        self.unparked: Callable[[Entry], None] = lambda _: None
+        #: Told of an entry whose key is to be asked for: it is no part of a run, or not behind a parked one, any more.
+        self.unasked: Callable[[Entry], None] = lambda _: None
 
     def __len__(self) -> int:
         """Keys that have a lane."""
@@ -146,11 +148,19 @@ class Lanes:
 
     def put_back(self, entry: Entry) -> None:
         """An entry that had ended, or was given away, must run: where its offset belongs."""
-        lane = entry.lane.home.setdefault(entry.lane.key, entry.lane)
+        before, key, offset = entry.lane, entry.lane.key, entry.record.offset
         with suppress(ValueError):  # it may not have left yet, behind another that had not ended
-            entry.lane.entries.remove(entry)
+            before.entries.remove(entry)
+        lane = before.home.setdefault(key, before)
+        if lane.keys is not None and lane is not before:
+            # A run with its key has come meanwhile, and has begun a lane of several keys. It waits for us, if it can.
+            if not lane.taken:
+                self._part(lane)
+                lane = before.home.setdefault(key, before)
+            else:
+                entry.keys = [key]
         entry.lane = lane
-        place = sum(1 for other in lane.entries if other.record.offset < entry.record.offset)
+        place = next((at for at, other in enumerate(lane.entries) if other.record.offset > offset), len(lane.entries))
         lane.entries.insert(place, entry)
         self.wake(lane)
 
@@ -309,11 +319,17 @@ class Lanes:
         entries, lane.entries = lane.entries, deque()
         lane.keys, lane.taken = None, 0
         for entry in entries:
-            if not entry.over:
-                own = lane.home.setdefault(entry.keys[0], Lane(lane.home, entry.keys[0]))
-                entry.lane, entry.keys = own, ()
-                own.entries.append(entry)
-                own.taken += entry.gate is Gate.TAKEN
-                if entry.gate is Gate.BEHIND and not own.parked(before=entry):
-                    self.unparked(entry)
-                self.wake(own)
+            self._own_lanes(entry.apart() if entry.count > 1 and entry.gate is not Gate.TAKEN else [entry], lane)
+
+    def _own_lanes(self, pieces: Sequence[Entry], lane: Lane) -> None:
+        for entry in pieces:
+            if entry.over:
+                continue
+            own = lane.home.setdefault(entry.keys[0], Lane(lane.home, entry.keys[0]))
+            entry.lane, entry.keys = own, ()
+            own.entries.append(entry)
+            own.taken += entry.gate is Gate.TAKEN
+            unasked = entry.gate is Gate.CLAIM and entry is not pieces[0]
+            if unasked or (entry.gate is Gate.BEHIND and not own.parked(before=entry)):
+                self.unasked(entry)
+            self.wake(own)

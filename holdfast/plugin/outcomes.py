@@ -127,8 +127,6 @@ class Outcomes:
         following: Sequence[Entry] = [entry]
         if begun:
             head, following = self._lanes.shrink(entry, ended if ended < begun else 0, begun)
-            for piece in (*following, *([head] if head is not None else [])):
-                self._claiming.inherit(piece, entry)
             if head is not None:
                 self.came_back(Ended(head, Outcome.OK))
         for each in following:

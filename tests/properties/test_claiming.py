@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import MemoryClaims
 from holdfast.dedup.claims import Claim, ClaimKey, Token
+from holdfast.plugin import claiming, lanes
 from holdfast.plugin.claiming import Claiming
 from holdfast.plugin.debts import Debts
 from holdfast.plugin.handlers import Handler
@@ -21,6 +24,7 @@ from tests.engine.leased_source import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from holdfast.dedup.memory_session import MemorySession
 
@@ -178,3 +182,51 @@ def test_one_that_waited_for_a_key_of_its_own_process_stays_behind_one_that_was_
     play.ask(2)
     play.check()
     assert [entry.gate for entry in play.entries] == [Gate.GONE, Gate.BUSY, Gate.BEHIND]
+
+
+@pytest.mark.parametrize("batch", [1, 500])
+def test_a_record_costs_the_same_however_many_others_are_in_its_lane(batch: int) -> None:
+    def lines(records: int) -> int:
+        """Lines of claiming and lanes that run until each of so many records in one lane has its key."""
+        play, count = Play(), 0
+        for number in range(records):
+            play.add(0, number, handed=False)
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal count
+            if frame.f_globals.get("__name__") not in {claiming.__name__, lanes.__name__}:
+                return None
+            count += event == "line"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            while play.claiming.wanted:
+                play.ask(batch)
+            for _ in range(records):
+                play.run_one()
+        finally:
+            sys.settrace(before)
+        assert len(play.ran) == records
+        return count
+
+    few, many = lines(60), lines(240)
+    assert many < 4.4 * few
+
+
+def test_the_claims_of_a_run_are_freed_whichever_pieces_it_was_cut_into() -> None:
+    play = Play()
+    offsets = range(6)
+    records = [Record(play.owner.partition, offset, None, None, (), -1, play.owner) for offset in offsets]
+    claims = [Claim(ClaimKey("s", str(offset)), Token("p", offset, 1)) for offset in offsets]
+    run = Entry.run(records, play.owner, HANDLER, 0.0, claims)
+    play.lanes.add(run, None)
+    play.claiming.want(run)
+    play.ask(10)
+    while (lane := play.lanes.next()) is not None:
+        [piece] = play.lanes.take(lane, 2)
+        play.mine.finish(piece.asked_for)
+        play.claiming.free(piece)
+        play.lanes.back(piece, Gate.ENDED)
+    assert play.claiming._holders == {}

@@ -3,7 +3,8 @@
     {hf:<namespace>:<shard>}:sessions        hash: session id -> "deadline_ms:generation"
     {hf:<namespace>:<shard>}:p:<partition>   hash: a position, see scripts/positions.lua
     {hf:<namespace>:<shard>}:k:<scope>       string: "1" = done, or "C<session>|<epoch>|<offset>|<partition>" = claimed,
-                                             or a number from 2 on = claimed by that batch attempt
+                                             or a number from 2 on = claimed by that batch attempt; of a key above 512
+                                             bytes <scope> is "h", the scope and the key's SHA-256, as 64 digits
     {hf:<namespace>:<shard>}:r:<scope>       string: the result of a key that is done, for as long
     {hf:<namespace>:<shard>}:fence           string: the last fence given, see scripts/claim.lua
   with hash_keys, where <scope> is a digest of 16 bytes, instead of k:<scope>, see scripts/keys_hashed.lua:
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimKey
 
+#: Bytes of a key that is stored as text. A longer one would be kept for the window as it is, in Redis and its replicas.
+_LONGEST = 512
 #: Keys in a bucket on average. Few, since a bucket is searched from its beginning.
 _FILL = 24
 
@@ -69,7 +72,7 @@ class Agreed(NamedTuple):
 
 def agreed(description: str) -> Agreed | None:
     """Read `Layout.description`; None = of a version that is not known here."""
-    if found := re.fullmatch(r"version=1 shards=(\d+) keys=plain", description):
+    if found := re.fullmatch(r"version=4 shards=(\d+) keys=plain", description):
         return Agreed(int(found[1]), hash_keys=False, keys_expected=1)
     if found := re.fullmatch(r"version=3 shards=(\d+) keys=hashed buckets=2\^(\d+)", description):
         return Agreed(int(found[1]), hash_keys=True, keys_expected=2 ** int(found[2]) * int(found[1]) * _FILL // 2 + 1)
@@ -104,7 +107,8 @@ class Layout:
         self._more = bool(more)
         self._masked = bytes(byte & (0xFF00 >> more) & 0xFF for byte in range(256))
         self._last = [self._masked[byte : byte + 1] if more else b"" for byte in range(256)]
-        self.description = f"version=1 shards={shards} keys=plain"
+        # Up to version 2, long keys were stored as they are: members of the one would not find those of the other.
+        self.description = f"version=4 shards={shards} keys=plain"
         if hash_keys:
             self.description = f"version=3 shards={shards} keys=hashed buckets=2^{bits}"
 
@@ -138,12 +142,15 @@ class Layout:
         return self._tags[0] + b"b:" + encode(sink)
 
     def places(self, keys: Collection[ClaimKey]) -> list[tuple[int, bytes]]:
-        """Of business keys: the shard of each, and what it is called there: scope and text, or their digest."""
+        """Of business keys: the shard of each, and what it is called there: scope and text, or their digest; of a key
+        above 512 bytes the scope and its digest."""
         begins = {scope: scoped(scope) for scope in {key.scope for key in keys}}
         names = [(begins[scope] + key).encode("utf-8", "surrogatepass") for scope, key in keys]
         if self.hash_keys:
             sha256 = hashlib.sha256  # which Spark can do too, where its rows are
             names = [sha256(name, usedforsecurity=False).digest()[:16] for name in names]
+        elif max(map(len, names), default=0) > _LONGEST:
+            names = [_shortened(name, encode(begins[key.scope])) for name, key in zip(names, keys, strict=True)]
         if self.shards == 1:
             return [(0, name) for name in names]
         return [(zlib.crc32(name) % self.shards, name) for name in names]
@@ -191,7 +198,13 @@ class Layout:
     def scope_of(rest: bytes) -> str:
         """The scope of a plain business key, from what follows the hash tag."""
         length, _, scope = decode(rest.removeprefix(b"k:")).partition(":")
-        return scope[: int(length)]
+        return scope[: int(length.removeprefix("h"))]
+
+
+def _shortened(name: bytes, begin: bytes) -> bytes:
+    """What a plain key is called: no other name begins with "h", so a digest is never somebody's text."""
+    key = name[len(begin) :]
+    return name if len(key) <= _LONGEST else b"h" + begin + hashlib.sha256(key).hexdigest().encode()
 
 
 def _literal(text: bytes) -> bytes:

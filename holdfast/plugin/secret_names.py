@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,11 +20,21 @@ _SECRET = re.compile(
     r"|jaas\.config$|keystore\.key$|secret_?key|access_?key|security_?token",
     re.IGNORECASE,
 )
+#: What a part of a name may have been meant to be: `sasl.pasword` is unknown to every client, and its value a password.
+_MEANT = ("password", "passphrase", "passwd", "pwd", "secret")
+#: How like one it has to be: one letter too many, one missing, two in the wrong order.
+_LIKE = 0.75
+#: As like, and a word of its own.
+_OTHERS = frozenset({"secure"})
 
 
+@lru_cache(maxsize=4096)
 def is_secret(name: str) -> bool:
-    """Whether a setting's value must appear in no repr, log or message."""
-    return _SECRET.search(name) is not None
+    """Whether a setting's value must appear in no repr, log or message. Also where the name is misspelled."""
+    if _SECRET.search(name) is not None:
+        return True
+    parts = (part for part in re.split(r"[^a-z]+", name.lower()) if part not in _OTHERS)
+    return any(difflib.get_close_matches(part, _MEANT, 1, _LIKE) for part in parts)
 
 
 def masked(conf: Mapping[str, object]) -> dict[str, object]:

@@ -132,7 +132,7 @@ class RedisBench:
         self.raw.flushdb()
         settings = {"timeout_s": 30.0, **settings}
         self.claims = RedisClaims.from_url(url, namespace="t", lease_s=LEASE_S, hash_keys=hash_keys, **settings)
-        self._known = {hashlib.sha256(_name(key)).digest()[:16] if hash_keys else _name(key): key for key in known}
+        self._known = {hashlib.sha256(_name(key)).digest()[:16] if hash_keys else _plain(key): key for key in known}
 
     def begin(self) -> RedisSession:
         return self.claims.begin(LEASE_S)
@@ -243,6 +243,13 @@ def _position(fields: dict[bytes, bytes]) -> SeenPosition:
 
 def _name(key: ClaimKey) -> bytes:
     return f"{len(key.scope)}:{key.scope}:{key.key}".encode()
+
+
+def _plain(key: ClaimKey) -> bytes:
+    """As the layout says of plain keys."""
+    if len(key.key.encode()) <= 512:
+        return _name(key)
+    return f"h{len(key.scope)}:{key.scope}:{hashlib.sha256(key.key.encode()).hexdigest()}".encode()
 
 
 def _held(value: object, attempts: dict[bytes, bytes]) -> tuple[str, Token] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -87,6 +88,42 @@ class TestShow:
         admin.show([key("k"), key("l")])
         assert a.claim([claim("k"), claim("l", 1)]) == [Verdict.NEW, Verdict.NEW]
         assert a.finish([claim("k")]) == [Verdict.DONE]
+
+
+class TestLongKeys:
+    """A key above 512 bytes is stored as a digest in both layouts."""
+
+    @pytest.mark.parametrize("hash_keys", [False, True])
+    def test_are_told_apart_found_forgotten_and_cost_no_more_than_others(
+        self, redis_url: str, redis_server: RedisServer, *, hash_keys: bool
+    ) -> None:
+        text = "ä" * 300_000
+        longs = [claim(text), claim(text + "x", 1), claim(text[:256], 2), claim(text[:256] + "y", 3)]
+        keys = [each.key for each in longs]
+        claims = RedisClaims.from_url(redis_url, hash_keys=hash_keys)
+        session = claims.begin(3600.0)
+        assert session.claim(longs) == [Verdict.NEW] * 4
+        assert session.finish(longs[:1], ["7"]) == [Verdict.NEW]
+        assert session.results(keys) == ["7", None, None, None]
+        admin = RedisAdmin.of(claims)
+        assert [each.state for each in admin.show(keys)] == [KeyState.DONE, *[KeyState.CLAIMED] * 3]
+        assert [each.key for each in admin.show(keys)] == keys
+        if not hash_keys:
+            assert admin.stats().by_scope == {"billing/orders": 4}
+        with redis_server.client() as raw:
+            assert max(len(bytes(name)) for name in raw.scan_iter()) < 600
+        assert admin.forget(keys[:1]) == [Forgotten.DONE]
+        assert session.claim([claim(text, 4)]) == [Verdict.NEW]
+        session.end()
+        claims.close()
+
+    def test_a_key_that_looks_like_the_digest_of_another_is_another(self, redis_url: str) -> None:
+        text = "k" * 513
+        claims = RedisClaims.from_url(redis_url)
+        session = claims.begin(3600.0)
+        assert session.claim([claim(text), claim(hashlib.sha256(text.encode()).hexdigest(), 1)]) == [Verdict.NEW] * 2
+        session.end()
+        claims.close()
 
 
 class TestForget:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import socket
+import ssl
 import threading
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -11,16 +14,19 @@ import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_store import RedisClaims
-from holdfast.errors import HoldfastError, SettingError, StoreRefused, StoreUnavailable
+from holdfast.errors import AccessRefused, HoldfastError, SettingError, StoreRefused, StoreUnavailable
 from tests.contracts.test_redis_faults import answered
+from tests.servers.certificates import Certificates
 from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from holdfast.dedup.redis_session import RedisSession
 
@@ -242,10 +248,12 @@ def test_a_layout_written_by_another_version_is_refused(
         RedisClaims.from_url(redis_url, hash_keys=hash_keys).connect()
 
 
-def test_plain_keys_are_laid_out_as_the_first_version_did(redis_url: str, redis_server: RedisServer) -> None:
+def test_plain_keys_are_laid_out_as_every_version_since_the_fourth_did(
+    redis_url: str, redis_server: RedisServer
+) -> None:
     RedisClaims.from_url(redis_url).connect()
     with redis_server.client() as raw:
-        assert raw.get("{hf:holdfast:0}:layout") == b"version=1 shards=1 keys=plain"
+        assert raw.get("{hf:holdfast:0}:layout") == b"version=4 shards=1 keys=plain"
 
 
 @pytest.mark.parametrize(
@@ -282,3 +290,50 @@ def test_a_store_that_cannot_be_reached_raises_errors_of_holdfast_only(method: s
         getattr(RedisClaims.from_url("redis://127.0.0.1:1/0"), method)()
     assert caught.value.retriable
     assert isinstance(caught.value.__cause__, redis.RedisError)
+
+
+def test_a_socket_in_the_file_system_is_as_good_as_any() -> None:
+    with RedisServer(unix_socket=True) as server:
+        claims = RedisClaims.from_url(server.unix_url)
+        session = claims.begin(3600.0)
+        assert session.claim([ONE]) == [Verdict.NEW]
+        assert "redis.sock/0" in repr(claims)
+        session.end()
+        claims.close()
+
+
+def test_a_client_of_sentinels_is_shown_as_what_it_is() -> None:
+    sentinel = Sentinel([("127.0.0.1", 1), ("127.0.0.2", 1)], socket_timeout=0.2)  # type: ignore[no-untyped-call]
+    master = sentinel.master_for("orders", socket_timeout=0.2, retry=Retry(NoBackoff(), 0))  # type: ignore[no-untyped-call]
+    claims = RedisClaims(master)
+    assert "orders/0 (by the sentinels 127.0.0.1:1, 127.0.0.2:1)" in repr(claims)
+    with pytest.raises(StoreUnavailable, match="orders/0 "):
+        claims.connect()
+    master.close()
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(tmp_path: Path) -> None:
+    Certificates(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refused() -> None:
+            with contextlib.suppress(OSError):
+                context.wrap_socket(server.accept()[0], server_side=True)
+
+        serving = threading.Thread(target=refused)
+        serving.start()
+        claims = RedisClaims.from_url(f"rediss://127.0.0.1:{server.getsockname()[1]}/0")
+        with pytest.raises(AccessRefused, match=r"certificate.*ssl_ca_certs"):
+            claims.connect()
+        serving.join()
+        claims.close()
+
+
+def test_credentials_besides_those_that_are_asked_for_are_refused() -> None:
+    provider = redis.UsernamePasswordCredentialProvider("app", SECRET)
+    with pytest.raises(SettingError) as caught:
+        RedisClaims.from_url("redis://app:other@127.0.0.1:1/0", credential_provider=provider)
+    assert caught.value.field == "credential_provider"
+    assert SECRET not in texts(caught.value)

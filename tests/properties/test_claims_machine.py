@@ -33,7 +33,8 @@ partitions = st.sampled_from(PARTITIONS)
 offset_sets = st.lists(st.sampled_from(OFFSETS), unique=True, max_size=5).map(sorted)
 epochs = st.sampled_from(EPOCHS)
 tokens = st.builds(Token, partitions, st.sampled_from([0, 1]), st.sampled_from([1, 2]))
-KEYS = [ClaimKey("h", key) for key in "klm"]
+#: One is so long that it is stored as a digest.
+KEYS = [ClaimKey("h", key) for key in ("k", "l", "m" * 513)]
 claims = st.builds(Claim, st.sampled_from(KEYS), tokens)
 claim_lists = st.lists(claims, min_size=1, max_size=4)
 #: Whether the reply is lost: the session raises its generation and asks again.

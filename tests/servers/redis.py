@@ -31,6 +31,7 @@ class RedisServer:
         policy: the maxmemory-policy.
         replica_of: follow that server.
         aof: write an append-only file, so that `kill` and `restart` keep the data.
+        unix_socket: also listen at `unix_url`.
 
     Raises:
         ServerFailed: there is no redis-server, or it does not start.
@@ -44,6 +45,7 @@ class RedisServer:
         policy: str = "",
         replica_of: RedisServer | None = None,
         aof: bool = False,
+        unix_socket: bool = False,
     ) -> None:
         self.port = 0
         self._binary = shutil.which("redis-server")
@@ -61,6 +63,8 @@ class RedisServer:
             self._options += ["--replicaof", "127.0.0.1", str(replica_of.port)]
         self._home = Path(tempfile.mkdtemp(prefix="holdfast-redis-"))
         self._log = self._home / "redis.log"
+        if unix_socket:
+            self._options += ["--unixsocket", str(self._home / "redis.sock")]
         self._process: subprocess.Popen[bytes] | None = None
         self._start()
 
@@ -68,6 +72,11 @@ class RedisServer:
     def url(self) -> str:
         """With the password, where there is one."""
         return f"redis://{f':{self._password}@' if self._password else ''}127.0.0.1:{self.port}/0"
+
+    @property
+    def unix_url(self) -> str:
+        """Of the socket in the file system, where there is one."""
+        return f"unix://{self._home / 'redis.sock'}?db=0"
 
     def client(self) -> redis.Redis:
         """For looking in from the side. Close it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from holdfast.adapters.kafka.emission import ClientConfig, emit, needs_answer
 from holdfast.adapters.kafka.properties import as_bool, as_int, for_helpers
 from holdfast.errors import SettingError
 from holdfast.plugin.budget import COMMIT_S
+from holdfast.plugin.rules.conf import KNOWN
 from holdfast.plugin.secret_names import is_secret, masked
 
 if TYPE_CHECKING:
@@ -333,6 +335,12 @@ SECRETS = [
     "sasl.oauthbearer.assertion.private.key.pem",
     "sasl.oauthbearer.config",
     "sasl.kerberos.kinit.cmd",
+    "sasl.pasword",
+    "sasl.passwrod",
+    "sasl.pass",
+    "SASL_PWD",
+    "ssl.key.pass word",
+    "sasl.oauthbearer.client.secert",
 ]
 
 
@@ -345,6 +353,12 @@ def test_a_credential_is_in_no_repr(name: str) -> None:
     assert "hunter2" not in " ".join(shown)
     assert "billing" in repr(checked)
     assert config.conf[name] == "hunter2"
+
+
+def test_of_the_names_that_clients_know_only_those_of_secrets_are_masked() -> None:
+    known = {name for names in KNOWN.values() for name in names}
+    of_secrets = r"passw|secret|\.pem$|jaas|keystore\.key|kinit|oauthbearer\.(config|assertion)|_key|access|token"
+    assert {name for name in known if is_secret(name) and not re.search(of_secrets, name, re.IGNORECASE)} == set()
 
 
 @pytest.mark.parametrize("name", ["sasl.username", "ssl.ca.location", "group.id", "client.id", "ssl.key.location"])

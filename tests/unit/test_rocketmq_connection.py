@@ -417,6 +417,30 @@ def test_what_a_server_asks_is_answered_and_what_is_not_supported_is_refused() -
         assert replies.empty()  # a notice wants no answer
 
 
+def test_a_server_that_asks_and_reads_no_answers_does_not_fill_the_memory() -> None:
+    body = bytes(64 * 1024)
+    asked = SimpleQueue[int]()
+
+    def on_told(command: Command, _: str) -> bytes:
+        asked.put(command.opaque)
+        return body
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        connected(f"127.0.0.1:{listener.getsockname()[1]}", on_told=on_told) as connection,
+    ):
+        answer = begun(connection)
+        server, _ = listener.accept()
+        with server:
+            server.recv(65536)
+            for number in range(400):
+                server.sendall(encode(Command(307, number, 0)))
+            server.sendall(encode(Command(0, 1, 1, None, {"offset": "5"})))
+            assert answer.get(timeout=LONG_S).fields == {"offset": "5"}
+            assert asked.qsize() == 400
+            assert len(connection._unsent) <= 1024 * 1024
+
+
 def test_a_frame_that_was_half_written_is_not_ended_on_the_next_connection() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,

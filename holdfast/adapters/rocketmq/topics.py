@@ -67,7 +67,8 @@ class Topics:
         if self._patterns:
             self._found = matching(self._all(deadline), self._patterns)
         now = SYSTEM_CLOCK.now()
-        for topic in sorted({*self._names, *self._found, self._retry}):
+        # The retry topic, which nobody has named, last: an error is about what somebody knows.
+        for topic in [*sorted({*self._names, *self._found}), self._retry]:
             try:
                 route = self._client.route(topic, deadline, fresh=not first)
             except UnknownTopic:

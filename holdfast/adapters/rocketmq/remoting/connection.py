@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.rocketmq")
 
 _MOST_UNSENT_BYTES: Final = 64 * 1024 * 1024
+#: Of answers to what the server asks of us, and does not read, so much is kept.
+_MOST_UNREAD_BYTES: Final = 1024 * 1024
 #: What callbacks ask is sent as soon as it is so much, some five pulls: after each send the thread may have to wait for
 #: the interpreter's lock, and answers to what is sent late come late.
 _TOGETHER_BYTES: Final = 1_500
@@ -292,7 +294,8 @@ class Connection:
             frame = encode(answer)
         if not command.is_oneway:
             with self._lock:
-                self._push(frame)  # the thread itself: what is left it writes next
+                if len(self._unsent) + len(frame) <= _MOST_UNREAD_BYTES:  # else it does not read what it asks for
+                    self._push(frame)  # the thread itself: what is left it writes next
 
     def _call(self, asked: Asked, answer: Command | SourceError) -> None:
         try:

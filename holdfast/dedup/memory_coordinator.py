@@ -11,7 +11,7 @@ from holdfast.dedup.memory_groups import MemoryGroups, MemoryGroupSession
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.dedup.coordinator import GroupState
     from holdfast.dedup.groups import GroupMember, Member, Strategy
@@ -67,6 +67,14 @@ class MemoryCoordinator:
     def describe(self, group: str) -> GroupState:
         """The group now."""
         return state_of(MemoryGroupSession(self.state, group).look())
+
+    def note(self, group: str, texts: Mapping[str, str]) -> None:
+        """Keep texts under names, beside the group."""
+        MemoryGroupSession(self.state, group).note(texts)
+
+    def noted(self, group: str, names: Sequence[str]) -> list[str | None]:
+        """What was noted under these names; None = nothing."""
+        return MemoryGroupSession(self.state, group).noted(names)
 
     def remove(self, group: str) -> bool:
         """Forget a group. False = a member of it lives."""

@@ -11,7 +11,7 @@ from holdfast.dedup.groups import Beat, Differs, GroupMember, Plan, Refusal, Sta
 from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.dedup.groups import Member
     from holdfast.records import Partition
@@ -40,6 +40,7 @@ class StoredGroup:
     planned: int = 0
     plan: Plan = field(default_factory=Plan)
     since: float = -math.inf
+    notes: dict[str, str] = field(default_factory=dict)
 
     def standing(self) -> Standing:
         """Where it is."""
@@ -204,6 +205,14 @@ class MemoryGroupSession:
             return True
 
         return self._ask(apply)
+
+    def note(self, texts: Mapping[str, str]) -> None:
+        """Keep these beside the group."""
+        self._ask(lambda: self._group.notes.update(texts))
+
+    def noted(self, names: Sequence[str]) -> list[str | None]:
+        """What was kept under each of these names."""
+        return self._ask(lambda: [self._group.notes.get(name) for name in names])
 
     def raise_generation(self) -> None:
         """After a call without an answer: what was sent until now is refused from the next call on."""

@@ -12,7 +12,7 @@ from holdfast.errors import SettingError
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.dedup.coordinator import GroupState
     from holdfast.dedup.groups import GroupMember, Member, Strategy
@@ -119,6 +119,22 @@ class RedisCoordinator:
             StoreUnavailable, StoreRefused: as `join`.
         """
         return RedisGroupSession(self._store.parts(), group).remove()
+
+    def note(self, group: str, texts: Mapping[str, str]) -> None:
+        """Keep texts under names, beside the group. See `Coordinator.note`.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `join`.
+        """
+        RedisGroupSession(self._store.parts(), group).note(texts)
+
+    def noted(self, group: str, names: Sequence[str]) -> list[str | None]:
+        """What was noted under these names; None = nothing.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `join`.
+        """
+        return RedisGroupSession(self._store.parts(), group).noted(names)
 
     def __repr__(self) -> str:
         return f"RedisCoordinator({self._store!r})"

@@ -41,6 +41,7 @@ class RedisGroupSession:
         self._parts = parts
         self._group = group
         self._keys = parts.layout.group(group)
+        self._notes = parts.layout.notes(group)
         self._lease_ms = int(lease_s * 1000)
         self._generation = 0
         self._let_in = False
@@ -142,11 +143,36 @@ class RedisGroupSession:
 
     def remove(self) -> bool:
         """Forget the group, if no member of it lives."""
-        return bool(self._ask("group_remove"))
+        removed = bool(self._ask("group_remove"))
+        if removed:
+            self._piped([("UNLINK", self._notes)])
+        return removed
+
+    def note(self, texts: Mapping[str, str]) -> None:
+        """Keep these beside the group."""
+        if texts:
+            pairs = [encode(part) for pair in texts.items() for part in pair]
+            self._piped([("HSET", self._notes, *pairs), ("PEXPIRE", self._notes, self._parts.times.position)])
+
+    def noted(self, names: Sequence[str]) -> list[str | None]:
+        """What was kept under each of these names."""
+        if not names:
+            return []
+        [found] = self._piped([("HMGET", self._notes, *map(encode, names))])
+        return [None if text is None else decode(text) for text in found]
 
     def raise_generation(self) -> None:
         """After a call without an answer: what was sent until now is refused from the next call on."""
         self._generation += 1
+
+    def _piped(self, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
+        try:
+            with self._parts.client.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
+                return list(pipeline.execute())
+        except RedisError as error:
+            raise store_error(error, self._parts.where) from error
 
     def _ask(self, name: str, *args: bytes | str | int) -> Any:  # noqa: ANN401 - a script's reply
         times = self._parts.times

@@ -16,6 +16,7 @@
     {hf:<namespace>:<shard>}:g:<group>       hash: head
     {hf:<namespace>:<shard>}:gm:<group>      hash: members
     {hf:<namespace>:<shard>}:go:<group>      hash: offers
+    {hf:<namespace>:<shard>}:gn:<group>      hash: notes, see coordinator.py; no script touches them
   of sinks that are written in batches, see scripts/batch.lua:
     {hf:<namespace>:0}:b:<sink>              hash: its last attempts
     {hf:<namespace>:<shard>}:attempts        hash: what became of attempts, see scripts/keys.lua; in use in shard 0 only
@@ -136,6 +137,11 @@ class Layout:
         name = encode(group)
         tag = self._tags[zlib.crc32(name) % self.shards]
         return [tag + kind + name for kind in (b"gl:", b"g:", b"gm:", b"go:")]
+
+    def notes(self, group: str) -> bytes:
+        """The key of what is noted beside a group."""
+        name = encode(group)
+        return self._tags[zlib.crc32(name) % self.shards] + b"gn:" + name
 
     def sink(self, sink: str) -> bytes:
         """The key of a sink's attempts."""

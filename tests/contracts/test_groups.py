@@ -234,6 +234,17 @@ class TestTools:
         assert group.bench.coordinator.remove(GROUP)
         assert group.bench.coordinator.describe(GROUP).plan.generation == 0
 
+    def test_what_is_noted_outlives_the_members_and_goes_with_the_group(self, group: Group) -> None:
+        coordinator = group.bench.coordinator
+        a = group.join("a", EIGHT)
+        coordinator.note(GROUP, {"one": "1", "two": "2"})
+        coordinator.note(GROUP, {"two": "ä"})
+        a.membership.leave(Deadline(5.0))
+        assert coordinator.noted(GROUP, ["two", "three", "one"]) == ["ä", None, "1"]
+        assert coordinator.noted("another", ["one"]) == [None]
+        assert coordinator.remove(GROUP)
+        assert coordinator.noted(GROUP, ["one"]) == [None]
+
 
 class TestForgetful:
     def test_a_store_that_lost_all_is_told_again_and_nothing_moves(self, group: Group, beating: None) -> None:

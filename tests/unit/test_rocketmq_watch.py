@@ -37,6 +37,7 @@ def test_it_ends_with_the_topic_that_it_waited_for_also_where_nobody_answers_any
         topics=nothing,
         place=nothing,
         offsets=cast("Any", SimpleNamespace(look=None)),
+        logs=nothing,
         changed=threading.Condition(),
     )
 

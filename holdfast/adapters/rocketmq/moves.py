@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.rocketmq.logs import Found
 from holdfast.errors import SourceError
 from holdfast.plugin.ports import End
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
+    from holdfast.adapters.rocketmq.logs import Log
     from holdfast.adapters.rocketmq.offsets import Offsets
     from holdfast.adapters.rocketmq.prefetch import Moved, Prefetch
     from holdfast.plugin.ports import RebalanceListener
@@ -43,6 +45,22 @@ class Moves:
         else:
             self._look_at_cut(queue, asked, listener)
         return None
+
+    def begin_anew(self, log: Log, listener: RebalanceListener) -> bool:
+        """A queue's log is another than the one that was read, or nobody can tell. False = its master does not say
+        where it begins, or that it has come so far: look again."""
+        queue, mark = log.queue, log.mark
+        try:
+            first = self._offsets.begins(queue, Deadline(_LOOK_S))
+            ends = self._offsets.ends([queue], Deadline(_LOOK_S))[queue]
+        except SourceError as error:
+            _log.info("%s: %s; where it begins is not known yet: %s", queue, log.why, error)
+            return False
+        if log.found is Found.BEYOND and mark is not None and ends > mark.offset:
+            return False
+        _log.warning("%s: %s; reading it from its beginning, %d", queue, log.why, first)
+        listener.reset(queue, first, cut=True)
+        return True
 
     def _look_at_beginning(self, queue: Partition, asked: int) -> End | None:
         """Asked of the master, since a slave that was added later may have less."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Iterable, Mapping
 
+    from holdfast.adapters.rocketmq.logs import Logs
     from holdfast.adapters.rocketmq.remoting import PullAnswer, RemotingClient, Subscription
     from holdfast.adapters.rocketmq.settings import PullSettings
     from holdfast.errors import HoldfastError
@@ -51,10 +52,13 @@ class Prefetch:
         client: pulls.
         changed: of the source.
         settings: how much.
+        logs: say which queues may be read; None: all.
     """
 
-    def __init__(self, client: RemotingClient, changed: threading.Condition, settings: PullSettings) -> None:
-        self._client, self._changed, self._settings = client, changed, settings
+    def __init__(
+        self, client: RemotingClient, changed: threading.Condition, settings: PullSettings, logs: Logs | None = None
+    ) -> None:
+        self._client, self._changed, self._settings, self._logs = client, changed, settings, logs
         self._readings: dict[Partition, Reading] = {}
         self._row: deque[Reading] = deque()
         self._count = self._size = 0
@@ -181,6 +185,12 @@ class Prefetch:
                 still = [reading for reading in self._readings.values() if not reading.pulls.under_way]
             self._pull(still)
 
+    def go_on(self, queue: Partition) -> None:
+        """It may be read by now. Any thread."""
+        with self._changed:
+            reading = self._readings.get(queue)
+        self._pull([] if reading is None else [reading])
+
     def _pull(self, readings: Iterable[Reading]) -> None:
         for reading in readings:
             while (wanted := self._wanted(reading)) is not None:
@@ -197,6 +207,7 @@ class Prefetch:
             if (
                 reading.paused
                 or self._readings.get(reading.queue) is not reading
+                or (self._logs is not None and not self._logs.proved(reading.queue))
                 or reading.size >= self._most_size_of_queue
                 or self._size >= self._most_size
                 or (reading.wait_until and SYSTEM_CLOCK.now() < reading.wait_until)
@@ -222,6 +233,8 @@ class Prefetch:
                 reading.troubles += 1
                 reading.wait_until = SYSTEM_CLOCK.now() + (BACKOFF.wait_s(reading.troubles, answer) or 0.0)
                 self.troubles.append((reading.queue, answer))
+                if self._logs is not None:
+                    self._logs.doubt(reading.queue)
                 self._changed.notify_all()
                 return
             reading.troubles, reading.wait_until = 0, 0.0
@@ -241,6 +254,8 @@ class Prefetch:
             self.moved.append(Moved(reading.queue, asked, answer))
             self._changed.notify_all()
         elif answer.body or answer.next_offset > asked:
+            if self._logs is not None:
+                self._logs.came(reading.queue, answer.body)
             chunk = Chunk(answer, asked)
             reading.chunks.append(chunk)
             self._count_in(reading, chunk.count, len(chunk.body))

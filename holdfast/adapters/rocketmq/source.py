@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Unpack
 from holdfast.adapters.rocketmq.beginnings import Beginnings
 from holdfast.adapters.rocketmq.dead_letter import OWN, RocketMQDeadLetters
 from holdfast.adapters.rocketmq.joining import Place
+from holdfast.adapters.rocketmq.logs import Logs
 from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.names import client_id, position_name, retry_topic
 from holdfast.adapters.rocketmq.offsets import Offsets
@@ -26,7 +27,7 @@ from holdfast.adapters.rocketmq.send_back import BrokerRetries
 from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.adapters.rocketmq.topics import Topics
 from holdfast.adapters.rocketmq.watch import Watch
-from holdfast.errors import NotAuthorised, SettingError, SourceError, SourceFatal, SourceUnavailable
+from holdfast.errors import NotAuthorised, SettingError, SourceError, SourceFatal, SourceUnavailable, StoreError
 from holdfast.plugin.ports import NOTHING, Batch, Committed, End
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -72,7 +73,9 @@ class RocketMQSource:
         #: Guards what other threads bring, and is notified of it. Innermost but for what RemotingClient has.
         self._changed = threading.Condition()
         self._client = self._connect(client_id(settings.instance_name), self._noticed)
-        self._prefetch = Prefetch(self._client, self._changed, settings)
+        self._logs = Logs(self._client, self._changed, group, coordinator)
+        self._prefetch = Prefetch(self._client, self._changed, settings, self._logs)
+        self._logs.on_proved = self._proved
         self._offsets = Offsets(self._client, group, self._changed)
         self._beginnings = Beginnings(self._offsets, settings)
         self._topics = Topics(self._client, group, settings.subscriptions)
@@ -84,6 +87,7 @@ class RocketMQSource:
             topics=self._topics,
             place=self._place,
             offsets=self._offsets,
+            logs=self._logs,
             changed=self._changed,
         )
         self._moves = Moves(self._prefetch, self._offsets)
@@ -212,6 +216,7 @@ class RocketMQSource:
         self._watch.stop(_CLOSE_S)
         if self._open:  # trouble may have ended the engine's own wait for them
             self._offsets.wait(Deadline(deadline.left_s(_LAST_COMMIT_S)))
+            self._note_logs()
         self._place.leave(deadline)
         if self._open:
             with suppress(SourceError):  # brokers see the connection end as well
@@ -225,6 +230,7 @@ class RocketMQSource:
         self._tell()
         if self._follow_plan():
             return NOTHING  # the engine asks for fewer than before
+        self._logs.step()
         self._prefetch.look()
         batch = self._take(max_records)
         if batch.records or batch.ends or timeout_s <= 0:
@@ -247,6 +253,7 @@ class RocketMQSource:
             prefetch.has_some
             or prefetch.moved
             or prefetch.troubles
+            or self._logs.has_news
             or self._watch.alarms
             or self._offsets.has_news
             or self._place.has_news
@@ -258,8 +265,9 @@ class RocketMQSource:
             raise self._prefetch.broken
         with self._changed:
             alarms, self._watch.alarms = self._watch.alarms, []
-            troubles = list(self._prefetch.troubles)
+            troubles = [*self._prefetch.troubles, *self._logs.troubles]
             self._prefetch.troubles.clear()
+            self._logs.troubles.clear()
         if troubles:
             self._watch.broker_was_away()
         for _, error in troubles:
@@ -276,11 +284,16 @@ class RocketMQSource:
     def _tell(self) -> None:
         for queue, offset, fate in self._offsets.fates():
             self._listener.committed({queue: offset}, {queue: fate})
-        while self._prefetch.moved:
-            moved = self._prefetch.moved.popleft()
-            if moved.queue in self._assigned:
-                end = self._moves.follow(moved, self._listener)
-                self._ends += [] if end is None else [end]
+        while self._logs.others:
+            log = self._logs.others.popleft()
+            if self._logs.is_read(log) and not self._moves.begin_anew(log, self._listener):
+                self._logs.retry(log)
+        for told in (self._logs.moved, self._prefetch.moved):
+            while told:
+                moved = told.popleft()
+                if moved.queue in self._assigned:
+                    end = self._moves.follow(moved, self._listener)
+                    self._ends += [] if end is None else [end]
         while self._offsets.overwritten:
             self._listener.overwritten(*self._offsets.overwritten.popleft())
 
@@ -294,6 +307,7 @@ class RocketMQSource:
             self._forget(change.gone)
             self._listener.lost(change.gone)
             self._assigned.clear()
+            self._logs.end(change.gone)
             self._offsets.forget(change.gone)  # what brokers have from now on is others' word
             return True
         if change.gone:
@@ -303,26 +317,42 @@ class RocketMQSource:
                 self._listener.revoked(change.gone)
             finally:
                 self._handing_over = False
+            self._note_logs()
+            self._logs.end(change.gone)
             self._assigned.difference_update(change.gone)
             self._offsets.forget(change.gone)
         if change.came:
             self._assigned.update(change.came)
             for queue, start in self._listener.assigned(change.came).items():
                 subscription = self._topics.subscription(queue.topic)
-                self._prefetch.add(queue, subscription, start.offset, paused=start.hold)
-                if start.hold:
+                if start.hold or start.offset is None:
                     self._held.add(queue)
+                else:
+                    self._logs.begin(queue, start.offset)
+                self._prefetch.add(queue, subscription, start.offset, paused=start.hold)
         return bool(change.gone or change.came)
 
     def _forget(self, queues: Collection[Partition]) -> None:
         self._prefetch.remove(queues)
         self._held.difference_update(queues)
 
+    def _note_logs(self) -> None:
+        """For the next owner, which can do without."""
+        if not self._place.lost:
+            try:
+                self._logs.note()
+            except StoreError as error:
+                _log.info("which logs were read is not noted: %s", error)
+
     # ---- on other threads
     def _moved_elsewhere(self, moved: Moved) -> None:
         with self._changed:
             self._prefetch.moved.append(moved)
             self._changed.notify_all()
+
+    def _proved(self, queue: Partition) -> None:
+        self._prefetch.go_on(queue)
+        self._watch.note_soon()
 
     def _wake(self) -> None:
         with self._changed:
@@ -337,12 +367,13 @@ class RocketMQSource:
         partitions: Sequence[Partition],
         deadline: Deadline,  # noqa: ARG002 - the port's signature
     ) -> Mapping[Partition, str]:
-        """Group, topic, broker, number. A topic that was made again is seen by the end of its log."""
+        """Group, topic, broker, number. That a topic was made again is seen by its logs."""
         return {partition: position_name(self.group, partition) for partition in partitions}
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
         """What the brokers have; they do not say who committed it. Raises SourceError: an error is not "nothing"."""
         found = self._offsets.committed_of_some(partitions, deadline)
+        self._logs.orphaned(found)
         return {
             queue: None if offset is None else Committed(offset, ours=True, marked=False)
             for queue, offset in found.items()
@@ -350,7 +381,9 @@ class RocketMQSource:
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """As consume_from_where says; a retry topic from its beginning, since what is there has failed before."""
-        return self._beginnings.of_some(partitions, deadline)
+        found = self._beginnings.of_some(partitions, deadline)
+        self._logs.new(found)
+        return found
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """The ends of the logs, asked of the masters."""
@@ -375,12 +408,16 @@ class RocketMQSource:
                 self._offsets.refuse(queue, offset)
             else:
                 self._offsets.commit(queue, offset)
+                if self._logs.done(queue, offset):
+                    self._watch.note_soon()
         if self._handing_over and not self._offsets.wait(Deadline(_LAST_COMMIT_S)):
             _log.warning("the last commit of %s is not answered yet: its position in the store holds", sorted(offsets))
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Raises SourceUnavailable: it is not assigned."""
+        self._logs.begin(partition, offset)
         if not self._prefetch.seek(partition, offset):
+            self._logs.end([partition])
             raise SourceUnavailable(f"{partition} is not assigned: nothing to seek in")
         self._held.discard(partition)
 

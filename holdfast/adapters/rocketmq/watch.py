@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.adapters.rocketmq.joining import Place
+    from holdfast.adapters.rocketmq.logs import Logs
     from holdfast.adapters.rocketmq.offsets import Offsets
     from holdfast.adapters.rocketmq.remoting import Notice, RemotingClient
     from holdfast.adapters.rocketmq.settings import PullSettings
@@ -26,6 +27,8 @@ _log = logging.getLogger("holdfast.rocketmq")
 
 #: How often the offsets at the brokers are compared with what they have acknowledged.
 _OFFSETS_S = 5.0
+#: How often logs are looked at that go on, and noted.
+_LOGS_S = 5.0
 _STRANGERS_S = 30.0
 _AGAIN_S = 0.5
 _INTRODUCE_S = 3.0
@@ -43,6 +46,7 @@ class Watch:
         topics: Topics,
         place: Place,
         offsets: Offsets,
+        logs: Logs,
         changed: threading.Condition,
     ) -> None:
         self._client, self._coordinator, self._settings, self._changed = client, coordinator, settings, changed
@@ -53,6 +57,7 @@ class Watch:
         self._routes = self._upkeep.add("routes", self.look_at_routes, settings.poll_name_server_interval_s)
         self._others = self._upkeep.add("foreign members", self._look_for_strangers, _STRANGERS_S)
         self._upkeep.add("offsets", offsets.look, _OFFSETS_S)
+        self._marks = self._upkeep.add("logs", lambda _: logs.look(), _LOGS_S)
         self.alarms: list[SourceError] = []
         self._on = False
 
@@ -127,6 +132,11 @@ class Watch:
         """It has to be told of us anew, and the route may be another."""
         if self._on:
             self._upkeep.soon(self._heartbeats, self._routes)
+
+    def note_soon(self) -> None:
+        """The first mark of a log."""
+        if self._on:
+            self._upkeep.soon(self._marks)
 
     def look_now(self) -> None:
         """Do everything as soon as may be."""

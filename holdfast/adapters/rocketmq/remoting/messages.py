@@ -37,7 +37,8 @@ _HEAD_V4 = _HEADS[4, 4]
 _PLAIN = struct.Struct(">3i4x4xq8xiq8x8x8xi8xi")
 _NOT_PLAIN = COMPRESSED | INNER_BATCH | BORN_HOST_V6 | STORE_HOST_V6
 _SYS_FLAG = struct.Struct(">i")
-_SYS_FLAG_AT = 36
+_OFFSET_AT, _SYS_FLAG_AT, _STORED_AT = 20, 36, 56
+_I64 = struct.Struct(">q")
 _I16 = struct.Struct(">h")
 _INNER = struct.Struct(">5i")  # size, magic, crc, flag, length of the body
 
@@ -168,6 +169,18 @@ def decode_messages(payload: bytes) -> list[StoredMessage]:
     except struct.error as error:
         raise Malformed("the answer ends within a message") from error
     return found
+
+
+def first_stored(payload: bytes) -> tuple[int, int] | None:
+    """Of the first message of a pull's answer its offset, and when it was stored, in milliseconds since 1970. None =
+    there is none."""
+    try:
+        [offset] = _I64.unpack_from(payload, _OFFSET_AT)
+        [sys_flag] = _SYS_FLAG.unpack_from(payload, _SYS_FLAG_AT)
+        [stored_ms] = _I64.unpack_from(payload, _STORED_AT + (12 if sys_flag & BORN_HOST_V6 else 0))
+    except struct.error:
+        return None
+    return offset, stored_ms
 
 
 class Plain(NamedTuple):

@@ -1,0 +1,220 @@
+"""Whether a queue's log is the one that was read before: what a pull at its mark says, and what follows."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from holdfast.adapters.rocketmq.logs import Found, Logs, Mark, judge
+from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
+from holdfast.dedup.memory_coordinator import MemoryCoordinator
+from holdfast.errors import SourceUnavailable
+from holdfast.records import Partition
+from tests.properties.test_rocketmq_messages import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.adapters.rocketmq.remoting import PullRequest
+
+Q = Partition("orders", 0, "a")
+
+
+def found(offset: int, stored_ms: int, *, least: int = 0) -> PullAnswer:
+    body = Stored("orders", b"x", offset=offset, stored_ms=stored_ms).encode()
+    return PullAnswer(PullStatus.FOUND, offset + 1, least, 100, body, "a:1", 0, None)
+
+
+def none(status: PullStatus, next_offset: int, *, least: int = 0, most: int = 100) -> PullAnswer:
+    return PullAnswer(status, next_offset, least, most, b"", "a:1", 0, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (found(7, 50), Found.SAME),
+        (found(7, 51), Found.OTHER),
+        (found(9, 50), Found.GONE),
+        (none(PullStatus.NONE_MATCHED, 9), Found.GONE),
+        (none(PullStatus.NONE_MATCHED, 7), Found.LATER),
+        (none(PullStatus.NONE_NEW, 7, most=7), Found.BEYOND),
+        (none(PullStatus.MOVED, 3, most=3), Found.BEYOND),
+        (none(PullStatus.MOVED, 8, least=8), Found.GONE),
+        (none(PullStatus.MOVED, 4), Found.RESET),
+        (none(PullStatus.MOVED, 2, most=3), Found.RESET),
+    ],
+)
+def test_what_lies_at_a_mark(answer: PullAnswer, expected: Found) -> None:
+    assert judge(7, Mark(7, 50), answer) is expected
+
+
+def test_a_note_is_read_as_it_was_written_and_what_is_none_is_nothing() -> None:
+    assert Mark.of_text(Mark(7, 50).text) == Mark(7, 50)
+    for text in (None, "", "7", "@", "-1@5", "x@y"):
+        assert Mark.of_text(text) is None
+
+
+class Pull(NamedTuple):
+    request: PullRequest
+    answer: Callable[[Any], None]
+
+
+class Bench:
+    """Logs beside a broker that answers when a test says so."""
+
+    def __init__(self, coordinator: MemoryCoordinator | None = None) -> None:
+        self.pulls: list[Pull] = []
+        self.coordinator = coordinator or MemoryCoordinator()
+        self.logs = Logs(self, threading.Condition(), "g", self.coordinator)  # type: ignore[arg-type]
+        self.proved: list[Partition] = []
+        self.logs.on_proved = self.proved.append
+
+    def begin_pull(self, request: PullRequest, on_answer: Callable[[Any], None]) -> None:
+        self.pulls.append(Pull(request, on_answer))
+
+    def note(self, mark: Mark) -> None:
+        self.coordinator.note("g", {"orders/a/0": mark.text})
+
+    @property
+    def noted(self) -> str | None:
+        [text] = self.coordinator.noted("g", ["orders/a/0"])
+        return text
+
+    def begin(self, offset: int) -> None:
+        self.logs.begin(Q, offset)
+        self.logs.step()
+
+
+def test_from_the_beginning_of_all_logs_nothing_has_to_be_proved() -> None:
+    bench = Bench()
+    bench.begin(0)
+    assert bench.logs.proved(Q)
+    assert not bench.pulls
+
+
+def test_above_it_nothing_is_read_before_the_mark_is_seen() -> None:
+    bench = Bench()
+    bench.note(Mark(20, 50))
+    bench.begin(30)
+    assert not bench.logs.proved(Q)
+    [pull] = bench.pulls
+    assert (pull.request.offset, pull.request.suspend_s, pull.request.subscription.expression) == (20, 0, "*")
+    pull.answer(found(20, 50))
+    assert bench.logs.proved(Q)
+    assert bench.proved == [Q]
+
+
+def test_another_message_at_the_mark_is_another_log() -> None:
+    bench = Bench()
+    bench.note(Mark(20, 50))
+    bench.begin(30)
+    bench.pulls[0].answer(found(20, 51))
+    assert not bench.logs.proved(Q)
+    [log] = bench.logs.others
+    assert "message 20 is another" in log.why
+
+
+def test_whatever_log_it_is_what_lies_above_all_that_was_done_may_be_read() -> None:
+    bench = Bench()
+    bench.note(Mark(20, 50))
+    bench.begin(30)
+    bench.pulls[0].answer(none(PullStatus.MOVED, 30, least=30))
+    assert bench.logs.proved(Q)
+    bench.logs.begin(Q, 30)
+    bench.logs.step()
+    bench.pulls[1].answer(found(31, 51, least=30))
+    assert bench.logs.proved(Q)
+
+
+@pytest.mark.parametrize("orphan", [False, True])
+def test_where_nothing_is_noted_the_groups_offset_at_the_broker_tells(*, orphan: bool) -> None:
+    bench = Bench()
+    bench.logs.orphaned({Q: None if orphan else 30})
+    bench.begin(30)
+    assert bench.pulls[0].request.offset == 29
+    bench.pulls[0].answer(found(29, 50))
+    assert bench.logs.proved(Q) is not orphan
+    assert [log.queue for log in bench.logs.others] == [Q] * orphan
+    bench.logs.note()
+    assert bench.noted == (None if orphan else "29@50")  # then it is
+
+
+def test_a_group_that_begins_at_the_end_has_no_offset_and_nothing_to_tell() -> None:
+    bench = Bench()
+    bench.logs.orphaned({Q: None})
+    bench.logs.new([Q])
+    bench.begin(30)
+    bench.pulls[0].answer(found(29, 50))
+    assert bench.logs.proved(Q)
+
+
+def test_what_a_log_has_brought_vouches_for_it_only_after_the_last_mark_was_seen_again() -> None:
+    bench = Bench()
+    bench.begin(0)
+    bench.logs.came(Q, found(0, 50).body)
+    assert bench.logs.done(Q, 5)
+    bench.logs.look()
+    assert bench.noted == "0@50"
+    bench.logs.came(Q, found(5, 60).body)
+    bench.logs.look()
+    assert not bench.pulls  # it is not done
+    bench.logs.done(Q, 9)
+    bench.logs.look()
+    assert bench.noted == "0@50"
+    bench.pulls[0].answer(found(0, 50))
+    bench.logs.look()
+    assert bench.noted == "5@60"
+    bench.logs.came(Q, found(9, 70).body)
+    bench.logs.done(Q, 12)
+    bench.logs.look()
+    bench.pulls[1].answer(found(5, 65))
+    bench.logs.look()
+    assert bench.noted == "5@60"
+    assert not bench.logs.proved(Q)
+    assert len(bench.logs.others) == 1
+
+
+def test_after_trouble_with_its_broker_it_is_proved_anew() -> None:
+    bench = Bench()
+    bench.begin(0)
+    bench.logs.came(Q, found(0, 50).body)
+    bench.logs.done(Q, 5)
+    bench.logs.look()
+    bench.logs.doubt(Q)
+    assert not bench.logs.proved(Q)
+    bench.logs.step()
+    bench.pulls[0].answer(SourceUnavailable("away"))
+    assert [queue for queue, _ in bench.logs.troubles] == [Q]
+    assert not bench.logs.proved(Q)
+
+
+def test_answers_about_a_reading_that_is_over_say_nothing() -> None:
+    bench = Bench()
+    bench.note(Mark(20, 50))
+    bench.begin(30)
+    bench.logs.end([Q])
+    bench.begin(0)
+    bench.pulls[0].answer(found(20, 51))
+    assert bench.logs.proved(Q)
+    assert not bench.logs.others
+
+
+def test_a_reset_that_the_answer_told_of_is_passed_on() -> None:
+    bench = Bench()
+    bench.note(Mark(20, 50))
+    bench.begin(30)
+    bench.pulls[0].answer(none(PullStatus.MOVED, 4))
+    [moved] = bench.logs.moved
+    assert (moved.queue, moved.asked, moved.answer.next_offset) == (Q, 20, 4)
+    assert not bench.logs.proved(Q)
+
+
+def test_a_mark_is_read_from_a_message_of_any_kind() -> None:
+    some = Stored("orders", b"x", offset=7, stored_ms=50)
+    kinds = [some, replace(some, born_v6=True), replace(some, v2=True), replace(some, zlib=True)]
+    for kind in (*kinds, replace(some, store_v6=True)):
+        assert Mark.first_of(kind.encode() + Stored("orders", b"y", offset=8).encode()) == Mark(7, 50)
+    assert Mark.first_of(b"") is None

@@ -166,13 +166,12 @@ class RedisGroupSession:
         self._generation += 1
 
     def _piped(self, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
-        try:
-            with self._parts.client.pipeline(transaction=False) as pipeline:
-                for command in commands:
-                    pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
-                return list(pipeline.execute())
-        except RedisError as error:
-            raise store_error(error, self._parts.where) from error
+        # Only members ask, and members were let in.
+        client = self._parts.client
+        with once_let_in(before=True), asking(self._parts.where), client.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)  # type: ignore[no-untyped-call]
+            return list(pipe.execute())
 
     def _ask(self, name: str, *args: bytes | str | int) -> Any:  # noqa: ANN401 - a script's reply
         times = self._parts.times

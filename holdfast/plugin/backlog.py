@@ -9,7 +9,7 @@ from holdfast.errors import SourceError
 from holdfast.plugin.ownership import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Container, Mapping
 
     from holdfast.plugin.ownership import Ownership
     from holdfast.plugin.ports import PartitionedSource
@@ -36,27 +36,35 @@ class Backlog:
         #: Whether an answer is to come, and whether it was asked for before partitions came.
         self._asked = self._outdated = False
         self._asked_at = 0.0
-        #: As of the last look: records between what was read and the ends of the logs; inf = not known.
+        #: As of the last look: of partitions that came, records between what was read and the ends of the logs; inf =
+        #: not known.
         self.lag = math.inf
-        #: None = not known.
+        #: For all that is owned, and for what of it came; None = not known.
         self.produced_per_s: float | None = None
+        self.produced_new_per_s: float | None = None
 
     def begin(self) -> None:
         """Partitions came: look at once, and measure anew."""
         self._first.clear()
-        self.lag, self.produced_per_s = math.inf, None
+        self.lag, self.produced_per_s, self.produced_new_per_s = math.inf, None, None
         self._look_at, self._wait_s = self._clock.now(), _FIRST_S
         self._outdated = self._asked
 
-    def look(self, owners: Collection[Ownership]) -> None:
-        """Ask, if it is time, and take the answer when it is there. Never waits: marks and polls would wait with it."""
+    def look(self, owners: Collection[Ownership], came: Container[Partition]) -> None:
+        """Ask, if it is time, and take the answer when it is there. Never waits: marks and polls would wait with it.
+
+        Args:
+            owners: all that is assigned.
+            came: those that the ramp is about.
+        """
         now = self._clock.now()
         if now < self._look_at:
             return
         owned = [owner for owner in owners if owner.phase is Phase.OWNED]
-        if len(owned) < len(owners) or not owned:
-            self.lag = math.inf
-            return  # some are not taken over yet
+        if len(owned) < len(owners) or not any(owner.partition in came for owner in owned):
+            # Some are not taken over yet; or the group begins in all that came, and there is nothing to hold.
+            self.lag = 0.0 if owned and len(owned) == len(owners) else math.inf
+            return
         if not self._asked:
             self._asked_at = now
         try:
@@ -71,12 +79,14 @@ class Backlog:
         outdated, self._outdated = self._outdated, False
         if outdated or any(owner.partition not in ends for owner in owned):
             return  # asked before some of them came, or came back: once more
-        self.produced_per_s = self._produced(ends, now)
+        produced = {owner.partition: ends[owner.partition] for owner in owned}
+        self.produced_per_s = self._produced(produced, now)
+        self.produced_new_per_s = self._produced({each: end for each, end in produced.items() if each in came}, now)
         if now - self._asked_at > _FRESH_S:
             self.lag = math.inf
             return
         self._look_at, self._wait_s = now + self._wait_s, min(2 * self._wait_s, _THEN_S)
-        self.lag = sum(max(0, ends[owner.partition] - owner.ledger.next) for owner in owned)
+        self.lag = sum(max(0, ends[owner.partition] - owner.ledger.next) for owner in owned if owner.partition in came)
 
     def _produced(self, ends: Mapping[Partition, int], now: float) -> float | None:
         """Rather too low, as what was taken in stays so: by one standard deviation, as chance would have it, and from

@@ -312,6 +312,7 @@ class Driven(Engine):
     def _wait_s(self, deadline: Deadline) -> float:
         """Short while something is under way that the client knows nothing of."""
         busy = self._told or self.settling.waiting or self.debts or self.stalled or self.claiming.wanted
+        busy = busy or self.intake.newcomers.records > 0
         awaited = self._others_end and self.in_hand
         return self.timers.next_s(deadline.left_s(_MARK_S if busy or awaited else _IDLE_S))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from holdfast.plugin.newcomers import Newcomers
+from holdfast.plugin.ports import Batch
 from holdfast.plugin.ramp import Climb, Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from holdfast.plugin.lanes import Entry
     from holdfast.plugin.ownership import Ownership
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition
     from holdfast.timing import Clock
+
+_log = logging.getLogger("holdfast")
 
 #: A partition may always have that many in the process, so that one whose records all wait does not stop the others.
 _GUARANTEED = 64
@@ -32,6 +37,9 @@ class Intake:
         #: Records that have come into the process since its start.
         self.admitted = 0
         self.climb, self.pace = Climb(settings.ramp), Pace()
+        #: What was polled of partitions that came waits here while the ramp holds: half of what may be in the process.
+        self.newcomers = Newcomers(settings.max_in_flight // 2, settings.max_in_flight_bytes // 2)
+        self._told = False
         #: Whether the source delivers nothing while it is polled: only then membership can be kept in a jam.
         self.can_pause = True
         #: What the application wants nothing of for now.
@@ -54,25 +62,73 @@ class Intake:
         """These are all that is in the process: a call that was torn may have counted wrong."""
         self.records = sum(entry.count for entry in entries)
         self.bytes = sum(entry.size for entry in entries)
+        self.newcomers.clear()
 
     # ---- after an assignment
     def ramp_up(self) -> None:
         """Partitions came, or a leased source began: the intake grows from where it was."""
         now = self._clock.now()
+        self._told = self._told and not self.climb.over
         self.climb.begin(now, self.admitted, self.admitted - self.records, self.pace.of_late_per_s)
         self.pace.begin()
 
-    def look_at_ramp(self, *, lag: float | None, produced_per_s: float | None) -> None:
+    def took_over(self, owners: Iterable[Ownership]) -> None:
+        """These may begin now, and somebody had them before: the ramp is about them."""
+        if not self.climb.over:
+            self.newcomers.add(owners)
+
+    def look_at_ramp(
+        self, *, lag: float | None, produced_per_s: float | None, produced_new_per_s: float | None = None
+    ) -> None:
         """Go on with the ramp, with what the family knows (see `Climb.look`)."""
-        ended = self.admitted - self.records
-        self.climb.look(self._clock.now(), self.admitted, ended, lag=lag, produced_per_s=produced_per_s)
+        now, ended = self._clock.now(), self.admitted - self.records
+        self.climb.look(
+            now,
+            self.admitted,
+            ended,
+            lag=lag,
+            produced_per_s=produced_per_s,
+            produced_new_per_s=produced_new_per_s,
+        )
+        left_s = self.climb.left_s(now)
+        if left_s is not None and self.climb.held and lag is not None and not self._told:
+            self._told = True
+            _log.info(
+                "the ramp holds what came with %d partitions, %.0f records behind: %.0f records/s in all until that is "
+                "worked off, for %.0f s at most, then faster; Settings(ramp=None) takes all at once",
+                len(self.newcomers),
+                lag,
+                self.climb.rate,
+                left_s,
+            )
 
     # ---- each turn
+    @property
+    def idle(self) -> bool:
+        """Nothing is in the process, and nothing waits to go on."""
+        return self.records == 0 and self.newcomers.records == 0
+
     def room(self, *, stopped: bool) -> int:
         """Records to poll for now; 0 = do not poll yet. `stopped`: nothing may start (the store is down)."""
         now, room = self._clock.now(), self._room(stopped=stopped)
         self.pace.look(now, self.admitted)
-        return room if self.climb.over else min(room, self.climb.room(now, self.admitted))
+        # A source without partitions: what it delivers has a lease that runs, so the ramp takes less of it.
+        return room if self.climb.over or self.can_pause else min(room, self.climb.room(now, self.admitted))
+
+    def sift(self, batch: Batch, *, stopped: bool) -> Batch:
+        """Of what was polled, and of what waits, what goes on now (see `Newcomers`)."""
+        newcomers = self.newcomers
+        if not newcomers:
+            return batch
+        stay = newcomers.queue(batch)
+        at_most: int | None = None
+        if not self.climb.over:
+            total = self.admitted + len(stay.records)
+            at_most = self.climb.room_for_new(self._clock.now(), total, newcomers.gone_on)
+            at_most = 0 if stopped else at_most
+        came = newcomers.take(at_most)
+        self.climb.held = self.climb.held or newcomers.records > 0
+        return Batch([*stay.records, *came.records], [*stay.ends, *came.ends])
 
     def _room(self, *, stopped: bool) -> int:
         settings = self._settings
@@ -81,7 +137,9 @@ class Intake:
             relieved = self.records * 2 <= settings.max_in_flight and self.bytes * 2 <= settings.max_in_flight_bytes
             if self._jammed_since is None or not self.tight or relieved:
                 self._jammed_since = None
-                return self._fitting(settings.max_in_flight - self.records)
+                # What waits for its turn is bounded, but is not to keep those out that wait for nothing.
+                room = settings.max_in_flight - self.records
+                return self._fitting(max(min(_GUARANTEED, room), room - self.newcomers.records))
         if self._jammed_since is None:
             self._jammed_since = self._clock.now()
         # Jammed for longer: membership needs polls, and partitions that wait for nothing may go on. A source that
@@ -94,9 +152,10 @@ class Intake:
 
     def _fitting(self, records: int) -> int:
         """As many as fit by the average size of what is here."""
-        average = self.bytes // self.records if self.records else 0
+        here, held = self.bytes + self.newcomers.bytes, self.records + self.newcomers.records
+        average = here // held if held else 0
         if average:
-            records = min(records, (self._settings.max_in_flight_bytes - self.bytes) // average + 1)
+            records = min(records, (self._settings.max_in_flight_bytes - here) // average + 1)
         return max(1, min(records, self._settings.poll_batch))
 
     @property
@@ -118,6 +177,7 @@ class Intake:
     def gone(self, partitions: Collection[Partition]) -> None:
         """These are not assigned any more."""
         self._paused.difference_update(partitions)
+        self.newcomers.drop(partitions)
 
     def apply(
         self,
@@ -132,7 +192,12 @@ class Intake:
         wanted = set()
         for partition in assigned:
             owner = owners.get(partition)
-            if owner is None or not owner.open or partition in self.held:
+            if (
+                owner is None
+                or not owner.open
+                or partition in self.held
+                or self.newcomers.too_many(owner, paused=partition in self._paused)
+            ):
                 wanted.add(partition)
             elif tight:
                 share = sum(entry.count for entry in owner.entries.values())

@@ -95,7 +95,7 @@ class Engine(Core):
     # ---- the steps of a turn
     def _poll(self) -> Batch:
         room = self.intake.room(stopped=self.stalled)
-        busy = self.intake.records > 0 or bool(self.debts) or self.stalled
+        busy = not self.intake.idle or bool(self.debts) or self.stalled
         if not room:
             self._wait()
             return NOTHING
@@ -121,6 +121,7 @@ class Engine(Core):
     def _take_in(self, batch: Batch) -> None:
         """What a poll brought: records first, then how far partitions were read with them."""
         self.meter.polled += len(batch.records)
+        batch = self.intake.sift(batch, stopped=self.stalled)
         self.admission.admit(batch.records)
         self.family.reached(batch.ends)
 

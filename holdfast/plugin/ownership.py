@@ -41,6 +41,7 @@ class Ownership:
         "acquired",
         "adopting",
         "again",
+        "begins",
         "commit_sent",
         "committed",
         "committed_at",
@@ -76,6 +77,8 @@ class Ownership:
         self.cut = cut
         #: Offsets below are replayed on purpose, after a reset: that their message was handled before says nothing.
         self.again = 0
+        #: Nobody of the group had the partition before.
+        self.begins = False
         #: The offset that somebody set, while it is adopted.
         self.adopting = 0
         self.ledger = Ledger(0)  # of no meaning before `own`

@@ -378,8 +378,12 @@ class Partitioned:
     def _look_at_ramp(self) -> None:
         intake, backlog = self._engine.intake, self._backlog
         if not intake.climb.over:
-            backlog.look(self.owners.values())
-            intake.look_at_ramp(lag=backlog.lag, produced_per_s=backlog.produced_per_s)
+            backlog.look(self.owners.values(), intake.newcomers)
+            intake.look_at_ramp(
+                lag=backlog.lag,
+                produced_per_s=backlog.produced_per_s,
+                produced_new_per_s=backlog.produced_new_per_s,
+            )
 
     def _hold_paused(self) -> None:
         """Nothing comes of topics whose handlers are paused at the limit of their dead letters."""
@@ -473,9 +477,11 @@ class Partitioned:
             return
         owner.seeks = 0
         owner.seek_needed = False
+        self._engine.intake.newcomers.sent_elsewhere(owner.partition)
 
-    def _came(self, owners: Iterable[Ownership], trigger: str) -> None:
-        """Tell the audit which of them are ours to work on now."""
+    def _came(self, owners: Sequence[Ownership], trigger: str) -> None:
+        """Some of them may be ours to work on now: the ramp is about these, and the audit is told."""
+        self._engine.intake.took_over(owner for owner in owners if owner.phase is Phase.OWNED and not owner.begins)
         if self._engine.recorder.on:
             came = [owner for owner in owners if owner.phase is Phase.OWNED and not owner.told]
             for owner in came:

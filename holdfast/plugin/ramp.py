@@ -1,7 +1,8 @@
-"""Ramp: after an assignment the intake grows to what there is to do, instead of taking the whole backlog at once.
+"""Ramp: after a takeover the intake grows to what there is to do, instead of taking the whole backlog at once.
 
-*Intake* is what is admitted to handlers, in records a second over a second. What it is held to after an assignment is
-the *steady* intake: what producers send to the partitions that are owned now. Pure: times and totals are passed in.
+*Intake* is what is admitted to handlers, in records a second over a second. What it is held to after a takeover is
+the *steady* intake: what producers send to the partitions that are owned now. Partitions that stay take what they need
+of it, and are never held; those that came share the rest (`newcomers.py`). Pure: times and totals are passed in.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ class Ramp:
     From then on it doubles four times a second as long as handlers keep up, and after another `over_s` nothing holds
     it. Where next to nothing is produced there is no steady intake: it begins at `floor_per_s` and doubles at once.
 
+    It is about takeovers. Not held are partitions in which the group begins, the few seconds that a hand-over in good
+    order leaves behind, and what has waited for so long that nobody can have had it in hand (two minutes' worth), where
+    this process has no steady intake yet: then the whole group starts.
+
     Raises:
         SettingError: a value that cannot work.
     """
 
-    #: Records a second that are let through in any case.
+    #: Records a second that are let through in any case, of partitions that came too.
     floor_per_s: float = 50.0
     #: How many times the steady intake may be taken: what is above 1 works the backlog off.
     headroom: float = 1.4
@@ -53,6 +58,11 @@ _NO_LAG_S = 0.05
 _NO_LAG = 10
 #: Where nobody can tell the lag: so long without having held anything back means that there is none.
 _UNHINDERED_S = 1.0
+#: What those that stay take beyond the rate is made up for by those that came, for so long at most.
+_DEBT_S = 1.0
+#: How many seconds' worth of what is produced a hand-over in good order leaves behind, at most; and how many say that
+#: nobody had these partitions before: no member is missed for so long.
+_HAND_OVER_S, _NOBODY_S = 3.0, 120.0
 
 
 class Climb:
@@ -71,9 +81,12 @@ class Climb:
         self.steady: float | None = None
         self._history = 0.0
         self._began = self._ended = 0.0
-        self._tokens = 0.0
+        #: Since when the lag is known, and whether it was held against what is produced.
+        self._known_at: float | None = None
+        self._judged = False
+        self._tokens = self._floor_tokens = 0.0
         self._filled_at = self._held_at = 0.0
-        self._total = 0
+        self._total = self._came = 0
         #: When doubling was last thought of, and what had been admitted and ended by then.
         self._since, self._admitted, self._ended_then = 0.0, 0, 0
 
@@ -86,30 +99,63 @@ class Climb:
             self._history = history_per_s
             self.rate = self._least = max(self._policy.floor_per_s, history_per_s)
             self._tokens, self._total, self._filled_at, self._held_at = 0.0, total, now, now
-        self._began = now
+            self._floor_tokens, self._came = 0.0, 0
+        self._began, self._known_at, self._judged = now, None, False
         self._since, self._admitted, self._ended_then = now, total, ended
 
     def room(self, now: float, total: int) -> int:
-        """How many records may be admitted now, where `total` were so far."""
-        earned = self._tokens + (now - self._filled_at) * self.rate
-        most = max(1.0, self.rate * _BURST_S)
-        taken = total - self._total
-        self._tokens = min(earned, most) - taken
+        """How many records may be admitted now, where `total` were so far, whatever they are of."""
+        taken, most = self._fill(now, total), max(1.0, self.rate * _BURST_S)
         self.held = self.held or (taken > 0 and self._tokens < 1)
-        self._filled_at, self._total = now, total
         if self._tokens < most / 2:
             self._held_at = now
         return max(0, int(self._tokens))
 
-    def look(self, now: float, total: int, ended: int, *, lag: float | None, produced_per_s: float | None) -> None:
+    def room_for_new(self, now: float, total: int, came: int) -> int:
+        """How many of the partitions that came: what those that stay have left of the rate, at least the floor.
+
+        Args:
+            now: by the engine's clock.
+            total: records admitted so far.
+            came: those of them that are of partitions that came.
+        """
+        policy = self._policy
+        if policy is None:
+            raise AssertionError(self)
+        earned = self._floor_tokens + (now - self._filled_at) * policy.floor_per_s
+        self._floor_tokens = max(0.0, min(earned, max(1.0, policy.floor_per_s * _BURST_S)) - (came - self._came))
+        self._came = came
+        self._fill(now, total)
+        return max(0, int(self._tokens), int(self._floor_tokens))
+
+    def _fill(self, now: float, total: int) -> int:
+        """What was earned since the last time, less what was taken; which it returns."""
+        earned = self._tokens + (now - self._filled_at) * self.rate
+        taken = total - self._total
+        self._tokens = max(-self.rate * _DEBT_S, min(earned, max(1.0, self.rate * _BURST_S)) - taken)
+        self._filled_at, self._total = now, total
+        return taken
+
+    def look(
+        self,
+        now: float,
+        total: int,
+        ended: int,
+        *,
+        lag: float | None,
+        produced_per_s: float | None,
+        produced_new_per_s: float | None = None,
+    ) -> None:
         """Go on with what is known now.
 
         Args:
             now: by the engine's clock.
             total: records admitted so far.
             ended: how many of them have left the process.
-            lag: records to admit until nothing is behind; None = the source cannot tell, inf = not known right now.
+            lag: records to admit until nothing of what came is behind; None = the source cannot tell, inf = not known
+                right now.
             produced_per_s: what comes in for the partitions that are owned; None = not known.
+            produced_new_per_s: the same for those of them that came.
         """
         policy = self._policy
         if self.over or policy is None:
@@ -121,7 +167,7 @@ class Climb:
         # What a second may take beyond what comes in anyhow, and beyond what was let through in the last one.
         at_once = max(_NO_LAG, self.rate * _NO_LAG_S, cap - max(self.rate, self.steady or 0.0))
         unhindered = now - self._held_at >= _UNHINDERED_S if lag is None else lag <= at_once
-        if unhindered or now - self._began >= 2 * policy.over_s:
+        if unhindered or now - self._began >= 2 * policy.over_s or self._no_takeover(now, lag, produced_new_per_s):
             self.over, self._ended = True, now
             return
         self.rate = max(self._least, cap)
@@ -133,6 +179,24 @@ class Climb:
             if used and ended - self._ended_then >= admitted * _PART:
                 self.rate = self._least = 2 * self.rate
             self._since, self._admitted, self._ended_then = now, total, ended
+
+    def _no_takeover(self, now: float, lag: float | None, produced_new_per_s: float | None) -> bool:
+        """Whether what is behind is no backlog of a takeover. Judged once, when what is produced is known: later the
+        lag is what the ramp has left of it."""
+        if self._judged or lag is None or lag == math.inf:
+            return False
+        self._known_at = now if self._known_at is None else self._known_at
+        if now - self._known_at < _MEASURE_S or produced_new_per_s is None:
+            return False
+        self._judged = True
+        behind_s = lag / produced_new_per_s
+        return behind_s <= _HAND_OVER_S or (behind_s >= _NOBODY_S and not self._history)
+
+    def left_s(self, now: float) -> float | None:
+        """For how long it holds the intake to a steady one, at most; None = it does not."""
+        if self.over or self._policy is None or self.steady is None or not self._judged:
+            return None
+        return max(0.0, self._began + self._policy.over_s - now) or None
 
     def lasted_s(self, now: float) -> float:
         """How long the climb has lasted, or lasts until now."""

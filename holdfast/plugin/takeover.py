@@ -126,7 +126,7 @@ class Takeover:
             if owner.partition in first:
                 # The group begins here. That is adopted like a reset, and so remembered: asked again later, a policy
                 # such as "latest" would answer with another offset, and what lies between would be lost.
-                owner.adopting = first[owner.partition]
+                owner.adopting, owner.begins = first[owner.partition], True
                 owner.move(Phase.RESETTING)
             else:
                 self._judge(owner, committed[owner.partition])

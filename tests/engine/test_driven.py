@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from holdfast import MemoryClaims, Settings
+from holdfast import MemoryClaims, Ramp, Settings
 from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SourceError
 from holdfast.plugin.driven import Driven
@@ -113,9 +113,9 @@ def until(over: Callable[[], object], what: str = "") -> None:
         assert time.monotonic() < ends, what
 
 
-def taken(loop: Driven, count: int) -> list[str]:
+def taken(loop: Driven, count: int, timeout_s: float = 0.0) -> list[str]:
     got: list[str] = []
-    until(lambda: _more(got, loop) >= count)
+    until(lambda: _more(got, loop, timeout_s) >= count)
     return got
 
 
@@ -124,8 +124,8 @@ def _add(got: list[Record], loop: Driven, at_most: int = 100) -> int:
     return len(got)
 
 
-def _more(got: list[str], loop: Driven) -> int:
-    got += take(loop)
+def _more(got: list[str], loop: Driven, timeout_s: float = 0.0) -> int:
+    got += take(loop, timeout_s=timeout_s)
     return len(got)
 
 
@@ -370,7 +370,10 @@ def interrupted(line: int, done_when: DoneWhen, at_most: int) -> None:  # noqa: 
     loops, returned = Loops(partitions=3), Counter[str]()
     hand: list[Record] = []
     interrupt = Interrupt(line)
-    loop = loops.loop(done_when, key=(lambda record: record.value) if line % 2 else None)
+    for number in range(3):
+        loops.broker.group("g").set_offset(partition(number), 0, ours=True)  # somebody had it before: the ramp holds it
+    key = (lambda record: record.value) if line % 2 else None
+    loop = loops.loop(done_when, key=key, ramp=Ramp(floor_per_s=1_000.0) if line % 3 else None)
     values = numbered("r", range(30))
     produced = iter(values)
 
@@ -420,3 +423,11 @@ def test_a_loop_that_goes_on_after_ctrl_c_misses_nothing(done_when: DoneWhen, at
     dice = random.Random(f"{done_when} {at_most}")
     for _ in range(15):
         interrupted(dice.randrange(6_000), done_when, at_most)
+
+
+def test_what_the_ramp_holds_comes_while_the_loop_waits_for_it(loops: Loops) -> None:
+    loops.broker.group("g").set_offset(partition(0), 0, ours=True)  # somebody had it before
+    loops.produce(*numbered("r", range(60)))
+    loop = loops.loop(ramp=Ramp(floor_per_s=300.0))
+    assert taken(loop, 60, timeout_s=0.05) == numbered("r", range(60))
+    assert loop.intake.climb.held

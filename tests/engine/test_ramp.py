@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast import MemoryClaims, Ramp, Settings
@@ -13,16 +14,19 @@ from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.leased import Leased
 from holdfast.plugin.loop import Engine
 from holdfast.plugin.partitioned import Partitioned
+from holdfast.plugin.ports import Batch, End
+from holdfast.records import Record
 from holdfast.timing import Deadline
 from tests.engine.bench import PATIENCE_S, numbered, partition
 from tests.engine.leased_source import HandClock, MemoryLeasedSource, MemoryQueue
 from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from holdfast.plugin.ports import Batch
-    from holdfast.records import Partition, Record
+    import pytest
+
+    from holdfast.records import Partition
 
 #: One turn, by the clock of the tests.
 TURN_S = 0.005
@@ -37,13 +41,49 @@ class Turned(Engine):
 
 
 class Quick(MemoryPartitionedSource):
-    """The same. Where `ends_late`, the answer of what was asked first stays away."""
+    """The same. What it hands out was fetched ahead, everything there was of one partition before the next one's, as
+    Kafka's client does. Where `ends_late`, the answer of what was asked first stays away."""
 
     ends_late = False
     _asked: Mapping[Partition, int] | None = None
 
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self._fetched: deque[Record | End] = deque()
+        self.pauses: list[Partition] = []
+
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         return super().poll(max_records, 0.0)
+
+    def _read(self, at_most: int) -> Batch:
+        if not self._fetched:
+            fetched = super()._read(1_000_000)
+            self._fetched.extend([*fetched.records, *fetched.ends])
+        came = [self._fetched.popleft() for _ in range(min(at_most, len(self._fetched)))]
+        return Batch(
+            [each for each in came if isinstance(each, Record)], [each for each in came if isinstance(each, End)]
+        )
+
+    def pause(self, partitions: Collection[Partition]) -> None:
+        super().pause(partitions)
+        self.pauses += partitions
+        for each in partitions:
+            for record in self._throw_away(each)[:1]:
+                self.readers[each].position, self.readers[each].told_end = record.offset, -1
+
+    def seek(self, partition: Partition, offset: int | None) -> None:
+        super().seek(partition, offset)
+        self._throw_away(partition)
+
+    def _forget(self, partitions: Sequence[Partition]) -> None:
+        super()._forget(partitions)
+        for each in partitions:
+            self._throw_away(each)
+
+    def _throw_away(self, partition: Partition) -> list[Record | End]:
+        gone = [each for each in self._fetched if each.partition == partition]
+        self._fetched = deque(each for each in self._fetched if each.partition != partition)
+        return gone
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
         if self._asked is None:
@@ -64,12 +104,13 @@ class QuickLeased(MemoryLeasedSource):
 class Rig:
     """A member whose turns and time are the test's. It owns P0 of two; P1 is nobody's until it is given."""
 
-    def __init__(self, ramp: Ramp | None, *, queue: MemoryQueue | None = None) -> None:
+    def __init__(self, ramp: Ramp | None, *, queue: MemoryQueue | None = None, new_group: bool = False) -> None:
         self.clock = HandClock()
         self.broker = MemoryBroker(orders=2)
         self.source = Quick(self.broker)
         self.group = self.broker.group("g")
         self.started: list[tuple[float, int]] = []
+        self.offsets: list[tuple[int, int]] = []
         self.events: list[Event] = []
         #: Handlers wait for it.
         self.let_go = threading.Event()
@@ -90,6 +131,8 @@ class Rig:
             self.engine.family = Partitioned(self.engine, self.source)
         else:
             self.engine.family = Leased(self.engine, QuickLeased(queue))
+        for each in () if new_group else (P0, P1):
+            self.group.set_offset(each, 0, ours=True)  # somebody had it
         self.group.aim({self.source: [P0]})
         self.engine._open([topic], Deadline(1.0))
         self._number = 0
@@ -100,6 +143,7 @@ class Rig:
 
     def _handle(self, record: Record) -> None:
         self.started.append((self.clock.now(), record.partition.number))
+        self.offsets.append((record.partition.number, record.offset))
         self.let_go.wait(PATIENCE_S)
 
     def produce(self, number: int, count: int) -> None:
@@ -124,10 +168,23 @@ class Rig:
     def give(self, *partitions: object) -> None:
         self.group.aim({self.source: partitions})  # type: ignore[dict-item]
 
+    def takes_over(self, behind: int = 2_000, *, leave_out: int = 0) -> float:
+        """P1 comes, with that much behind, and with a hole at its end; replies when that was."""
+        self.go_on(2, 200)
+        self.produce(1, behind)
+        self.broker.leave_out("orders", 1, leave_out)
+        self.give(P0, P1)
+        return self.clock.now()
+
     def intake(self, since: float = 0.0, number: int | None = None) -> list[int]:
         """Started in each second since then, those without any left out."""
         seconds = Counter(int(at - since) for at, of in self.started if at >= since and number in (None, of))
         return [count for _, count in sorted(seconds.items())]
+
+    def longest_pause(self, number: int, since: float) -> float:
+        """Seconds in which nothing of that partition was started, since then."""
+        times = [since, *(at for at, of in self.started if of == number and at >= since), self.clock.now()]
+        return max(after - before for before, after in pairwise(times))
 
     def held_back(self) -> bool:
         return not self.engine.intake.climb.over
@@ -171,14 +228,82 @@ class TestATakeoverWithABacklog:
         rig.go_on(1, 200, 200)
         assert rig.intake(taken)[0] >= 200
 
-    def test_the_partitions_that_it_had_go_on(self) -> None:
+    def test_the_partitions_that_it_had_are_never_behind_the_backlog_of_those_that_came(self) -> None:
         rig = Rig(Ramp())
-        rig.go_on(12, 200, 200)
-        taken = rig.clock.now()
+        taken = rig.takes_over()
+        rig.go_on(5, 200, 200)
+        assert rig.longest_pause(0, taken) < 0.1
+        assert P0 not in rig.source.pauses
+
+    def test_those_that_came_begin_at_once_and_go_on(self) -> None:
+        rig = Rig(Ramp())
+        taken = rig.takes_over()
+        rig.go_on(5, 200, 200)
+        assert rig.longest_pause(1, taken) < 0.1
+
+    def test_those_that_came_go_on_even_where_the_others_take_more_than_there_is(self) -> None:
+        rig = Rig(Ramp())
+        taken = rig.takes_over()
+        rig.go_on(5, 1_000, 20)
+        assert rig.longest_pause(1, taken) < 0.1
+
+    def test_what_waits_is_bounded(self) -> None:
+        rig = Rig(Ramp())
+        rig.takes_over(30_000)
+        most = 0
+        for _ in range(40):
+            rig.go_on(0.05, 200, 200)
+            most = max(most, rig.engine.intake.newcomers.records)
+        assert 0 < most <= 2_000 + 500
+
+    def test_what_waits_when_its_partition_goes_is_the_next_owners(self) -> None:
+        rig = Rig(Ramp())
+        rig.takes_over()
+        rig.go_on(0.5, 200, 200)
+        assert rig.engine.intake.newcomers.records
+        rig.give(P0)
+        rig.go_on(1, 200, 200)
+        assert not rig.engine.intake.newcomers.records
         rig.give(P0, P1)
-        rig.go_on(10, 200, 200)
-        assert min(rig.intake(taken, number=0)) > 0
-        assert rig.source.readers[P0].paused is rig.source.readers[P1].paused is False
+        rig.go_on(20, 200, 200)
+        assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
+
+    def test_what_waits_when_the_client_is_sent_back_comes_again(self) -> None:
+        rig = Rig(Ramp())
+        rig.takes_over()
+        rig.go_on(0.5, 200, 200)
+        owner = rig.engine.family.owners[P1]  # type: ignore[attr-defined]
+        assert rig.engine.intake.newcomers.records
+        owner.seek_needed = True
+        rig.go_on(20, 200, 200)
+        assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
+
+    def test_the_end_of_a_partition_says_nothing_of_what_waits_before_it(self) -> None:
+        rig = Rig(Ramp())
+        rig.takes_over(leave_out=3)
+        rig.go_on(0.5, 200)
+        owner = rig.engine.family.owners[P1]  # type: ignore[attr-defined]
+        ended = [offset for of, offset in rig.offsets if of == 1]
+        assert rig.engine.intake.newcomers.records
+        assert owner.ledger.watermark <= len(ended)
+        rig.go_on(16, 40)
+        assert owner.ledger.watermark == rig.broker.logs[P1].end
+
+    def test_one_line_in_the_log_says_so(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO", "holdfast")
+        rig = Rig(Ramp())
+        rig.takes_over()
+        rig.go_on(2, 200, 200)
+        [line] = [each.message for each in caplog.records if "the ramp holds" in each.message]
+        assert "1 partitions" in line
+        assert "ramp=None" in line
+
+    def test_the_few_seconds_of_a_hand_over_in_good_order_are_taken_at_once(self) -> None:
+        rig = Rig(Ramp())
+        rig.takes_over(400)
+        rig.go_on(1, 200, 200)
+        assert rig.lag < 10
+        assert not rig.held_back()
 
     def test_an_answer_that_was_long_on_its_way_makes_no_more_of_what_is_produced(self) -> None:
         rig = Rig(Ramp())
@@ -204,7 +329,7 @@ class TestATakeoverWithABacklog:
 
     def test_a_backlog_that_would_take_for_ever_is_taken_at_full_speed_in_the_end(self) -> None:
         rig = Rig(Ramp(over_s=5.0))
-        rig.produce(0, 30_000)
+        rig.produce(0, 5_000)
         rig.go_on(4.9, 100)
         assert max(rig.intake()) <= 1.5 * 100
         rig.go_on(5.2, 100)
@@ -216,6 +341,26 @@ class TestATakeoverWithABacklog:
         rig.produce(0, 2_000)
         rig.go_on(1, 200)
         assert rig.lag < 10
+
+
+class TestAStartOfTheWholeGroup:
+    def test_where_the_group_begins_everything_is_taken_at_once(self) -> None:
+        rig = Rig(Ramp(), new_group=True)
+        rig.produce(0, 20_000)
+        rig.go_on(1, 300)
+        assert rig.lag < 10
+
+    def test_so_is_what_has_waited_for_longer_than_a_member_is_missed(self) -> None:
+        rig = Rig(Ramp())
+        rig.produce(0, 40_000)
+        rig.go_on(3, 300)
+        assert rig.lag < 10
+
+    def test_a_member_with_a_steady_intake_is_held_all_the_same(self) -> None:
+        rig = Rig(Ramp())
+        taken = rig.takes_over(40_000)
+        rig.go_on(4, 200, 200)
+        assert max(rig.intake(taken)) <= 1.5 * 400
 
 
 class TestAFreshMember:

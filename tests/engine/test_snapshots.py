@@ -177,6 +177,7 @@ class TestFigures:
         with Bench() as bench:
             bench.work.hold(*numbered("x", range(500)))  # while nothing ends and not all is taken in, it is not over
             bench.broker.produce("orders", 0, *numbered("x", range(500)))
+            bench.broker.group().set_offset(partition(0), 0, ours=True)  # somebody had it before
             settings = Settings(workers=4, commit_interval_s=0.01, max_in_flight=100)
             member = bench.member(settings=settings, ramp=Ramp(floor_per_s=500.0))
             bench.wait_running("x0")

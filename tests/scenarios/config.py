@@ -50,6 +50,8 @@ class MemberConfig:
     handler_grace_s: float = 5.0
     attempts: int = 5
     dead_letter: str | None = None
+    #: Whether the intake is held after an assignment, as by default.
+    ramp: bool = True
     session_timeout_ms: int = 6_000
     max_poll_interval_ms: int = 30_000
     #: A folder for its audit's events; None = no audit. And whether those name its business keys.

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast import Holdfast, RedisClaims, RedisCoordinator, Retry, Settings
+from holdfast import Holdfast, Ramp, RedisClaims, RedisCoordinator, Retry, Settings
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.adapters.rocketmq import RocketMQSource
 from tests.scenarios.config import MemberConfig
@@ -72,6 +72,7 @@ def run(config: MemberConfig) -> None:
             linger_timeout_s=60,
             handler_timeout_s=config.handler_timeout_s,
             handler_grace_s=config.handler_grace_s,
+            ramp=Ramp() if config.ramp else None,
         ),
         observers=[EventFile(Path(config.events), config.name)],
         audit=config.audited(),

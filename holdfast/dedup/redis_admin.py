@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from holdfast.dedup.claims import ClaimKey, Token
 from holdfast.dedup.redis_errors import asking
 from holdfast.dedup.redis_keys import batch
-from holdfast.dedup.redis_layout import decode
+from holdfast.dedup.redis_layout import decode, scoped
 from holdfast.dedup.redis_positions import acquired, check_offsets
 from holdfast.dedup.redis_scripts import ScriptCall
 
@@ -121,6 +121,12 @@ class RedisAdmin:
         """
         replies = self._of_keys("forget", keys, int(force), durable=True)
         return [Forgotten(chr(reply)) for reply in replies]
+
+    def knows_scope(self, scope: str) -> bool | None:
+        """Whether a business key of it is known: walks over the database until one is found. None: digests hide it."""
+        if self._layout.hash_keys:
+            return None
+        return any(self._pages(f"k:{scoped(scope)}"))
 
     def stats(self, progress: Callable[[int, int], None] | None = None) -> Stats:
         """Count what is there. Walks over the whole database by SCAN, in short steps between those of others.

@@ -46,6 +46,7 @@ __all__ = [
     "examine_conf",
     "examine_group",
     "examine_joining",
+    "not_judged",
     "worst",
 ]
 
@@ -92,6 +93,13 @@ def examine_group(watched: Watched) -> list[Finding]:
 def examine_joining(conf: ClientConf, group: GroupView) -> list[Finding]:
     """What would go wrong were a process with this configuration to join that group now."""
     return look_at(Joining(conf, group), JOINING_RULES)
+
+
+def not_judged(conf: ClientConf) -> list[Rule[ClientConf]]:
+    """The rules for this client that are silent since nobody has said how long a handler takes."""
+    if conf.circumstances.handler_s is not None or (conf.kafka and conf.turn is not None):
+        return []
+    return [rule for rule in CONF_RULES if rule.needs_handler and (rule in rocketmq.RULES) is not conf.kafka]
 
 
 def worst(findings: Sequence[Finding]) -> Severity | None:

@@ -82,6 +82,8 @@ class Forecast:
     after: Mapping[Partition, str]
     had: tuple[Subscriber, ...]
     has: tuple[Subscriber, ...]
+    #: All that the group reads afterwards, with those that are nobody's.
+    partitions: tuple[Partition, ...]
     movement: Movement
     assignor: str
     #: EXACT, NUMBERS or ESTIMATE.
@@ -122,6 +124,7 @@ def forecast(group: Group, change: Change) -> Forecast:
         after=after,
         had=group.members,
         has=has,
+        partitions=partitions,
         movement=move,
         assignor=assignor,
         worth=_worth(then, assignor, joins=bool(change.join)),

@@ -57,6 +57,21 @@ def test_a_key_is_shown_as_what_it_was_stored(store: RedisClaims, redis_url: str
     ]
 
 
+def test_where_nothing_is_known_under_a_scope_that_is_said(store: RedisClaims, redis_url: str) -> None:
+    """A misspelled scope looks like a key that was never done."""
+    asked = ("claims", "show", "4711", "--redis", redis_url, "--scope")
+    assert "nothing at all" not in holdfast("claims", "show", "nobody", *asked[3:], SCOPE).stdout
+    if "keys=hashed" in str(store):  # which scopes they are of is not known
+        assert "nothing at all" not in holdfast(*asked, f"{SCOPE}s").stdout
+        return
+    assert f"under the scope {SCOPE}s: see how it is spelled" in holdfast(*asked, f"{SCOPE}s").stdout
+    assert lines(holdfast(*asked, f"{SCOPE[:-1]}*", "--json"))[-1] == {
+        "type": "scope",
+        "scope": f"{SCOPE[:-1]}*",
+        "known": False,
+    }
+
+
 def test_forgetting_keeps_what_a_process_that_lives_works_on(
     store: RedisClaims, redis_url: str, tmp_path: Path
 ) -> None:
@@ -81,7 +96,7 @@ def test_forgetting_keeps_what_a_process_that_lives_works_on(
         assert {(each["stored_as"], each["became"]) for each in found} == {*expected, (None, "absent")}
     assert "1 forgotten, 0 kept, 3 absent" in holdfast(*asked, "--force").stdout
     shown = lines(holdfast("claims", "show", "4711", "left", "--redis", redis_url, "--scope", SCOPE, "--json"))
-    assert [each["state"] for each in shown] == ["absent", "absent"]
+    assert [each["state"] for each in shown if each["type"] == "key"] == ["absent", "absent"]
 
 
 def test_stats_agree_with_what_was_put_in(store: RedisClaims, redis_url: str) -> None:

@@ -130,3 +130,26 @@ def test_a_file_that_may_not_be_read_is_one_sentence(here: Here, tmp_path: Path)
     file = tmp_path / "secret.properties"
     file.write_bytes(b"group.id=\xff\xfe")
     assert "the file is no UTF-8" in here("doctor", file, code=2).stderr
+
+
+def test_what_is_alike_is_folded_and_a_reason_is_given_once(here: Here, tmp_path: Path) -> None:
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file in files:
+        file.write_text(
+            json.dumps({**HEALTHY, **{f"x.{number}": 1 for number in range(9)}, "auto.offset.reset": "end"})
+        )
+    told = here("doctor", *files, code=1).stdout
+    assert told.count("ERROR: no start  [unknown-key]  9 times") == 2
+    assert told.count("and 4 more (--json has all)") == 2
+    assert told.count("  why   librdkafka has no such setting") == 1
+    assert "WARNING: records skipped  [offset-reset-latest], for the reason above" in told
+    found = lines(here("doctor", *files, "--json", code=1))
+    assert len([each for each in found if each.get("rule") == "unknown-key"]) == 18
+
+
+def test_what_was_not_judged_is_one_line(here: Here, tmp_path: Path) -> None:
+    file = tmp_path / "consumer.json"
+    file.write_text(json.dumps(HEALTHY))
+    assert "not judged: poll-interval-short, since nobody has said how long" in here("doctor", file).stdout
+    assert lines(here("doctor", file, "--json"))[-1]["not_judged"] == ["poll-interval-short"]
+    assert "not judged" not in here("doctor", file, "--handler", "1ms").stdout

@@ -59,7 +59,7 @@ def test_a_version_will_do_and_one_place_may_be_enough() -> None:
         (("--rocketmq", "5.5", "--handler", "20"), "drain for 20 s or more"),
         (WORK, "say which broker it is"),
         (("--kafka", "4.1", "--rocketmq", "5.5", *WORK), "say which broker it is"),
-        (("--kafka", "4.1", *WORK, "--patience", "0"), "patience_s"),
+        (("--kafka", "4.1", *WORK, "--patience", "0"), "--patience=0.0: "),
     ],
 )
 def test_what_cannot_be_is_one_sentence(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.adapters.cli.reach import await_listener
 from tests.cli.bench import ROOT, holdfast
 from tests.contracts.kafka_brokers import closed_port
 from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.cli.conftest import Here
 
 __all__ = ["closed_port"]
 
@@ -71,6 +78,87 @@ def test_what_cannot_be_meant_is_usage(arguments: tuple[str, ...]) -> None:
     assert holdfast(*arguments, code=2).stderr
 
 
+MISTAKES = (
+    (*CLAIMS, "--redis", "redis://x", "--scope", "", "--group", "g"),
+    ("claims", "show", "--redis", "redis://x", "--scope", "s"),
+    (*LIST,),
+    (*LIST, "--since", "abc"),
+    (*LIST, "--bootstrap", "x:1", "--pending"),
+    ("lag", "--group", "g"),
+    ("plan",),
+    ("plan", "--topics", "a=3", "--members", "2", "--assignor", "best"),
+    ("plan", "--topics", "a=3", "--members", "2", "--leave", "till-9"),
+    ("plan", "--topics", "a=3", "--members", "2", "--grow", "b=9"),
+    ("doctor",),
+    ("doctor", "--group", "g"),
+    ("emit", "--handler", "1s"),
+    ("emit", "--handler", "1s", "--kafka", "4.1", "--restart", "0s"),
+    ("emit", "--handler", "1s", "--kafka", "4.1", "--static-id", "a b"),
+    ("emit", "--handler", "1s", "--kafka", "4.1", "--drain", "400s"),
+    ("emit", "--handler", "1s", "--kafka", "3.9", "--protocol", "consumer"),
+    ("emit", "--handler", "1s", "--rocketmq", "5.5", "--workers", "100000"),
+    ("migrate",),
+    ("audit",),
+    ("reset", "--group", "g"),
+    ("nothing",),
+)
+
+
+@pytest.mark.parametrize("arguments", MISTAKES, ids=" ".join)
+def test_a_mistake_is_told_in_the_words_of_the_command_line(here: Here, arguments: tuple[str, ...]) -> None:
+    told = here(*arguments, code=2).stderr
+    assert "None" not in told
+    assert not re.search(r"\b\w+_s=", told)
+    assert len([line for line in told.splitlines() if "usage:" in line or line.startswith(" ")]) <= 1
+    assert len(told.splitlines()) <= 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("emit", "--handler", "1s", "--kafka", "4.1", "--restart", "0s"), "holdfast: --restart=0.0: use seconds"),
+        (("emit", "--handler", "1s", "--kafka", "4.1", "--static-id", "a b"), "holdfast: --static-id='a b': use"),
+        (("lag", "--group", "g"), "holdfast: --bootstrap: give host:port"),
+        (
+            (*LIST, "--since", "abc"),
+            "argument --since: 'abc' is neither a time ago nor a point in time: write it as 90s",
+        ),
+        (("reset", "--group", "g"), "usage: holdfast reset --group GROUP"),
+    ],
+)
+def test_what_is_wrong_has_the_options_name(here: Here, arguments: tuple[str, ...], says: str) -> None:
+    assert says in here(*arguments, code=2).stderr
+
+
+@pytest.mark.parametrize("broker", ["--bootstrap", "--namesrv"])
+def test_a_port_that_refuses_is_told_at_once_and_given_up_soon(
+    broker: str, here: Here, closed_port: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("holdfast.adapters.cli.reach.PATIENCE_S", 0.3)
+    told = here("lag", "--group", "g", broker, closed_port, code=3).stderr
+    assert f"{closed_port} refuses connections: nothing listens there: check the address" in told
+    assert [each.getMessage() for each in caplog.records if "trying for another 0.3 s" in each.getMessage()]
+
+
+def test_a_listener_that_comes_in_time_is_found(caplog: pytest.LogCaptureFixture) -> None:
+    with ThreadPoolExecutor(1) as pool, socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        waits = pool.submit(await_listener, f"PLAINTEXT://127.0.0.1:{server.getsockname()[1]}", 9092, 60.0)
+        while not caplog.records:
+            time.sleep(0.01)
+        server.listen()
+        waits.result(60)
+
+
+def test_what_cannot_be_told_is_left_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> socket.socket:
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", silent)
+    await_listener("a:1,b:2", 9092, 60.0)
+    await_listener("not//an address", 9092, 60.0)
+
+
 def test_a_property_that_the_client_does_not_know_is_a_setting(tmp_path: Path) -> None:
     config = tmp_path / "kafka"
     config.write_text("bootstrap.servers=x:1\nno.such.property=hush\n")
@@ -87,7 +175,7 @@ def test_no_answer_is_told_apart_from_a_refusal_and_names_no_password(closed_por
         told = holdfast(*command, code=3).stderr
         assert closed_port in told
         assert "hush" not in told
-        assert len(told.splitlines()) == 1
+        assert len(told.splitlines()) == (2 if command[0] == "dead-letters" else 1)  # the cause at once, and at the end
     with RedisServer(password="right") as server:  # noqa: S106 - of this test's server
         wrong = server.url.replace("right", "wrong")
         told = holdfast(*CLAIMS, "--redis", wrong, code=1).stderr

@@ -241,3 +241,21 @@ def test_what_cannot_be_planned_is_one_sentence_and_an_exit_code(
         ran = here("plan", *arguments, code=code)
         assert said in ran.stderr, ran.stderr
         assert ran.stderr.count("\n") == 1, ran.stderr
+
+
+def test_a_plan_shows_who_has_what(here: Here) -> None:
+    described = ("plan", "--topics", "a=3", "--members", "2", "--assignor", "range", "--join", "1")
+    told = here(*described).stdout
+    assert "PARTITION  MEMBER\na-0        member-1\na-1        member-2\na-2        member-3\n" in told
+    found = [json.loads(line) for line in here(*described, "--json").stdout.splitlines()]
+    assert [each for each in found if each["type"] == "owner"] == [
+        {"type": "owner", "topic": "a", "partition": 0, "before": "member-1", "after": "member-1"},
+        {"type": "owner", "topic": "a", "partition": 1, "before": "member-1", "after": "member-2"},
+        {"type": "owner", "topic": "a", "partition": 2, "before": "member-2", "after": "member-3"},
+    ]
+
+
+def test_what_is_nobodys_is_said(here: Here) -> None:
+    told = here("plan", "--topics", "a=10", "--members", "0").stdout
+    assert "nobody has 10 partitions: a-0, a-1, a-2, a-3, a-4, a-5, a-6, a-7 and 2 more" in told
+    assert "PARTITION" not in told

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from holdfast.plugin import doctor
 
@@ -11,13 +15,20 @@ if TYPE_CHECKING:
     from holdfast.plugin.doctor import Rule
 
 DOC = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+RULES: list[Rule[Any]] = [*doctor.CONF_RULES, *doctor.GROUP_RULES, *doctor.JOINING_RULES]
 
 
 def row(rule: Rule[Any]) -> str:
-    return f"| `{rule.name}` | {rule.severity.value} | {rule.effect.value} | {rule.title} |"
+    severity = "; ".join([rule.severity.value, *(f"{each.value}: {which}" for each, which in rule.also)])
+    return f"| `{rule.name}` | {severity} | {rule.effect.value} | {rule.title} |"
 
 
 def test_every_rule_is_in_the_table_and_nothing_else() -> None:
-    rules: list[Rule[Any]] = [*doctor.CONF_RULES, *doctor.GROUP_RULES, *doctor.JOINING_RULES]
     rows = [line for line in DOC.splitlines() if line.startswith("| `")]
-    assert rows == [row(rule) for rule in rules]
+    assert rows == [row(rule) for rule in RULES]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_says_which_other_severities_its_findings_have(rule: Rule[Any]) -> None:
+    source = inspect.getsource(inspect.unwrap(rule.look)).replace("_DROPPED", "Severity.WARNING")
+    assert set(re.findall(r"Severity\.(\w+)", source)) == {each.name for each, _ in rule.also}

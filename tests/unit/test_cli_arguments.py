@@ -52,6 +52,12 @@ def test_since_may_be_a_span(text: str, ago_s: int) -> None:
     assert before - ago_s * 1000 <= found <= wall_ms() - ago_s * 1000
 
 
+@pytest.mark.parametrize("text", ["abc", "", "5", "2 h", "-2h"])
+def test_since_names_what_it_takes(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"90s, 15m, 2h or 7d, or as 2026-11-20T10|no point in"):
+        arguments.since_ms(text)
+
+
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_partitions_are_numbers_and_ranges(numbers: set[int]) -> None:
     ranges = ",".join(f"{number}-{number}" if number % 2 else f"{number}" for number in sorted(numbers))

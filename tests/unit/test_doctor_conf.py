@@ -13,7 +13,7 @@ from holdfast.adapters.kafka.ability import BrokerAbility
 from holdfast.adapters.kafka.config import check
 from holdfast.adapters.kafka.emission import emit
 from holdfast.errors import SettingError
-from holdfast.plugin.doctor import CONF_RULES, Circumstances, Client, Effect, Severity, examine, worst
+from holdfast.plugin.doctor import CONF_RULES, Circumstances, Client, Effect, Severity, examine, not_judged, worst
 from holdfast.plugin.emit import KafkaBrokers, Workload, for_kafka
 from holdfast.plugin.rules.conf import DEFAULTS, KNOWN, ClientConf, guess
 from holdfast.plugin.secret_names import is_secret
@@ -255,6 +255,19 @@ CASES: list[tuple[str, Case]] = [
         ),
     ),
     (
+        "session-short",
+        Case(
+            "librdkafka",
+            {"session.timeout.ms": 6_000, "group.instance.id": None},
+            (
+                {"session.timeout.ms": 10_000, "group.instance.id": None},
+                {"session.timeout.ms": 9_000},  # of a static member: restart-outlasts-session tells
+                {"session.timeout.ms": 5_000, "group.instance.id": None},  # session-refused tells
+            ),
+            says="6000",
+        ),
+    ),
+    (
         "session-long",
         Case(
             "librdkafka",
@@ -408,6 +421,27 @@ def test_of_a_healthy_configuration_nothing_is_said(name: str) -> None:
     conf, client = HEALTHY[name]
     assert examine(conf, client=client) == []
     assert guess(conf) is client
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"group.id": "g", "partition.assignment.strategy": "org.apache.kafka.clients.consumer.StickyAssignor"},
+        {"group.id": "g", "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required;"},
+        {"group.id": "g", "interceptor.classes": ["org.apache.kafka.x.Y"]},
+        {"value.deserializer": "io.confluent.kafka.serializers.KafkaAvroDeserializer"},
+    ],
+)
+def test_a_class_of_javas_in_a_value_says_whose_configuration_it_is(conf: Mapping[str, object]) -> None:
+    assert guess(conf) is Client.JAVA
+    assert not [each for each in examine(conf) if each.rule in ("unknown-assignor", "unknown-key")]
+
+
+def test_what_was_not_judged_for_want_of_the_handlers_time_is_named() -> None:
+    for conf, rules in ((LIBRDKAFKA, ["poll-interval-short"]), (ROCKETMQ, ["rocketmq-consume-timeout"])):
+        assert [rule.name for rule in not_judged(ClientConf(conf))] == rules
+        assert not not_judged(ClientConf(conf, circumstances=Circumstances(handler_s=1.0)))
+    assert not not_judged(ClientConf(CONSUMER, client=Client.HOLDFAST))  # it polls meanwhile
 
 
 def test_of_nothing_at_all_the_defaults_are_told() -> None:

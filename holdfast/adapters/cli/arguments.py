@@ -58,6 +58,11 @@ def since_ms(text: str) -> int:
     """A point in time, or how long ago (90s, 15m, 2h, 7d), in milliseconds since 1970. Raises ArgumentTypeError."""
     if (found := _SPAN.fullmatch(text)) is not None:
         return wall_ms() - int(found[1]) * _UNITS_S[found[2]] * 1000
+    if not text[:1].isdigit() or text.isdigit():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a time ago nor a point in time: write it as 90s, 15m, 2h or 7d, or as "
+            "2026-11-20T10:00:00Z"
+        )
     return instant_ms(text)
 
 

@@ -37,6 +37,7 @@ _STATS = """\
 _BATCH = 1000
 #: More than that are for a file, not for the eye.
 _MOST_ROWS = 100
+_ABSENT = "absent"
 _FOUND_AS = {"s": "text", "n": "number", "x": "bytes"}
 
 
@@ -85,7 +86,14 @@ def run_show(options: argparse.Namespace, output: Output) -> int:
                     output.json(_as_json(key, scope, each))
                     rows.append(_row(key, each))
             progress.at(done)
+        lost = bool(rows) and all(row[2] == _ABSENT for row in rows) and admin.knows_scope(scope) is False
     output.table(("KEY", "FOUND AS", "STATE", ""), rows)
+    if lost:
+        output.json({"type": "scope", "scope": scope, "known": False})
+        output.say(
+            f"nothing at all is known under the scope {shown(scope)}: see how it is spelled (a handler's scope=, or "
+            "GROUP/TOPIC); `holdfast claims stats` lists the scopes that there are"
+        )
     return 0
 
 
@@ -242,7 +250,7 @@ def _type_of(stored: str | None) -> str | None:
 
 def _row(key: str, found: KeyShown | None) -> list[object]:
     if found is None:
-        return [shown(key), "-", "absent", ""]
+        return [shown(key), "-", _ABSENT, ""]
     told = ""
     if found.left_s is not None:
         told = f"for {span(found.left_s)} more{', with a result' if found.has_result else ''}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_0, span_s
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.doctor import Finding
+    from holdfast.plugin.doctor import Finding, Rule
 
 _EXAMPLE = """\
   holdfast doctor consumer.properties --handler 200ms --batch 500 --restart 30s
@@ -34,6 +34,8 @@ exit codes: 0 notes at most; 4 warnings at most; 1 an error was found; 2 and 3 a
 #: Of exit codes, 1 to 3 are taken.
 _CODES = {None: 0, Severity.NOTE: 0, Severity.WARNING: 4, Severity.ERROR: 1}
 _WIDTH = 110
+#: Of findings that are alike, so many places are shown.
+_PLACES = 5
 _WHOSE = {
     Client.LIBRDKAFKA: "librdkafka (confluent-kafka)",
     Client.HOLDFAST: "holdfast's Kafka consumers",
@@ -93,16 +95,17 @@ def run(options: argparse.Namespace, output: Output) -> int:
     confs = {path: _conf(path, options) for path in options.files}
     watched = _watch(options, output) if options.group else None
     found: list[Finding] = []
+    tell = _Tell(output)
     for path, conf in confs.items():
         told = doctor.examine_conf(conf)
         if watched is not None:
             told += doctor.examine_joining(conf, watched.now)
         found += told
-        _tell(f"{path}, as a configuration of {_WHOSE[conf.client]}", told, output, {"file": path})
+        tell.of(f"{path}, as a configuration of {_WHOSE[conf.client]}", told, {"file": path}, doctor.not_judged(conf))
     if watched is not None:
         told = doctor.examine_group(watched)
         found += told
-        _tell(_summary(watched), told, output, {"group": options.group})
+        tell.of(_summary(watched), told, {"group": options.group})
         for note in watched.now.notes:
             output.note(f"not known: {shown(note, 300)}")
     return _CODES[doctor.worst(found)]
@@ -156,19 +159,57 @@ def _summary(watched: Watched) -> str:
     return f"group {now.group} ({', '.join(part for part in parts if part)})"
 
 
-def _tell(title: str, found: Sequence[Finding], output: Output, of: dict[str, str]) -> None:
-    """What was found, the worst first; in words, or a line of JSON each and one that counts them."""
-    found = sorted(found, key=lambda each: -each.severity.rank)
-    counts = Counter(each.severity for each in found)
-    for each in found:
-        output.json({"type": "finding", **of, **each.as_dict()})
-    output.json({"type": "diagnosis", **of, **{f"{each.value}s": counts[each] for each in Severity}})
-    parts = [f"{counts[each]} {each.value}{'s' if counts[each] > 1 else ''}" for each in Severity if counts[each]]
-    output.say(f"{title}: {', '.join(parts) or 'nothing found'}")
-    for each in found:
+class _Tell:
+    """What was found, the worst first; in words, or a line of JSON each and one that counts them.
+
+    In words what is found again and again is folded: places that have the same reason and remedy are one finding, and
+    a reason that was given of one file is not given again of the next.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._said: set[tuple[str, ...]] = set()
+
+    def of(self, title: str, found: Sequence[Finding], where: dict[str, str], silent: Sequence[Rule[Any]] = ()) -> None:
+        """One file, or the group. `silent`: the rules that need to know how long a handler takes."""
+        output = self._output
+        found = sorted(found, key=lambda each: -each.severity.rank)
+        counts = Counter(each.severity for each in found)
+        for each in found:
+            output.json({"type": "finding", **where, **each.as_dict()})
+        counted = {f"{each.value}s": counts[each] for each in Severity}
+        output.json({"type": "diagnosis", **where, **counted, "not_judged": [rule.name for rule in silent]})
+        parts = [f"{counts[each]} {each.value}{'s' if counts[each] > 1 else ''}" for each in Severity if counts[each]]
+        output.say(f"{title}: {', '.join(parts) or 'nothing found'}")
+        folded: dict[tuple[str, ...], list[Finding]] = {}
+        for each in found:
+            folded.setdefault((each.rule, each.severity.value, each.effect.value, each.why, each.remedy), []).append(
+                each
+            )
+        for reason, alike in folded.items():
+            self._finding(reason, alike)
+        if silent:
+            output.say()
+            rules = ", ".join(rule.name for rule in silent)
+            output.say(f"not judged: {rules}, since nobody has said how long a record takes: --handler TIME")
         output.say()
-        output.say(f"{each.severity.value.upper()}: {each.effect.value}  [{each.rule}]")
-        for label, text in (("found", f"{each.where}: {each.found}"), ("why", each.why), ("do", each.remedy)):
-            safe = shown(text, 2_000)  # names of topics and members are strangers' text
-            output.say(textwrap.fill(safe, _WIDTH, initial_indent=f"  {label:<6}", subsequent_indent=" " * 8))
-    output.say()
+
+    def _finding(self, reason: tuple[str, ...], alike: Sequence[Finding]) -> None:
+        rule, severity, effect, why, remedy = reason
+        places = [f"{each.where}: {each.found}" for each in alike[:_PLACES]]
+        if len(alike) > _PLACES:
+            places.append(f"and {len(alike) - _PLACES} more (--json has all)")
+        again = reason in self._said
+        self._said.add(reason)
+        times = f"  {len(alike)} times" if len(alike) > 1 else ""
+        self._output.say()
+        self._output.say(f"{severity.upper()}: {effect}  [{rule}]{times}{', for the reason above' if again else ''}")
+        for number, place in enumerate(places):
+            self._line("" if number else "found", place)
+        if not again:
+            self._line("why", why)
+            self._line("do", remedy)
+
+    def _line(self, label: str, text: str) -> None:
+        safe = shown(text, 2_000)  # names of topics and members are strangers' text
+        self._output.say(textwrap.fill(safe, _WIDTH, initial_indent=f"  {label:<6}", subsequent_indent=" " * 8))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from holdfast.adapters.cli import options as shared
-from holdfast.adapters.cli.arguments import at_least_1, kafka_conf, rocketmq_conf, span_s
+from holdfast.adapters.cli.arguments import at_least_1, kafka_conf, span_s
 from holdfast.errors import SettingError
 from holdfast.plugin.emit import KafkaBrokers, Workload, as_properties, as_python, for_kafka, for_rocketmq, native
 from holdfast.plugin.emit.kafka import Client, Protocol
@@ -90,6 +90,7 @@ def kafka_brokers(options: argparse.Namespace) -> KafkaBrokers:
     if options.kafka:
         return KafkaBrokers.of_version(options.kafka)
     conf = kafka_conf(options.bootstrap, options.kafka_config)
+    shared.reach_kafka(conf, options)
     from holdfast.adapters.kafka.ability import ask  # noqa: PLC0415 - a command loads the client that it uses
 
     ability = ask(conf, Deadline(options.timeout))
@@ -99,7 +100,7 @@ def kafka_brokers(options: argparse.Namespace) -> KafkaBrokers:
 def _rocketmq_version(options: argparse.Namespace) -> str:
     from holdfast.adapters.cli.rocketmq import version  # noqa: PLC0415 - as above
 
-    return version(rocketmq_conf(options.namesrv, options.rocketmq_config), Deadline(options.timeout))
+    return version(shared.rocketmq_of(options), Deadline(options.timeout))
 
 
 def _sheets(options: argparse.Namespace, workload: Workload) -> list[Sheet]:

@@ -27,6 +27,7 @@ from holdfast.adapters.cli import (
     reset,
 )
 from holdfast.adapters.cli.output import Output
+from holdfast.adapters.cli.parser import Parser
 from holdfast.errors import HoldfastError, SettingError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    whole = argparse.ArgumentParser(
+    whole = Parser(
         prog="holdfast",
         description="Look after groups that consume with holdfast: claims, positions, dead letters.",
         epilog=_EPILOG,
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HoldfastError as error:
         if options.debug:
             raise
-        output.note(f"holdfast: {error}")
+        output.note(f"holdfast: {_sentence(error, options)}")
         return USAGE if isinstance(error, SettingError) else NO_ANSWER if error.retriable else REFUSED
     except KeyboardInterrupt:
         output.note("holdfast: interrupted")
@@ -84,6 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _sentence(error: HoldfastError, options: argparse.Namespace) -> str:
+    """An error in the words of a command line: a field of Python's by the option that sets it, and no None."""
+    if not isinstance(error, SettingError):
+        return str(error)
+    field = error.field
+    for name in (field, field.removesuffix("_s"), field.removesuffix("_timeout_s")):
+        if name in vars(options):
+            field = "--" + name.replace("_", "-")
+            break
+    shown = "" if error.value is None or isinstance(error.value, bool) else f"={error.value!r}"
+    return f"{field}{shown}: {error.remedy}"
 
 
 def _version() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from holdfast.adapters.cli.arguments import (
     ROCKETMQ_NAMES,
@@ -14,13 +14,14 @@ from holdfast.adapters.cli.arguments import (
     rocketmq_conf,
     seconds,
 )
+from holdfast.adapters.cli.reach import await_listener
 from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.errors import SettingError
 from holdfast.plugin.tools import GroupMember
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from holdfast.dedup.redis_store import RedisClaims
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name for it
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+Closable = TypeVar("Closable", bound=_Closes)
 
 
 def command(commands: Commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
@@ -103,11 +111,11 @@ def offset_tool_of(options: argparse.Namespace) -> AbstractContextManager[Offset
     if is_rocketmq(options):
         from holdfast.adapters.cli.rocketmq import offset_tool  # noqa: PLC0415 - a command loads the client that it uses
 
-        return closing(offset_tool(rocketmq_conf(options.namesrv, options.rocketmq_config), options.group))
+        return closing(offset_tool(rocketmq_of(options), options.group))
     conf = kafka_conf(options.bootstrap, options.kafka_config)
     from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool  # noqa: PLC0415 - as above
 
-    return closing(KafkaOffsetTool(conf, options.group))
+    return _reached(KafkaOffsetTool(conf, options.group), conf, options)
 
 
 def coordinated(options: argparse.Namespace, store: RedisClaims) -> Sequence[GroupMember]:
@@ -130,13 +138,12 @@ def group_look_of(options: argparse.Namespace) -> Iterator[GroupLook]:
 
         with ExitStack() as stack:
             coordinator = RedisCoordinator(stack.enter_context(claims_of(options))) if options.redis else None
-            login = rocketmq_conf(options.namesrv, options.rocketmq_config)
-            yield stack.enter_context(closing(group_look(login, options.group, coordinator)))
+            yield stack.enter_context(closing(group_look(rocketmq_of(options), options.group, coordinator)))
         return
     conf = kafka_conf(options.bootstrap, options.kafka_config)
     from holdfast.adapters.kafka.group_look import KafkaGroupLook  # noqa: PLC0415 - as above
 
-    with closing(KafkaGroupLook(conf, options.group)) as look:
+    with _reached(KafkaGroupLook(conf, options.group), conf, options) as look:
         yield look
 
 
@@ -145,11 +152,34 @@ def letter_box_of(options: argparse.Namespace) -> AbstractContextManager[LetterB
     if is_rocketmq(options):
         from holdfast.adapters.cli.rocketmq import letter_box  # noqa: PLC0415 - as above
 
-        return closing(letter_box(rocketmq_conf(options.namesrv, options.rocketmq_config)))
+        return closing(letter_box(rocketmq_of(options)))
     conf = kafka_conf(options.bootstrap, options.kafka_config)
     from holdfast.adapters.kafka.letter_box import KafkaLetterBox  # noqa: PLC0415 - as above
 
-    return closing(KafkaLetterBox(conf))
+    return _reached(KafkaLetterBox(conf), conf, options)
+
+
+def reach_kafka(conf: Mapping[str, object], options: argparse.Namespace) -> None:
+    """Raises SourceUnavailable: nothing listens where its brokers are said to be."""
+    addresses = conf.get("bootstrap.servers") or conf.get("metadata.broker.list")
+    await_listener(str(addresses), 9092, options.timeout)
+
+
+def _reached(made: Closable, conf: Mapping[str, object], options: argparse.Namespace) -> closing[Closable]:
+    """What was made has judged the configuration; now it is worth asking whether anybody is there."""
+    try:
+        reach_kafka(conf, options)
+    except BaseException:
+        made.close()
+        raise
+    return closing(made)
+
+
+def rocketmq_of(options: argparse.Namespace) -> dict[str, str]:
+    """How to reach its name servers, one of which listens. Raises SettingError, SourceUnavailable."""
+    conf = rocketmq_conf(options.namesrv, options.rocketmq_config)
+    await_listener(conf["namesrv"], 9876, options.timeout)
+    return conf
 
 
 def is_rocketmq(options: argparse.Namespace) -> bool:

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.output import Output
     from holdfast.plugin.forecast import Forecast
+    from holdfast.records import Partition
+
+#: More than that are for a file, not for the eye.
+_MOST_ROWS = 100
+_NAMED = 8
 
 
 class Heading(NamedTuple):
@@ -57,11 +62,19 @@ def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Seq
         output.json(
             {
                 "type": "move",
-                "topic": each.partition.topic,
-                "partition": each.partition.number,
-                **({"broker": each.partition.broker} if each.partition.broker else {}),
+                **_place(each.partition),
                 "from": each.source and called.get(each.source, each.source),
                 "to": each.target and called.get(each.target, each.target),
+            }
+        )
+    for partition in made.partitions:
+        before, after = made.before.get(partition), made.after.get(partition)
+        output.json(
+            {
+                "type": "owner",
+                **_place(partition),
+                "before": before and called.get(before, before),
+                "after": after and called.get(after, after),
             }
         )
     for line in [*heading.about, *about]:
@@ -80,6 +93,7 @@ def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Seq
                 for each in move.moves
             ],
         )
+    _tell_owners(made, called, output)
     output.say()
     output.say(f"by {made.assignor}: {made.worth}")
     if made.paused and made.paused == len(made.before):
@@ -88,3 +102,22 @@ def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Seq
         output.say(f"meanwhile {count(made.paused, 'partition')} stop{'s' * (made.paused == 1)}, and the others go on")
     for note in [*heading.notes, *made.notes]:
         output.say(f"note: {shown(note, 250)}")
+
+
+def _tell_owners(made: Forecast, called: Mapping[str, str], output: Output) -> None:
+    """Who has what when it is through, and what is nobody's."""
+    output.say()
+    if made.after:
+        rows = [(str(each), shown(called.get(made.after[each], made.after[each]))) for each in sorted(made.after)]
+        output.table(("PARTITION", "MEMBER"), rows[:_MOST_ROWS])
+        if len(rows) > _MOST_ROWS:
+            output.say(f"and {len(rows) - _MOST_ROWS:,} more (--json has all)")
+    nobody = [str(each) for each in made.partitions if each not in made.after]
+    if nobody:
+        told = ", ".join(nobody[:_NAMED]) + (f" and {len(nobody) - _NAMED:,} more" if len(nobody) > _NAMED else "")
+        output.say(f"nobody has {count(len(nobody), 'partition')}: {shown(told, 500)}")
+
+
+def _place(partition: Partition) -> dict[str, object]:
+    broker = {"broker": partition.broker} if partition.broker else {}
+    return {"topic": partition.topic, "partition": partition.number, **broker}

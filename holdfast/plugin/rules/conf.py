@@ -240,14 +240,15 @@ class ClientConf:
     def turn(self) -> Turn | None:
         """What one member may have to do between two polls. Raises SettingError: the circumstances cannot be."""
         known = self.circumstances
-        if known.handler_s is None:
+        polls_meanwhile = known.polls_meanwhile or self.client is Client.HOLDFAST
+        if known.handler_s is None and not polls_meanwhile:
             return None
         return Turn(
-            handler_s=known.handler_s,
+            handler_s=known.handler_s or 0.0,
             workers=known.workers,
             batch=known.batch or (self.number("max.poll.records") if self.client is Client.JAVA else None) or 1,
             drain_s=known.drain_s,
-            polls_meanwhile=known.polls_meanwhile or self.client is Client.HOLDFAST,
+            polls_meanwhile=polls_meanwhile,
         )
 
     # -- its parts -----------------------------------------------------------------------------------------------------
@@ -272,11 +273,11 @@ _JAVA_ASSIGNORS = {
 
 
 def guess(said: Mapping[str, object]) -> Client:
-    """Whose names these look like: the client that knows most of them; of Kafka's two librdkafka where both know as
-    many, since this is a library of Python's."""
-    if any(name in said for name in ("key.deserializer", "value.deserializer")) and any(
-        isinstance(said.get(name), str) and "." in str(said[name])
-        for name in ("key.deserializer", "value.deserializer")
+    """Whose names these look like: Java's, where a value names a class of its client's or a deserializer's; else the
+    client that knows most of them; of Kafka's two librdkafka where both know as many, since this is a library of
+    Python's."""
+    if any("org.apache.kafka." in _as_text(value) for value in said.values()) or any(
+        "." in str(said.get(name, "")) for name in ("key.deserializer", "value.deserializer")
     ):
         return Client.JAVA
     hits = {

@@ -63,6 +63,10 @@ class Rule(Generic[Patient]):
     #: What it looks for, in one line, for the table of docs/doctor.md.
     title: str
     look: Callable[[Patient], Iterable[Seen]]
+    #: Other severities that some of its findings have, and which: likewise.
+    also: tuple[tuple[Severity, str], ...] = ()
+    #: It says nothing where nobody has said how long a handler takes.
+    needs_handler: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

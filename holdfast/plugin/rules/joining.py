@@ -51,7 +51,6 @@ def _remote_assignor(joining: Joining) -> Iterator[Seen]:
             f"the group goes by {group.assignor}: most members decide, so with those of this configuration it may "
             "change, and everything with it",
             "let all members say the same",
-            Severity.NOTE,
         )
 
 
@@ -119,7 +118,7 @@ RULES = (
     ),
     Rule(
         name="joins-with-other-assignor",
-        severity=Severity.WARNING,
+        severity=Severity.NOTE,
         effect=Effect.UNEVEN,
         title="the live group goes by another `group.remote.assignor`",
         look=_remote_assignor,

@@ -264,6 +264,7 @@ RULES = (
         effect=Effect.STORM,
         title="the group has become another one again and again while it was looked at",
         look=_loop,
+        also=((Severity.NOTE, "one rebalance alone"),),
     ),
     Rule(
         name="rebalance-stuck",
@@ -292,6 +293,7 @@ RULES = (
         effect=Effect.SKIPS,
         title="members that subscribe to different things; on Kafka a note",
         look=_subscriptions,
+        also=((Severity.NOTE, "on Kafka"),),
     ),
     Rule(
         name="static-ids-doubled",
@@ -299,6 +301,7 @@ RULES = (
         effect=Effect.REPEATS,
         title="a static id that has changed hands while it was looked at",
         look=_static_doubled,
+        also=((Severity.ERROR, "more than once"),),
     ),
     Rule(
         name="protocols-differ",
@@ -327,5 +330,6 @@ RULES = (
         effect=Effect.STORM,
         title="members without a static id; a warning where only some have one",
         look=_static_missing,
+        also=((Severity.WARNING, "where only some have none"),),
     ),
 )

@@ -216,6 +216,7 @@ RULES = (
         effect=Effect.REFUSED,
         title="eager and cooperative assignors in one list",
         look=_mixed_assignors,
+        also=((Severity.NOTE, "Java, where it is a step of a migration"),),
     ),
     Rule(
         name="unknown-assignor",
@@ -237,6 +238,7 @@ RULES = (
         effect=Effect.IGNORED,
         title="`group.remote.assignor` without the consumer protocol",
         look=_remote_assignor_unused,
+        also=((Severity.ERROR, "Java"),),
     ),
     Rule(
         name="eager-assignor",
@@ -251,6 +253,7 @@ RULES = (
         effect=Effect.REFUSED,
         title="a `group.instance.id` that is no name",
         look=_static_id_invalid,
+        also=((Severity.WARNING, "librdkafka"),),
     ),
     Rule(
         name="static-id-missing",

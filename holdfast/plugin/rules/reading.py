@@ -127,6 +127,7 @@ RULES = (
         effect=Effect.REPEATS,
         title="`enable.auto.commit`: said, or by default",
         look=_auto_commit,
+        also=((Severity.ERROR, "holdfast refuses it"),),
     ),
     Rule(
         name="commit-interval-long",
@@ -141,6 +142,7 @@ RULES = (
         effect=Effect.REPEATS,
         title="`isolation.level=read_uncommitted`: said, or (Java) by default",
         look=_isolation,
+        also=((Severity.NOTE, "by default"),),
     ),
     Rule(
         name="offset-reset-latest",

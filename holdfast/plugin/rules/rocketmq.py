@@ -264,6 +264,7 @@ RULES = (
         effect=Effect.REPEATS,
         title="handlers that take longer than `consumeTimeout`; needs the handler's time",
         look=_consume_timeout,
+        needs_handler=True,
     ),
     Rule(
         name="rocketmq-namesrv-missing",
@@ -299,6 +300,7 @@ RULES = (
         effect=Effect.STORM,
         title="`heartbeatBrokerInterval` above a third of what brokers wait",
         look=_heartbeat,
+        also=((Severity.ERROR, "where it reaches what they wait"),),
     ),
     Rule(
         name="rocketmq-broadcasting",

@@ -166,6 +166,7 @@ RULES = (
         effect=Effect.REFUSED,
         title="a name that the client does not know; the nearest that it knows",
         look=_unknown,
+        also=((Severity.WARNING, "Java and RocketMQ, which go on"), (Severity.NOTE, "RocketMQ, where holdfast has it")),
     ),
     Rule(
         name="alias-clash",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: As long as a partition of a member that has died may stand still before it is worth a word.
 _LONG_SESSION_MS = 60_000
+#: Kafka's default until 3.0, which was raised since pauses of clouds are longer (KIP-735).
+_SHORT_SESSION_MS = 10_000
 #: As long as one member that hangs may hold up a rebalance of all.
 _LONG_POLL_MS = 600_000
 
@@ -68,6 +70,21 @@ def _restart(conf: ClientConf) -> Iterator[Seen]:
                 misfit.effect,
                 misfit.remedy,
             )
+
+
+def _session_short(conf: ClientConf) -> Iterator[Seen]:
+    session_ms = conf.number(SESSION)
+    if not _classic(conf) or session_ms is None or budget.session_allowed(session_ms) is not None:
+        return  # refused at any length: another rule tells
+    if session_ms < _SHORT_SESSION_MS and not any(_restart(conf)):
+        yield Seen(
+            SESSION,
+            conf.shown(SESSION),
+            f"a member that is silent for {session_ms / 1000:g} s is taken for dead: a pause of its machine, network "
+            "or broker of that length makes two rebalances, and what it had in hand runs again elsewhere",
+            f"use {budget.DEFAULT_SESSION_MS}, the default since Kafka 3.0, or as much of it as you can wait "
+            f"for after a crash; keep less than {_SHORT_SESSION_MS} only where nothing pauses",
+        )
 
 
 def _session_long(conf: ClientConf) -> Iterator[Seen]:
@@ -133,6 +150,7 @@ RULES = (
         effect=Effect.STORM,
         title="batch + drain + commit reach `max.poll.interval.ms`; needs the handler's time",
         look=_turn,
+        needs_handler=True,
     ),
     Rule(
         name="heartbeat-slow",
@@ -140,6 +158,7 @@ RULES = (
         effect=Effect.STORM,
         title="`heartbeat.interval.ms` above a third of the session",
         look=_heartbeat,
+        also=((Severity.ERROR, "where it reaches the session"),),
     ),
     Rule(
         name="restart-outlasts-session",
@@ -147,6 +166,13 @@ RULES = (
         effect=Effect.STORM,
         title="a static member whose restart takes longer than its session",
         look=_restart,
+    ),
+    Rule(
+        name="session-short",
+        severity=Severity.WARNING,
+        effect=Effect.STORM,
+        title="a session of less than 10 s",
+        look=_session_short,
     ),
     Rule(
         name="session-long",

@@ -1,0 +1,62 @@
+"""Whether anything listens where the brokers are said to be: clients go on trying, and tell why only at the end."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+
+from holdfast.errors import SourceUnavailable
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+_log = logging.getLogger("holdfast")
+#: As long as a broker that is being started may take to listen.
+PATIENCE_S = 5.0
+_CONNECT_S = 1.0
+_AGAIN_S = 0.2
+_ADDRESS = re.compile(r"(?:\w+://)?(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:/\s]+))(?::(?P<port>\d{1,5}))?")
+
+
+def await_listener(addresses: str, default_port: int, timeout_s: float) -> None:
+    """Return once one of them takes a connection, or as soon as that cannot be told; then it is the client's matter.
+
+    Args:
+        addresses: as the clients have them, with commas or semicolons.
+        default_port: where one names none.
+        timeout_s: what the command has; at most PATIENCE_S of it are used.
+
+    Raises:
+        SourceUnavailable: all refuse, or have names that nobody knows. The cause is logged at once.
+    """
+    places = [_ADDRESS.fullmatch(each.strip()) for each in re.split("[,;]", addresses) if each.strip()]
+    patience_s = min(PATIENCE_S, timeout_s)
+    deadline, told = Deadline(patience_s), False
+    while True:
+        causes = []
+        for place in places:
+            cause = None if place is None else _refusal(place, default_port)
+            if cause is None:
+                return
+            causes.append(cause)
+        if not causes:
+            return
+        why = "; ".join(causes)
+        if deadline.passed:
+            raise SourceUnavailable(f"{why}: check the address, and that the server runs")
+        if not told:
+            _log.warning("%s; trying for another %g s", why, patience_s)
+            told = True
+        SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
+
+
+def _refusal(place: re.Match[str], default_port: int) -> str | None:
+    host, port = place["six"] or place["host"], int(place["port"] or default_port)
+    try:
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except ConnectionRefusedError:
+        return f"{host}:{port} refuses connections: nothing listens there"
+    except socket.gaierror as error:
+        return f"{host} is no host that is known here ({error.strerror})"
+    except (OSError, OverflowError):
+        return None
+    return None

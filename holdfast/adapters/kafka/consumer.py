@@ -244,19 +244,21 @@ class KafkaConsumer(ClientCalls):
         below the offsets; without either, all that was returned (with enable.auto.offset.store=false: what was
         stored).
 
-        What is committed is where the partition stands: not further than the first record that is not done (of another
-        thread, say), and not further back than what is done: to read something again, `seek`.
+        What is committed is where the partition stands: not further than the first record that is not done (with
+        "explicit", of another thread, say), and not further back than what is done: to read something again, `seek`.
+        With asynchronous=False, while the store is away, it waits for it, ten seconds at most.
 
         Raises:
-            KafkaException: as the client; _NO_OFFSET: nothing to commit; _ASSIGNMENT_LOST: not ours (any more).
+            KafkaException: as the client; _NO_OFFSET: nothing to commit; _ASSIGNMENT_LOST: not ours (any more);
+                _TIMED_OUT: the store gives no answer, so that what is done cannot be committed yet.
         """
         with self._turn():
             if message is not None and offsets is not None:
                 raise ValueError("message and offsets are mutually exclusive")
-            partitions = self._offsets.done_below(message, offsets)
+            below = self._offsets.done_below(message, offsets)
             if message is None and offsets is None and not self._stored_only and self._driven.done_when != "explicit":
                 self._driven.end_all()
-            return self._offsets.commit(partitions, asynchronous=asynchronous)
+            return self._offsets.commit(below, asynchronous=asynchronous)
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """As the client's: the message and all before it, or what lies below the offsets, is done. It is committed by

@@ -5,20 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.plugin.entry import Gate
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Message
     from holdfast.adapters.kafka.messages import MessageSource
     from holdfast.plugin.driven import Driven
+    from holdfast.plugin.ownership import Ownership
 
 #: What the client calls an offset that it does not know (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
 _INVALID = -1001
 #: How long a call that has no time-out of its own may ask the broker.
 _ASK_S = 10.0
+#: How often the store is looked at for its answer.
+_LOOK_S = 0.005
 
 
 class LoopOffsets:
@@ -27,11 +31,11 @@ class LoopOffsets:
     def __init__(self, driven: Driven, source: MessageSource) -> None:
         self._driven, self._source, self._family = driven, source, driven.family
 
-    def done_below(self, message: Message | None, offsets: list[TopicPartition] | None) -> set[Partition] | None:
+    def done_below(self, message: Message | None, offsets: list[TopicPartition] | None) -> dict[Partition, int] | None:
         """The message and all before it, or what lies below the offsets, is done.
 
         Returns:
-            The partitions that this is about; None = all: neither was named.
+            The partitions that this is about, and the offsets; None = all: neither was named.
 
         Raises:
             KafkaException: a partition that is not ours.
@@ -41,32 +45,64 @@ class LoopOffsets:
             offsets = [TopicPartition(partition.topic, partition.number, offset + 1)]
         if offsets is None:
             return None
-        partitions = set()
+        below = {}
         for one in offsets:
             partition = self.assigned(one)
             self._driven.end_below(partition, one.offset)
-            partitions.add(partition)
-        return partitions
+            below[partition] = one.offset
+        return below
 
-    def commit(self, partitions: set[Partition] | None, *, asynchronous: bool) -> list[TopicPartition] | None:
-        """Commit where these partitions stand; None = all. Raises KafkaException."""
+    def commit(self, below: Mapping[Partition, int] | None, *, asynchronous: bool) -> list[TopicPartition] | None:
+        """Commit where partitions stand.
+
+        Args:
+            below: those that are meant, and the offsets below which the loop has said that they are done; None = all.
+            asynchronous: as the client's.
+
+        Raises:
+            KafkaException: _TIMED_OUT: the store has not acknowledged what is done; _ASSIGNMENT_LOST: what was called
+                done is not in the loop's hands any more, and comes again.
+        """
         self._driven.collect()
         self._driven.settle()
-        owners = [
-            owner for owner in self._family.owners.values() if partitions is None or owner.partition in partitions
-        ]
         if asynchronous:
-            self._family.commits.commit(owners)
+            self._family.commits.commit(self._owners(below))
             return None
-        targets = {owner.partition: owner.ledger.watermark for owner in owners if owner.open}
+        self._until_settled(below)
+        targets = {owner.partition: owner.ledger.watermark for owner in self._owners(below) if owner.open}
         if not targets:
             raise KafkaException(KafkaError(KafkaError._NO_OFFSET))  # noqa: SLF001 - librdkafka's name
+        if below is not None and self._driven.done_when != "explicit":
+            for partition, offset in below.items():
+                if targets.get(partition, -1) < offset:
+                    raise _said(
+                        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001 - librdkafka's name
+                        f"{partition} cannot be committed at {offset}: records below it were not returned to this "
+                        "loop, or are not its any more; they come (again)",
+                    )
         replies = self._source.commit_now(targets)
         for reply in replies:
             owner = self._family.owners.get(Partition(reply.topic, reply.partition))
             if owner is not None and reply.error is None:
                 owner.committed, owner.committed_at = reply.offset, self._driven.clock.now()
         return replies
+
+    def _owners(self, below: Mapping[Partition, int] | None) -> list[Ownership]:
+        return [owner for owner in self._family.owners.values() if below is None or owner.partition in below]
+
+    def _until_settled(self, below: Mapping[Partition, int] | None) -> None:
+        """Wait until the store has acknowledged what is done: committed is what others can rely on."""
+        driven, owners = self._driven, self._owners(below)
+        deadline = Deadline(min(_ASK_S, self._source.max_poll_interval_s / 2), driven.clock)
+        while any(entry.gate is Gate.ENDED for owner in owners for entry in owner.entries.values()):
+            if deadline.passed:
+                raise _said(
+                    KafkaError._TIMED_OUT,  # noqa: SLF001 - librdkafka's name
+                    "the store has not acknowledged what is done, so it cannot be committed yet: commit again; once it "
+                    "answers, it is committed in any case",
+                )
+            driven.workers.wake.wait(_LOOK_S)
+            driven.work()
 
     def position(self, one: TopicPartition) -> TopicPartition:
         """Behind the last record that was returned."""
@@ -97,6 +133,10 @@ class LoopOffsets:
 
     def _resolved(self, one: TopicPartition) -> int:
         return self._source.resolve(Partition(one.topic, one.partition), one.offset, Deadline(_ASK_S, SYSTEM_CLOCK))
+
+
+def _said(code: int, why: str) -> KafkaException:
+    return KafkaException(KafkaError(code, why))
 
 
 def place_of(message: Message) -> tuple[Partition, int]:

@@ -138,6 +138,25 @@ def test_with_latest_the_first_start_is_remembered_though_nothing_came(
     assert second.handled == [(0, offset) for offset in range(7, 12)]
 
 
+def test_with_latest_partitions_that_are_added_are_read_from_their_first_record(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 7)
+    latest = {**protocol, "auto.offset.reset": "latest", "topic.metadata.refresh.interval.ms": 60_000}
+    first = Running(kafka, redis_url, topic, topic, dict(latest))
+    until(lambda: kafka.committed(topic, topic) == {0: 7, 1: 0})
+    kafka.add_partitions(topic, 3)
+    produce(kafka, topic, 5, partition=2)  # nobody has seen it yet
+    first.stop()
+    kafka.add_partitions(topic, 4)
+    produce(kafka, topic, 5, partition=3)  # nobody is there
+    second = Running(kafka, redis_url, topic, topic, dict(latest))
+    until(lambda: len(second.handled) >= 10)
+    second.stop()
+    assert first.handled == []
+    assert sorted(second.handled) == [(number, offset) for number in (2, 3) for offset in range(5)]
+
+
 def test_what_is_assigned_while_the_store_is_away_begins_where_it_has_to_when_it_is_back(
     kafka: KafkaServer, redis_server: RedisServer, redis_url: str, topic: str, protocol: dict[str, Any]
 ) -> None:

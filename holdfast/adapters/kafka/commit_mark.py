@@ -57,3 +57,8 @@ class CommitMark:
         parts = metadata.split(":")
         now = self._known.get(topic, "")
         return len(parts) == 4 and ":".join(parts[:2]) == _MARK and bool(now and parts[3]) and parts[3] != now
+
+
+def is_marked(reply: TopicPartition) -> bool:
+    """Whether a commit of ours left it, of whatever topic of that name."""
+    return (reply.metadata or "").startswith(f"{_MARK}:")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka.beginnings import OF_A_LOOP
 from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.plugin.ports import Batch, End
@@ -149,6 +150,7 @@ class MessageSource(KafkaSource):
 
     #: In the audit's events: the class that users know.
     known_as = "KafkaConsumer"
+    _begins_by_default = OF_A_LOOP
 
     def __init__(
         self,
@@ -187,10 +189,11 @@ class MessageSource(KafkaSource):
         topics: Collection[str],
         listener: RebalanceListener,
         owners: Mapping[Partition, Fence],
-        deadline: Deadline,  # noqa: ARG002 - the port's signature
+        deadline: Deadline,
     ) -> None:
         """Join. Topics that do not exist (yet) are no error, as with the client itself."""
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
+        self._look_where_to_begin(deadline)
         self._join()
 
     def unsubscribe(self) -> None:

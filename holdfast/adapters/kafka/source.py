@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka import ability, farewell, faults
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.admin import Wait, request_s
+from holdfast.adapters.kafka.beginnings import OF_AN_APP, Beginnings
 from holdfast.adapters.kafka.callbacks import Callbacks, ClientLog, topic_partitions
 from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.log_ends import LogEnds
-from holdfast.adapters.kafka.offsets import EARLIEST, LATEST, committed, offsets_at
+from holdfast.adapters.kafka.offsets import LATEST, committed, offsets_at
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.adapters.kafka.static_member import Refusals, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
@@ -36,13 +38,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 
-_POLICIES = {
-    "earliest": EARLIEST, "smallest": EARLIEST, "beginning": EARLIEST,
-    "latest": LATEST, "largest": LATEST, "end": LATEST,
-}  # fmt: skip
 _NOT_ASKED = ability.BrokerAbility(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
 #: At the start: without an answer for so long it is told that the broker is waited for.
 _FIRST_TRY_S = 1.0
+#: How long a change of the subscription waits to know which of its topics the group has read before.
+_LOOK_S = 3.0
 #: A client that lived for so long was no part of a series of failures: the next wait is short again.
 _STABLE_S = 120.0
 
@@ -90,6 +90,7 @@ class KafkaSource:
         self._mark = CommitMark(self._checked.group, ids)
         self._ends = LogEnds(ids.admin, self._checked.conf)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
+        self._beginnings = Beginnings(self._checked.group, self._checked.conf, self._begins_by_default)
         self._rebuilds = 0
         self._rebuild_at = 0.0
 
@@ -99,6 +100,7 @@ class KafkaSource:
     # ---- what the engine asks before the start
     #: A producer that is idempotent stores nothing twice, and a failed record is tried again in place.
     identity = retry_topic = retries = stray_letters = None
+    _begins_by_default = OF_AN_APP
 
     @property
     def group(self) -> str:
@@ -143,6 +145,7 @@ class KafkaSource:
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
         self._make_client(deadline)
         self._look_for_topics(deadline)
+        self._look_where_to_begin(deadline)
         self._join()
 
     def _make_client(self, deadline: Deadline) -> None:
@@ -176,6 +179,9 @@ class KafkaSource:
     def subscribe(self, topics: Collection[str]) -> None:
         """Ask for other topics from now on; the rebalance follows in polls to come."""
         self._topics = list(topics)
+        if self._consumer is not None:
+            with suppress(SourceError):  # asked again when one of them comes
+                self._beginnings.look(self._consumer, self._topics, Deadline(_LOOK_S))
         self._join()
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
@@ -357,6 +363,10 @@ class KafkaSource:
             trouble = self._callbacks.take_trouble()
             raise trouble or faults.as_source_error(error.args[0], asked) from error
 
+    def _look_where_to_begin(self, deadline: Deadline) -> None:
+        _log.info("%s", self._beginnings)
+        self._beginnings.look(self._client_or_raise(), self._topics, deadline)
+
     # ---- positions
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
         """Group, topic, topic id, number: a topic that was deleted and made again has another id."""
@@ -368,15 +378,12 @@ class KafkaSource:
         return {Partition(reply.topic, reply.partition): self._mark.read(reply) for reply in replies}
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """As auto.offset.reset says, asked once; later offsets of a group are its own."""
-        policy = str(self._client.conf.get("auto.offset.reset", "earliest") if self._client is not None else "earliest")
-        when = _POLICIES.get(policy.lower())
-        if when is None:
-            raise SourceError(
-                f"the group {self.group} has committed no offset for {', '.join(map(str, partitions))} and "
-                f"auto.offset.reset={policy} forbids to choose one: commit one, or use earliest or latest"
-            )
-        return self._list_offsets(partitions, when, deadline)
+        """As `Beginnings` says, asked once; later offsets of a group are its own."""
+        self._beginnings.look(self._client_or_raise(), self._topics, deadline)
+        found: dict[Partition, int] = {}
+        for when, some in self._beginnings.of(partitions).items():
+            found |= self._list_offsets(some, when, deadline)
+        return found
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """With isolation.level=read_committed (the default): up to where no transaction is open."""

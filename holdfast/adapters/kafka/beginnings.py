@@ -1,0 +1,115 @@
+"""Where a partition begins of which the group has no offset: as auto.offset.reset says, or from its first record."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.adapters.kafka import faults
+from holdfast.adapters.kafka._client import KafkaException
+from holdfast.adapters.kafka.admin import request_s
+from holdfast.adapters.kafka.commit_mark import is_marked
+from holdfast.adapters.kafka.offsets import EARLIEST, LATEST, committed
+from holdfast.errors import SourceError
+from holdfast.records import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from holdfast.adapters.kafka._client import Consumer
+    from holdfast.timing import Deadline
+
+_NAME = "auto.offset.reset"
+_POLICIES = {
+    "earliest": EARLIEST, "smallest": EARLIEST, "beginning": EARLIEST,
+    "latest": LATEST, "largest": LATEST, "end": LATEST,
+}  # fmt: skip
+
+
+class Default(NamedTuple):
+    """What counts where the configuration does not say."""
+
+    policy: str
+    why: str
+
+
+#: An app is written for holdfast, and nothing is to be lost; a loop was written for the client.
+OF_AN_APP = Default("earliest", "holdfast's default: the client's own, latest, would skip what is there")
+OF_A_LOOP = Default("latest", "the client's default")
+
+
+class Beginnings:
+    """Of one group. One thread.
+
+    "latest" is meant for what is there when the group begins. What it learns of later, a topic that a pattern matches
+    or partitions that are added, is read from the first record: what was sent there before it was seen is not old.
+    """
+
+    def __init__(self, group: str, conf: Mapping[str, object], default: Default) -> None:
+        self._group = group
+        said = conf.get(_NAME)
+        self._policy = str(said) if said is not None else default.policy
+        self._why = f"{_NAME}={self._policy}" if said is not None else f"{_NAME} is not set, and this is {default.why}"
+        self._when = _POLICIES.get(self._policy.lower())
+        #: Of these "latest" is meant: there before the group was joined, of topics of which it had nothing.
+        self._never_read: set[Partition] = set()
+        self._looked_at: set[str] = set()
+
+    def __str__(self) -> str:
+        """One line for the log."""
+        where = {EARLIEST: "at the first record", LATEST: "at the end"}.get(self._when or 0, "nowhere")
+        later = "; what it learns of later begins at the first record" if self._when == LATEST else ""
+        return f"where the group {self._group} has no offset, it begins {where} ({self._why}){later}"
+
+    def look(self, consumer: Consumer, topics: Collection[str], deadline: Deadline) -> None:
+        """Before the group is joined, and for topics that are named later. Raises SourceError."""
+        new = {topic for topic in topics if topic not in self._looked_at}
+        if self._when != LATEST or not new:
+            return
+        partitions = _partitions(consumer, new, deadline)
+        replies = committed(consumer, partitions, deadline, "looking where the group begins")
+        # A loop without holdfast commits nothing of a partition in which it has met no record: that one is not new.
+        # Ours commit wherever they begin.
+        ours = {reply.topic for reply in replies if reply.offset >= 0 and is_marked(reply)}
+        self._never_read.update(partition for partition in partitions if partition.topic not in ours)
+        self._looked_at |= new
+
+    def of(self, partitions: Sequence[Partition]) -> Mapping[int, Sequence[Partition]]:
+        """Which of them begin at the log's start (EARLIEST), and which at its end (LATEST).
+
+        Raises:
+            SourceError: auto.offset.reset=error forbids to choose.
+        """
+        if self._when is None:
+            raise SourceError(
+                f"the group {self._group} has committed no offset for {', '.join(map(str, partitions))} and "
+                f"{_NAME}={self._policy} forbids to choose one: commit one, or use earliest or latest"
+            )
+        late = [partition for partition in partitions if partition in self._never_read]
+        early = [partition for partition in partitions if partition not in self._never_read]
+        return {when: some for when, some in ((EARLIEST, early), (LATEST, late)) if some}
+
+
+def _partitions(consumer: Consumer, topics: Collection[str], deadline: Deadline) -> list[Partition]:
+    """All that are there of these names and patterns. Raises SourceError."""
+    try:
+        known = consumer.list_topics(timeout=request_s(deadline)).topics
+    except KafkaException as error:
+        raise faults.as_source_error(error.args[0], "looking where the group begins") from error
+    return [
+        Partition(name, number)
+        for name, topic in sorted(known.items())
+        if topic.error is None and any(_matches(name, each) for each in topics)
+        for number in sorted(topic.partitions)
+    ]
+
+
+def _matches(name: str, topic: str) -> bool:
+    if not topic.startswith("^"):
+        return name == topic
+    if "[:" in topic:
+        return True
+    try:
+        return re.match(topic, name) is not None
+    except re.error:  # the client's patterns are those of POSIX: one that is none of Python's is taken to match
+        return True

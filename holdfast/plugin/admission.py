@@ -54,7 +54,7 @@ class Admission:
         else:
             # Not more than can be started whatever else runs: what has started and is not marked is bounded. A run in a
             # lane of one key is cut where it is taken.
-            share = min(core.workers.share(polled), max(1, core.settings.mark_batch // 2))
+            share = min(core.workers.share(polled), max(1, core.hands.share(handler.kind) // 2))
             at_most = len(records) if self._in_one_lane(handler) else share
             self._in_runs(records, owner, topic, handler, now=now, at_most=at_most)
 

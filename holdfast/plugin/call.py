@@ -18,12 +18,15 @@ class Call:
     batch; or a dead letter (then it has no entries)."""
 
     __slots__ = (
-        "began", "cancel_seen", "current", "entries", "handler", "over", "run", "seen", "task", "thread", "times",
+        "began", "cancel_seen", "current", "entries", "handler", "kind", "over", "run", "seen", "task", "thread",
+        "times",
     )  # fmt: skip
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         self.entries = deque(entries)
         self.handler = entries[0].handler.name if entries else ""
+        #: None: a dead letter.
+        self.kind = entries[0].handler.kind if entries else None
         #: How often the handler was called. Written by the worker, at the end.
         self.times = 0
         #: What the worker has to do; not for coroutines.

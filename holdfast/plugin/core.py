@@ -14,6 +14,7 @@ from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.claiming import Claiming
 from holdfast.plugin.debts import Debts
 from holdfast.plugin.events import SessionLost, SourceTrouble, StoreDown, StoreUp
+from holdfast.plugin.hands import Hands
 from holdfast.plugin.hung import Hung
 from holdfast.plugin.intake import Intake
 from holdfast.plugin.lanes import Entry, Gate, Lanes
@@ -75,13 +76,16 @@ class Core:
         if audit is not None:
             self.recorder = recorder = EngineRecorder(audit, self)
             self._observers = (recorder, *self._observers)
-        self.lanes = Lanes()
+        # What is with the workers, and what has ended and waits for its mark.
+        in_hand = max(1, settings.workers) + settings.mark_batch
+        self.hands = Hands(in_hand, {handler.kind for handler in routes.handlers})
+        self.lanes = Lanes(self.hands)
         self.debts = Debts()
         self.intake = Intake(settings, clock)
         self.outage = Outage(clock, self.tell)
         self.workers = Workers(settings.workers, f"holdfast-{group}")
         self.claiming = Claiming(self.lanes, self.timers, self.debts, self._skip)
-        self.settling = Settling(self._settle_with_source, self.claiming, self._taken_over)
+        self.settling = Settling(self._settle_with_source, self.claiming, self.hands, self._taken_over)
         self.outcomes = Outcomes(
             clock=clock,
             lanes=self.lanes,

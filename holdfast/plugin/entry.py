@@ -60,6 +60,8 @@ class Entry:
     attempt = 0
     #: How often the store said BUSY in a row.
     asked = 0
+    #: Among what is in hand (`Hands`).
+    counted = False
     #: It waited for its key: those behind it in its lane may be waiting for it.
     parked = False
     #: The dead letter that is being sent, and how often that has failed.
@@ -173,7 +175,7 @@ class Entry:
 
     def _part(self, start: int, stop: int) -> Entry:
         other = Entry.run(self.records[start:stop], self.owner, self.handler, self.since, self.claims[start:stop])
-        other.held, other.began_ms = self.held, self.began_ms
+        other.held, other.began_ms, other.counted = self.held, self.began_ms, self.counted
         other.gate, other.lane, other.keys = self.gate, self.lane, self.keys[start:stop]
         other.started = max(0, min(stop, self.started - self.base) - start)
         other.ended = max(0, min(stop, self.ended - self.base) - start)

@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import SettingError
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.letter_limit import DeadLetterLimit
     from holdfast.records import Record
+
+
+class Kind(Enum):
+    """How a handler is called. Each kind has its own queue and its own room, so that none waits for another."""
+
+    PLAIN = "plain"
+    COROUTINE = "coroutine"
+    BATCH = "batch"
+    BATCH_COROUTINE = "batch coroutine"
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it runs in the event loop."""
+        return self is Kind.COROUTINE or self is Kind.BATCH_COROUTINE
 
 
 @known
@@ -64,6 +79,8 @@ class Handler:
 
     #: Whether `call` is an `async def`.
     is_async: bool = field(init=False)
+    #: With `batch`, how it is called.
+    kind: Kind = field(init=False)
 
     def scope_of(self, group: str, topic: str) -> str:
         """The scope of a key that was found in a record born in that topic."""
@@ -77,7 +94,10 @@ class Handler:
         while isinstance(call, functools.partial):
             call = call.func
         call = call if inspect.isroutine(call) else getattr(type(call), "__call__", call)  # noqa: B004
-        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(call))
+        is_async = inspect.iscoroutinefunction(call)
+        object.__setattr__(self, "is_async", is_async)
+        kinds = (Kind.PLAIN, Kind.COROUTINE) if self.batch is None else (Kind.BATCH, Kind.BATCH_COROUTINE)
+        object.__setattr__(self, "kind", kinds[is_async])
 
 
 def _takes_one(handler: Handler) -> None:

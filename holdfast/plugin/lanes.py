@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.entry import Entry, Gate
+from holdfast.plugin.hands import Hands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.handlers import Handler, Kind
     from holdfast.records import Partition
 
 __all__ = ["Entry", "Gate", "Lane", "Lanes"]
@@ -96,9 +98,11 @@ _PARKED = frozenset({Gate.BUSY, Gate.BEHIND})
 class Lanes:
     """All lanes, and those whose first entry may start. A lane's key is one of its partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, hands: Hands | None = None) -> None:
+        self.hands = hands or Hands()
         self._lanes: dict[Partition, dict[Hashable, Lane]] = {}
-        self._ready: deque[Lane] = deque()
+        #: By the kind of handler of their first entry: who may not start now is in nobody else's way.
+        self._ready: dict[Kind, deque[Lane]] = {}
         #: Records that are with the workers.
         self.taken = 0
         #: Told of an entry whose key is to be asked for: it is no part of a run, or not behind a parked one, any more.
@@ -108,10 +112,9 @@ class Lanes:
         """Keys that have a lane."""
         return sum(map(len, self._lanes.values()))
 
-    @property
-    def ready(self) -> int:
-        """Lanes whose first entry may start."""
-        return len(self._ready)
+    def ready(self, kind: Kind) -> int:
+        """Lanes whose first entry, of that kind, may start."""
+        return len(self._ready.get(kind, ()))
 
     def of(self, partition: Partition) -> dict[Hashable, Lane]:
         """A partition's lanes by their keys."""
@@ -173,7 +176,7 @@ class Lanes:
                 self._leave(lane)
         elif not lane.queued and not lane.taken and head.gate is Gate.READY:
             lane.queued = True
-            self._ready.append(lane)
+            self._ready.setdefault(head.handler.kind, deque()).append(lane)
 
     def wake_all(self) -> None:
         """Look at every lane again."""
@@ -181,31 +184,43 @@ class Lanes:
             for lane in list(lanes.values()):
                 self.wake(lane)
 
-    def next(self) -> Lane | None:
-        """The lane that has been ready for longest."""
-        while self._ready:
-            lane = self._ready.popleft()
-            lane.queued = False
-            head = lane.head()
-            if head is not None and not lane.taken and head.gate is Gate.READY:
-                return lane
-            self.wake(lane)
+    @property
+    def kinds(self) -> list[Kind]:
+        """Of which something may start."""
+        return [kind for kind, ready in self._ready.items() if ready]
+
+    def next(self, kind: Kind | None = None) -> Lane | None:
+        """The lane that has been ready for longest, of that kind or of any."""
+        for each in self.kinds if kind is None else (kind,):
+            ready = self._ready.get(each, ())
+            while ready:
+                lane = ready.popleft()
+                lane.queued = False
+                head = lane.head()
+                if head is not None and not lane.taken and head.gate is Gate.READY and head.handler.kind is each:
+                    return lane
+                self.wake(lane)
         return None
 
     def next_of(self, handler: Handler) -> Lane | None:
-        """The next ready lane, if it is of that handler, and of one key."""
-        lane = self.next()
+        """The next ready lane of the handler's kind, if it is of that handler, and of one key."""
+        lane = self.next(handler.kind)
         head = lane.head() if lane else None
         if lane is None or head is None or (head.handler is handler and lane.keys is None):
             return lane
-        lane.queued = True
-        self._ready.appendleft(lane)
+        self.wait(lane)
         return None
+
+    def wait(self, lane: Lane) -> None:
+        """A lane that `next` gave cannot start now: it is the next one of its kind again."""
+        if (head := lane.head()) is not None:
+            lane.queued = True
+            self._ready[head.handler.kind].appendleft(lane)
 
     def ready_records(self, at_most: int) -> int:
         """Records that may start now, counted up to `at_most`."""
         count = 0
-        for lane in self._ready:
+        for lane in chain.from_iterable(self._ready.values()):
             count += lane.ready(at_most - count)
             if count >= at_most:
                 break
@@ -230,6 +245,7 @@ class Lanes:
             self._shorten(lane, taken[-1], taken[-1].count + room)
         for entry in taken:
             entry.taken()
+            self.hands.take(entry)
         lane.taken += len(taken)
         self.taken += min(at_most, at_most - room)
         return taken
@@ -255,6 +271,8 @@ class Lanes:
     def back(self, entry: Entry, gate: Gate) -> None:
         """A taken entry is back from the workers."""
         entry.gate = gate
+        if gate is not Gate.ENDED and gate is not Gate.STUCK:  # those wait for the store, or run on
+            self.hands.leave(entry)
         lane = entry.lane
         lane.taken -= 1
         self.taken -= entry.count
@@ -266,6 +284,7 @@ class Lanes:
     def drop(self, entry: Entry) -> None:
         """An entry that was not taken leaves."""
         entry.gate = Gate.GONE
+        self.hands.leave(entry)
         self.wake(entry.lane)
 
     # ---- runs that meet trouble

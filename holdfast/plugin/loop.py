@@ -9,6 +9,7 @@ What differs between the two families of source is behind `family.py`. A rebalan
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SourceError, StoreUnavailable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from holdfast.plugin.entry import Entry
-    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.handlers import BatchOf, Kind
     from holdfast.plugin.lanes import Lane
     from holdfast.plugin.ports import Batch
 
@@ -39,6 +40,7 @@ class Engine(Core):
     """The turn that moves the parts."""
 
     _new_topics: Collection[str] | None = None
+    _turns = 0
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Change the subscription in a turn to come. Any thread."""
@@ -136,68 +138,75 @@ class Engine(Core):
                     self.session_lost()
 
     def _dispatch(self) -> None:
+        """Give what is ready to the workers, of each kind of handler in turn, until none of them can start more."""
         until = self.clock.now() + _BUSY_S
-        while not self.stalled and self._budget > 0:
-            lane = self.lanes.next()
-            head = lane.head() if lane else None
-            if lane is None or head is None:
-                return
-            handler = head.handler
-            if (self.workers.async_room if handler.is_async else self.workers.room) <= 0:
-                self.lanes.wake(lane)
-                return
-            if lane.keys is not None and self._budget < head.count:
-                self.lanes.wake(lane)
-                return
-            if handler.batch and self._budget < lane.ready(min(handler.batch.records, self._budget_at_most)):
-                self.lanes.wake(lane)  # rather a whole batch a little later than a small one now
-                return
-            entries = self._take_batch(lane, head) if handler.batch else self._take(lane, handler)
+        kinds = deque(self.lanes.kinds)
+        # The next turn begins with another one: in the polling thread a turn may be over before all had theirs.
+        kinds.rotate(-self._turns)
+        self._turns += 1
+        while kinds and not self.stalled:
+            entries = self._next_of(kinds[0])
+            if entries is None:
+                kinds.popleft()
+                continue
+            kinds.rotate(-1)
             if entries:
-                now = self.clock.now()
-                for owner in {entry.owner for entry in entries}:
-                    owner.first_start = owner.first_start or now
-                self.recorder.begins(entries)
-                self.workers.submit(entries)
+                self._start(entries)
                 if self.workers.inline:  # it has run: what has ended is not to wait for all others
                     self.collect()
                     if self.clock.now() >= until:
                         return
 
-    def _take(self, lane: Lane, handler: Handler) -> list[Entry]:
+    def _start(self, entries: list[Entry]) -> None:
+        now = self.clock.now()
+        for owner in {entry.owner for entry in entries}:
+            owner.first_start = owner.first_start or now
+        self.recorder.begins(entries)
+        self.workers.submit(entries)
+
+    def _next_of(self, kind: Kind) -> list[Entry] | None:
+        """What of that kind starts next. None: nothing can; empty: a batch that waits for more, so look on."""
+        if self.workers.room(kind) <= 0 or self.hands.room(kind) <= 0:
+            return None
+        lane = self.lanes.next(kind)
+        head = lane.head() if lane else None
+        if lane is None or head is None:
+            return None
+        if head.handler.batch:
+            return self._take_batch(lane, head, head.handler.batch)
+        return self._take(lane, head)
+
+    def _take(self, lane: Lane, head: Entry) -> list[Entry] | None:
         """One record, or as many as make a chunk: of this lane, and of others if all workers get as much."""
-        if handler.is_async:
+        handler = head.handler
+        room = self.hands.room(handler.kind)
+        if lane.keys is not None and room < head.count:
+            self.lanes.wait(lane)  # it goes as a whole, so those behind it wait too, or it might wait for ever
+            return None
+        if handler.is_async or lane.keys is not None:
             return self.lanes.take(lane, 1)
-        if lane.keys is not None:
-            return self.lanes.take(lane, 1)
-        chunk = min(self.workers.chunk, self._budget)
+        chunk = min(self.workers.chunk, room)
+        fair = min(chunk, self.lanes.ready(handler.kind) // max(1, self.settings.workers))
         entries = self.lanes.take(lane, chunk)
-        fair = min(chunk, self.lanes.ready // max(1, self.settings.workers)) - sum(entry.count for entry in entries)
-        while fair > 0 and (more := self.lanes.next_of(handler)) is not None:
-            entries += self.lanes.take(more, fair)
-            fair -= entries[-1].count
+        records = sum(entry.count for entry in entries)
+        while records < fair and (more := self.lanes.next_of(handler)) is not None:
+            taken = self.lanes.take(more, fair - records)
+            records += sum(entry.count for entry in taken)
+            entries += taken
         return entries
 
-    def _take_batch(self, lane: Lane, head: Entry) -> list[Entry]:
+    def _take_batch(self, lane: Lane, head: Entry, batch: BatchOf) -> list[Entry] | None:
         """A full batch; or what there is, once its first record has waited for long enough."""
-        batch = head.handler.batch
-        if batch is None:
-            raise AssertionError(head)
         waited = self.clock.now() - head.since
-        records = min(batch.records, self._budget_at_most)
-        if lane.ready(records) < records and waited < batch.wait_s:
+        records = min(batch.records, self.hands.share(head.handler.kind))
+        ready = lane.ready(records)
+        if ready < records and waited < batch.wait_s:
             self.timers.after(batch.wait_s - waited, lambda: self.lanes.wake(lane))
             return []
+        if self.hands.room(head.handler.kind) < ready:
+            self.lanes.wait(lane)  # rather a whole batch a little later than a small one now
+            return None
         return self.lanes.take(lane, records)
-
-    @property
-    def _budget(self) -> int:
-        """Records that may be started now. What has started and is not acknowledged is what a crash repeats."""
-        return self._budget_at_most - self.lanes.taken - self.settling.waiting
-
-    @property
-    def _budget_at_most(self) -> int:
-        return max(1, self.settings.workers) + self.settings.mark_batch
 
     def _resubscribe(self) -> None:
         if self._new_topics is not None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimSession
     from holdfast.plugin.claiming import Claiming
+    from holdfast.plugin.hands import Hands
     from holdfast.plugin.lanes import Entry
 
 
@@ -23,10 +24,14 @@ class Settling:
     """
 
     def __init__(
-        self, settle: Callable[[Sequence[Entry]], None], claiming: Claiming, again: Callable[[Entry], None]
+        self,
+        settle: Callable[[Sequence[Entry]], None],
+        claiming: Claiming,
+        hands: Hands,
+        again: Callable[[Entry], None],
     ) -> None:
         """Args: settle: the source's way, raises StoreUnavailable; again: what to do with one that was taken over."""
-        self._settle, self._claiming, self._again = settle, claiming, again
+        self._settle, self._claiming, self._hands, self._again = settle, claiming, hands, again
         self._finishing: list[Entry] = []
         self._settling: list[Entry] = []
         #: Duplicates by their key, since the start.
@@ -63,7 +68,9 @@ class Settling:
             if batch:
                 self._settle(batch)
                 del self._settling[: len(batch)]
-                self.waiting -= sum(entry.count for entry in batch)
+                for entry in batch:
+                    self.waiting -= entry.count
+                    self._hands.leave(entry)
 
     def _finish(self, entries: Sequence[Entry]) -> None:
         session: ClaimSession = entries[0].owner.session_
@@ -76,6 +83,7 @@ class Settling:
             self._claiming.free(entry)
             if verdict is Verdict.FENCED:
                 self.waiting -= 1
+                self._hands.leave(entry)
                 self._again(entry)  # somebody took the key over: our result does not count
             else:
                 self._settling.append(entry)

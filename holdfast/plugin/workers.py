@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.plugin.call import Call
 from holdfast.plugin.entry import Entry
+from holdfast.plugin.handlers import Kind
 from holdfast.plugin.pipeline import run_batch, run_batch_async, run_each, run_each_async, send_letter
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -76,7 +77,8 @@ class Workers:
         self._coroutines: list[Callable[[], Coroutine[None, None, None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = threading.Lock()  # innermost; guards the counts, and which calls are over
-        self._outstanding = 0
+        #: Jobs given and not finished, by the kind of their handler; None: dead letters.
+        self._outstanding: dict[Kind | None, int] = dict.fromkeys((*Kind, None), 0)
         #: Calls that were given up and have not ended.
         self.stuck = 0
         #: Calls of handlers that have a timeout, since somebody has looked.
@@ -90,27 +92,28 @@ class Workers:
     @property
     def outstanding(self) -> int:
         """Jobs given and not finished, running ones included; not those that were given up."""
-        return self._outstanding
+        return sum(self._outstanding.values())
 
     @property
     def busy(self) -> bool:
         """Whether a job runs, or has ended and nobody has looked."""
-        return self._outstanding > 0 or bool(self._ended)
+        return self.outstanding > 0 or bool(self._ended)
 
-    @property
-    def room(self) -> int:
-        """Jobs to give now: one running and one waiting for each worker, so that none idles between two turns."""
-        return 1 if self.inline else 2 * self._count - self.outstanding
-
-    @property
-    def async_room(self) -> int:
-        """The same for coroutines, which all run at once."""
-        return self._count - self.outstanding
+    def room(self, kind: Kind) -> int:
+        """Jobs of that kind to give now, whatever the others have: one running and one waiting for each worker, so that
+        none idles between two turns. Coroutines all run at once."""
+        if kind.is_async:
+            return self._count - self._outstanding[kind]
+        return 1 if self.inline else 2 * self._count - self._outstanding[kind]
 
     @property
     def running(self) -> int:
         """Calls that run, as far as known without asking the workers."""
-        return min(self._outstanding, self._count)
+        return self.outstanding - self._of_threads + min(self._of_threads, self._count)
+
+    @property
+    def _of_threads(self) -> int:
+        return sum(jobs for kind, jobs in self._outstanding.items() if kind is None or not kind.is_async)
 
     def timings(self) -> Iterator[tuple[str, int, float]]:
         """Calls of handlers that have ended since somebody has looked: handler, how many, seconds together."""
@@ -142,7 +145,7 @@ class Workers:
     def submit(self, entries: Sequence[Entry]) -> None:
         """Run the entries' handler: one after the other, or as one batch. Coroutines wait for `begin_coroutines`."""
         handler, call = entries[0].handler, Call(entries)
-        self._count_one(1)
+        self._count_one(call)
         if handler.timeout_s is not None:
             self.timed.append(call)
         if handler.is_async:
@@ -216,8 +219,8 @@ class Workers:
 
     def submit_letter(self, entry: Entry, letter: Letter, letters: DeadLetters, timeout_s: float) -> None:
         """Send a dead letter from a worker, since it waits for the broker."""
-        self._count_one(1)
         call = Call()
+        self._count_one(call)
         call.run = lambda: send_letter(entry, letter, letters, timeout_s, self._ended.append)
         self._start(call)
 
@@ -233,7 +236,7 @@ class Workers:
             if call.over:
                 return False
             call.over = True
-            self._outstanding -= 1
+            self._outstanding[call.kind] -= 1
             self.stuck += 1
         if call.thread in self._threads:
             self._threads.remove(call.thread)
@@ -253,7 +256,7 @@ class Workers:
         self._jobs.put(call)
 
     def _add_thread(self) -> None:
-        if len(self._threads) < self._count and self.outstanding > len(self._threads):
+        if len(self._threads) < self._count and self._of_threads > len(self._threads):
             thread = threading.Thread(target=self._work, name=f"{self._name}-{next(self._numbers)}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -272,9 +275,9 @@ class Workers:
             replaced = self._finish(call)
         return replaced
 
-    def _count_one(self, step: int) -> None:
+    def _count_one(self, call: Call) -> None:
         with self._lock:
-            self._outstanding += step
+            self._outstanding[call.kind] += 1
 
     def _finish(self, call: Call) -> bool:
         """Whether it had been given up, and another thread runs in the place of this one."""
@@ -285,7 +288,7 @@ class Workers:
             if given_up:
                 self.stuck -= 1
             else:
-                self._outstanding -= 1
+                self._outstanding[call.kind] -= 1
         self.wake.set()
         return given_up
 

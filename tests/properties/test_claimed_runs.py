@@ -60,6 +60,7 @@ class Play:
         self.again: set[int] = set()
         core = SimpleNamespace(
             lanes=self.lanes,
+            hands=self.lanes.hands,
             intake=Intake(Settings(), SYSTEM_CLOCK),
             clock=self.clock,
             group="g",
@@ -177,6 +178,7 @@ class Play:
         for entry, verdict in self.claiming.each(ended, given, Verdict.DONE):
             entry.held = False
             self.claiming.free(entry)
+            self.lanes.hands.leave(entry)
             if verdict is Verdict.FENCED:
                 self.ran.remove(_value(entry.record))
                 self.again.add(entry.record.offset)
@@ -235,6 +237,7 @@ class Play:
         entries = list(self.owner.entries.values())
         assert all(offset == entry.record.offset for offset, entry in self.owner.entries.items())
         assert self.lanes.taken == sum(entry.count for entry in self.out)
+        assert self.lanes.hands.records == sum(entry.count for entry in [*self.out, *self.ended])
         for entry in entries:
             if entry.gate is Gate.BUSY:
                 for other in entry.lane.behind(entry):

@@ -41,6 +41,7 @@ class Play:
         self.next = 0
         core = SimpleNamespace(
             lanes=self.lanes,
+            hands=self.lanes.hands,
             intake=self.intake,
             clock=SYSTEM_CLOCK,
             group="g",

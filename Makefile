@@ -5,28 +5,35 @@ SEED ?= 1
 ONLY ?=
 ON ?=
 KILLS ?= 20
-# Most tests wait most of their time. Two run at once, each file by one of two processes with servers of its own;
-# in their own order, in which the short ones come last. A process that dies (a test that hung ends its own) is not
-# started again: pytest-xdist then waits for ever for the file that it had.
-PYTEST_ARGS ?= -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+# Most tests wait most of their time: three processes run them, each file by one of them, with one set of servers for
+# all; in their own order, in which the short ones come last. A process that dies (a test that hung ends its own) is
+# not started again: pytest-xdist then waits for ever for the file that it had.
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo audit chaos compat bench clean distclean
+.PHONY: help setup test test-all oracles lint demo audit chaos compat bench clean distclean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
-	  || sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1  \2/p' $(MAKEFILE_LIST)
 
 setup: ## Python environment, Redis, PostgreSQL, Java, Kafka and RocketMQ for the tests (Debian, Ubuntu; elsewhere it says what to install)
 	@tools/setup.sh test
 
-test: setup ## linters, then all tests on real servers: Kafka, RocketMQ, Redis, PostgreSQL
+test: setup ## linters, then on real servers (Kafka, RocketMQ, Redis, Spark) what each change is to pass: SEED=2 plays the stories on other protocols
+	@$(MAKE) --no-print-directory lint
+	$(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED)
+
+test-all: setup ## everything: each story on each protocol, other people's consumers, both clients of RocketMQ, Spark killed
 	@$(MAKE) --no-print-directory lint
 	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
 	run .venv-rocketmq/bin/python -m pytest tests/clients/classic; \
 	run .venv-rocketmq5/bin/python -m pytest tests/clients/grpc; \
-	run $(PYTHON) -m pytest $(PYTEST_ARGS); \
+	run $(PYTHON) -m pytest $(PYTEST_ARGS) --oracles live; \
 	exit $$failed
+
+oracles: setup ## ask the brokers' own Java classes again what tests/golden has of them
+	$(PYTHON) -m pytest tests/golden tests/docs/test_assignment.py tests/properties/test_rocketmq_strategies.py -m "not full" --oracles record
 
 lint: ## ruff, mypy and the arrows between the packages
 	@tools/setup.sh lint

@@ -41,6 +41,7 @@ def test_asking_leaves_no_group_behind(kafka: KafkaServer) -> None:
     assert groups() <= before  # another test's may go meanwhile
 
 
+@pytest.mark.full
 def test_a_cluster_that_has_the_feature_off_says_so() -> None:
     with KafkaServer() as server:
         command = ["java", "-cp", f"{server._lib}/*", "org.apache.kafka.tools.FeatureCommand"]

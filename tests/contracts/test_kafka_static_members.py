@@ -20,6 +20,8 @@ from tests.servers.kafka import KafkaServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.full
+
 #: Much longer than anything here may take: what waits for a session fails.
 _SESSION_MS = 40_000
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.oracles.java_group import JavaGroup
     from tests.servers.kafka import KafkaServer
 
+pytestmark = pytest.mark.full
+
 PATIENCE_S = 120.0
 PARTITIONS = 12
 NAMES = "abc"

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from tests.contracts.rocketmq_cluster import Cluster
 
+pytestmark = pytest.mark.full
+
 __all__ = ["closed_port"]
 
 BROKERS = ["broker-a", "broker-b"]

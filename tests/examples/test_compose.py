@@ -7,6 +7,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.servers.kafka import KafkaServer
+
+pytestmark = pytest.mark.full
 
 _COMPOSE = (ROOT / "compose.yaml").read_text(encoding="utf-8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyspark.errors import StreamingQueryException
 
 from examples import spark_stream
@@ -12,8 +13,10 @@ from examples import spark_stream
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pytest
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+pytestmark = pytest.mark.full
 
 
 class Query:

@@ -52,6 +52,21 @@ def subscriptions(rnd: random.Random, kind: str, topics: int, count: int) -> lis
 
 
 KINDS = ("same", "kinds", "each", "few")
+_PARTS = (0.0, 0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a group is made of: how many topics, of how many partitions at most, how many members, who want what
+    `kind` says; how many of them have a known rack, and are static; and replicas of a partition."""
+
+    topics: int
+    largest: int
+    members: int
+    kind: str
+    known: float
+    static: float
+    replicas: int
 
 
 @st.composite
@@ -62,22 +77,47 @@ def groups(draw: st.DrawFn) -> Group:
     partition takes longer than what is tested.
     """
     topics = draw(st.integers(1, TOPICS))
-    largest = draw(st.integers(1, PARTITIONS // topics))
-    count = draw(st.integers(1, MEMBERS))
-    kind = draw(st.sampled_from(KINDS))
-    known, static = (draw(st.sampled_from((0.0, 0.5, 1.0))) for _ in range(2))
-    replicas = draw(st.integers(1, len(RACKS)))
-    rnd = random.Random(draw(st.integers(0, 2**16)))
+    shape = Shape(
+        topics=topics,
+        largest=draw(st.integers(1, PARTITIONS // topics)),
+        members=draw(st.integers(1, MEMBERS)),
+        kind=draw(st.sampled_from(KINDS)),
+        known=draw(st.sampled_from(_PARTS)),
+        static=draw(st.sampled_from(_PARTS)),
+        replicas=draw(st.integers(1, len(RACKS))),
+    )
+    return _made(shape, random.Random(draw(st.integers(0, 2**16))))
+
+
+def numbered(seed: int) -> Group:
+    """The same group for the same number, whatever draws: for answers that are kept."""
+    rnd = random.Random(seed)
+    topics = rnd.randint(1, TOPICS)
+    shape = Shape(
+        topics=topics,
+        largest=rnd.randint(1, PARTITIONS // topics),
+        members=rnd.randint(1, MEMBERS),
+        kind=rnd.choice(KINDS),
+        known=rnd.choice(_PARTS),
+        static=rnd.choice(_PARTS),
+        replicas=rnd.randint(1, len(RACKS)),
+    )
+    return _made(shape, rnd)
+
+
+def _made(shape: Shape, rnd: random.Random) -> Group:
     same_size = rnd.random() < 0.3
-    partitions = partitions_of([largest if same_size else rnd.randint(1, largest) for _ in range(topics)])
+    partitions = partitions_of(
+        [shape.largest if same_size else rnd.randint(1, shape.largest) for _ in range(shape.topics)]
+    )
     members = [
         Subscriber(
             id=f"m{i}",
             topics=wanted,
-            rack=rnd.choice(RACKS) if rnd.random() < known else "",
-            instance_id=f"static{count - i}" if rnd.random() < static else None,
+            rack=rnd.choice(RACKS) if rnd.random() < shape.known else "",
+            instance_id=f"static{shape.members - i}" if rnd.random() < shape.static else None,
         )
-        for i, wanted in enumerate(subscriptions(rnd, kind, topics, count))
+        for i, wanted in enumerate(subscriptions(rnd, shape.kind, shape.topics, shape.members))
     ]
-    racks = {each: rnd.sample(RACKS, replicas) for each in partitions} if known else {}
+    racks = {each: rnd.sample(RACKS, shape.replicas) for each in partitions} if shape.known else {}
     return Group(members=members, partitions=partitions, racks=racks)

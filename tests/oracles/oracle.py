@@ -64,22 +64,7 @@ class Oracle:
             ServerFailed: it has died.
             ValueError: it answered with an error.
         """
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            raise self._failed() from None
-        answer = process.stdout.readline()
-        if not answer.endswith("\n"):
-            raise self._failed()
-        answer = answer.removesuffix("\n")
-        if answer.startswith("error"):
-            msg = f"asked {line!r}, the oracle says: {answer}"
-            raise ValueError(msg)
-        return answer
+        return self._read(line, self._answer(line))
 
     def close(self) -> None:
         """End the process. Idempotent."""
@@ -94,6 +79,27 @@ class Oracle:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _answer(self, line: str) -> str:
+        """As it comes, an error too."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failed() from None
+        answer = process.stdout.readline()
+        if not answer.endswith("\n"):
+            raise self._failed()
+        return answer.removesuffix("\n")
+
+    def _read(self, line: str, answer: str) -> str:
+        if answer.startswith("error"):
+            msg = f"asked {line!r}, the oracle says: {answer}"
+            raise ValueError(msg)
+        return answer
 
     def _failed(self) -> ServerFailed:
         code = self._process.wait()

@@ -61,7 +61,7 @@ def _said(strategy: Strategy) -> dict[str, object]:
     if isinstance(strategy, MachineRoomNearby):
         return {"name": "MACHINE_ROOM_NEARBY", "inner": _said(strategy.inner)}
     if isinstance(strategy, ByConfig):
-        lists = {client: [_parts(queue) for queue in queues] for client, queues in strategy.queues.items()}
+        lists = {client: sorted(_parts(queue) for queue in queues) for client, queues in strategy.queues.items()}
         return {"name": "CONFIG", "queues": lists}
     msg = f"no class is like {strategy!r}"
     raise ValueError(msg)

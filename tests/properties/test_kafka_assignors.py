@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
+@pytest.mark.full
 @settings(calm, max_examples=700)
 @given(groups())
 def test_range_is_javas(kafka_assignors: Oracle, group: Group) -> None:
@@ -28,6 +30,7 @@ def test_range_is_javas(kafka_assignors: Oracle, group: Group) -> None:
     assert range_(group.members, group.partitions, racks=group.racks) == theirs.plan
 
 
+@pytest.mark.full
 @settings(calm, max_examples=300)
 @given(groups())
 def test_round_robin_is_javas(kafka_assignors: Oracle, group: Group) -> None:

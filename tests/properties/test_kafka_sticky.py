@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +136,7 @@ class TestOfAllPlans:
         assert standing([plan[each] for each in wanted]) == min(map(standing, every))
 
 
+@pytest.mark.full
 class TestBesideKafkas:
     # Each example is up to seven groups.
     @settings(beside, max_examples=300)

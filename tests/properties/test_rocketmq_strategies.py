@@ -107,6 +107,7 @@ def strategy_for(group: Group, name: str, inner: Strategy = average) -> Strategy
 LARGE, SMALL = groups(60, 20, 400), groups(12, 5, 60)
 
 
+@pytest.mark.full
 class TestAgainstJava:
     @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE", "CONFIG", "MACHINE_ROOM"])
     @settings(max_examples=400)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
 
 
+pytestmark = pytest.mark.full
+
+
 # Of this the protocol changes nothing; `make chaos` plays it on all.
 @pytest.mark.parametrize(("kind", "protocol"), [("careful", "cooperative"), ("default", "consumer")])
 def test_a_crash_of_a_plain_loop_repeats_work_and_is_seen(

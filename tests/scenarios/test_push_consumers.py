@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.scenarios import stories_crash, stories_graceful
 from tests.scenarios.field import FieldError
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from tests.scenarios.outcome import Outcome
     from tests.scenarios.story import Story
     from tests.servers.rocketmq import RocketMQServer
+
+
+pytestmark = pytest.mark.full
 
 
 def _told(rocketmq: RocketMQServer, home: Path, story: Story, seed: int = 1) -> Outcome:

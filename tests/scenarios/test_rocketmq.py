@@ -2,51 +2,64 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.scenarios import stories_crash, stories_graceful, stories_rocketmq
+from tests.servers.rocketmq import RocketMQServer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.scenarios.story import Story
     from tests.servers.redis import RedisServer
-    from tests.servers.rocketmq import RocketMQServer
 
+#: Told on Kafka in each run too.
+_also = partial(pytest.param, marks=pytest.mark.full)
 _GRACEFUL = [
-    stories_graceful.join,
-    stories_graceful.leave,
-    stories_graceful.scale,
+    _also(stories_graceful.join),
+    _also(stories_graceful.leave),
+    _also(stories_graceful.scale),
     stories_graceful.rolling_restart,
-    stories_graceful.leave_as_another_joins,
-    stories_graceful.partitions_are_added,
-    stories_graceful.new_topic_matches,
+    _also(stories_graceful.leave_as_another_joins),
+    _also(stories_graceful.partitions_are_added),
+    _also(stories_graceful.new_topic_matches),
     stories_rocketmq.several_topics,
 ]
 _SLOW_HANDLERS = [
-    stories_graceful.handler_longer_than_poll_interval,
+    _also(stories_graceful.handler_longer_than_poll_interval),
     stories_graceful.handler_outlives_the_drain,
-    stories_graceful.handler_outlives_the_drain_and_fails,
-    stories_graceful.poison_in_rolling_restart,
+    _also(stories_graceful.handler_outlives_the_drain_and_fails),
+    _also(stories_graceful.poison_in_rolling_restart),
 ]
 _CRASHES = [
     stories_crash.kill,
-    stories_crash.kill_under_backlog,
-    stories_crash.kill_with_slow_handlers,
+    _also(stories_crash.kill_under_backlog),
+    _also(stories_crash.kill_with_slow_handlers),
     stories_crash.stall,
-    stories_crash.takeover_with_a_backlog,
-    stories_crash.business_keys_through_a_crash,
+    _also(stories_crash.takeover_with_a_backlog),
+    _also(stories_crash.business_keys_through_a_crash),
 ]
-_OUTAGES = [
+_STORE_OUTAGES = [
     stories_crash.store_stalls,
-    stories_crash.store_restarts,
-    stories_crash.join_while_store_stalls,
+    _also(stories_crash.store_restarts),
+    _also(stories_crash.join_while_store_stalls),
+]
+_BROKER_OUTAGES = [
     stories_rocketmq.broker_restarts,
     stories_rocketmq.broker_is_killed,
     stories_rocketmq.name_server_restarts,
 ]
+
+
+@pytest.fixture(scope="module")
+def own_rocketmq() -> Iterator[RocketMQServer]:
+    """One whose servers are stopped."""
+    with RocketMQServer() as server:
+        yield server
 
 
 def _told(rocketmq: RocketMQServer, redis_server: RedisServer, home: Path, story: Story) -> list[str]:
@@ -78,8 +91,15 @@ def test_a_death_repeats_at_most_what_was_in_hand(
     assert not _told(rocketmq, redis_server, tmp_path, story)
 
 
-@pytest.mark.parametrize("story", _OUTAGES, ids=_name)
-def test_while_a_server_is_away_nothing_runs_twice_and_then_the_group_goes_on(
+@pytest.mark.parametrize("story", _STORE_OUTAGES, ids=_name)
+def test_while_the_store_is_away_nothing_runs_twice_and_then_the_group_goes_on(
     rocketmq: RocketMQServer, redis_server: RedisServer, tmp_path: Path, story: Story
 ) -> None:
     assert not _told(rocketmq, redis_server, tmp_path, story)
+
+
+@pytest.mark.parametrize("story", _BROKER_OUTAGES, ids=_name)
+def test_while_a_broker_or_a_name_server_is_away_nothing_runs_twice_and_then_the_group_goes_on(
+    own_rocketmq: RocketMQServer, redis_server: RedisServer, tmp_path: Path, story: Story
+) -> None:
+    assert not _told(own_rocketmq, redis_server, tmp_path, story)

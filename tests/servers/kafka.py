@@ -9,7 +9,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
@@ -97,10 +97,7 @@ class KafkaServer:
 
     def stop(self) -> None:
         """End the broker and remove its data. Idempotent."""
-        for consumer in self._groups.values():
-            consumer.close()
-        self._groups.clear()
-        self._admin = None
+        self._close_clients()
         self._halt()
         self._remove()
 
@@ -115,6 +112,10 @@ class KafkaServer:
     def log(self) -> str:
         """The last lines that the broker wrote."""
         return tail(self.log_file)
+
+    def told(self) -> dict[str, Any]:
+        """What another process needs to ask this broker: `SharedKafka(**told)`."""
+        return {"bootstrap": self.bootstrap, "log_file": self.log_file}
 
     # -- what tests ask of it ------------------------------------------------------------------------------------------
 
@@ -170,6 +171,12 @@ class KafkaServer:
         self._group(group).commit(offsets=list(offsets), asynchronous=False)
 
     # -- its parts -----------------------------------------------------------------------------------------------------
+
+    def _close_clients(self) -> None:
+        for consumer in self._groups.values():
+            consumer.close()
+        self._groups.clear()
+        self._admin = None
 
     def _group(self, group: str) -> Consumer:
         # A consumer that never subscribes joins nothing; it may ask and, while the group is empty, set. Kept. (2.16.1's
@@ -245,3 +252,27 @@ class KafkaServer:
 
     def _remove(self) -> None:
         shutil.rmtree(self._home, ignore_errors=True)
+
+
+class SharedKafka(KafkaServer):
+    """A broker that another process has started: asked as one's own, ended there."""
+
+    def __init__(self, bootstrap: str, log_file: Path) -> None:
+        self.bootstrap, self.log_file = bootstrap, log_file
+        self._admin: AdminClient | None = None
+        self._groups: dict[str, Consumer] = {}
+
+    def start(self) -> Self:
+        """It runs."""
+        return self
+
+    def restart(self) -> None:
+        """Others use it."""
+        raise AssertionError("others use this broker: start one of your own")
+
+    def stop(self) -> None:
+        """Let it go."""
+        self._close_clients()
+
+    def __enter__(self) -> Self:
+        return self

@@ -198,6 +198,10 @@ class RocketMQServer:
         except (OSError, struct.error):
             return None
 
+    def told(self) -> dict[str, Any]:
+        """What another process needs to ask these servers: `SharedRocketMQ(**told)`."""
+        return {"namesrv": self.namesrv, "brokers": self.brokers, "ports": self._ports, "home": self._home}
+
     def address(self, name: str = "broker-a") -> str:
         """Of a broker."""
         return f"127.0.0.1:{self._ports[name]}"
@@ -290,6 +294,32 @@ class RocketMQServer:
 
     def _remove(self) -> None:
         shutil.rmtree(self._home, ignore_errors=True)
+
+
+class SharedRocketMQ(RocketMQServer):
+    """Servers that another process has started: asked as one's own, ended there. Nobody stops one of them."""
+
+    def __init__(self, namesrv: str, brokers: list[str], ports: dict[str, int], home: Path) -> None:
+        self.namesrv, self.brokers, self.endpoints = namesrv, brokers, ""
+        self._ports, self._home, self._certificates = ports, home, None
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> Self:
+        """They run."""
+        return self
+
+    def stop(self) -> None:
+        """Let them go."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def _halt(self, name: str, patience_s: float) -> None:
+        raise AssertionError(f"others use {name}: start servers of your own")
+
+    def pause_broker(self, name: str = "broker-a") -> None:
+        """Others use it."""
+        raise AssertionError(f"others use {name}: start servers of your own")
 
 
 def _broker_port() -> int:

@@ -17,6 +17,8 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.full
+
 SINK = "orders-delta"
 _TO_DELTA = ("DeltaLog", "delta", "sql", "spark", "apache", "org")
 

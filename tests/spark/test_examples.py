@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.full
+
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 

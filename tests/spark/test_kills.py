@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
     from tests.servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.full
+
 _ORDERS = 200
 #: Whose checkpoint is deleted after the kill: what it has written and not finished is never written again.
 _DELETED = "at-written"

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark import BatchReport
     from tests.servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.full
+
 SINK = "orders-table"
 _ORDERS = "order_id text PRIMARY KEY, amount int"
 _ROWS = "order_id string, amount int"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark import IdempotentSink
     from tests.servers.kafka import KafkaServer
 
+pytestmark = pytest.mark.full
+
 _ORDERS = 60
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
 
 
+pytestmark = pytest.mark.full
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("quick")  # the session that there is, is taken
 def test_a_topic_is_judged_as_it_grows(kafka: KafkaServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,42 @@
+"""What `make test` leaves to `make test-all`: marked `full`, by hand or by these rules."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.scenarios.config import KAFKA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Fixtures that start servers or Java programs beside those that the run shares.
+_SERVERS_OF_ITS_OWN = frozenset(
+    {"classic_only", "patient", "setters", "two_brokers", "cluster", "java", "java_group", "own_rocketmq", "postgres"}
+)
+
+
+def sort(items: Iterable[pytest.Item], seed: int) -> None:
+    """Mark what starts servers of its own, and each story on all protocols of Kafka but one, which `seed` moves on."""
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        drawn = item.callspec.params if hasattr(item, "callspec") else {}
+        protocol = drawn.get("protocol")
+        if _SERVERS_OF_ITS_OWN.intersection(item.fixturenames) or (
+            protocol in KAFKA and _has_all(item) and protocol != _chosen(item, seed)
+        ):
+            item.add_marker(pytest.mark.full)
+
+
+def _has_all(item: pytest.Function) -> bool:
+    """Whether the test is there for each protocol: one that was given one alone keeps it."""
+    return not any("protocol" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
+
+
+def _chosen(item: pytest.Function, seed: int) -> str:
+    # Not hash(): that differs between the processes of one run.
+    test = item.nodeid.partition("[")[0]
+    return KAFKA[(zlib.crc32(test.encode()) + seed) % len(KAFKA)]

@@ -11,20 +11,23 @@ KILLS ?= 20
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all oracles lint demo audit chaos compat bench clean distclean
+.PHONY: help setup setup-all test test-all oracles lint demo audit chaos compat bench clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
 	  || sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1  \2/p' $(MAKEFILE_LIST)
 
-setup: ## Python environment, Redis, PostgreSQL, Java, Kafka and RocketMQ for the tests (Debian, Ubuntu; elsewhere it says what to install)
+setup: ## Python environment, Redis, Java, Kafka and RocketMQ for the tests (Debian, Ubuntu; elsewhere it says what to install)
 	@tools/setup.sh test
+
+setup-all: ## the same for `make test-all`: PostgreSQL and the environments of RocketMQ's clients besides
+	@tools/setup.sh all
 
 test: setup ## linters, then on real servers (Kafka, RocketMQ, Redis, Spark) what each change is to pass: SEED=2 plays the stories on other protocols
 	@$(MAKE) --no-print-directory lint
 	$(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED)
 
-test-all: setup ## everything: each story on each protocol, other people's consumers, both clients of RocketMQ, Spark killed
+test-all: setup-all ## everything: each story on each protocol, other people's consumers, both clients of RocketMQ, Spark killed
 	@$(MAKE) --no-print-directory lint
 	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
 	run .venv-rocketmq/bin/python -m pytest tests/clients/classic; \
@@ -54,7 +57,7 @@ audit: ## the demo again, its members telling what they do, and what `holdfast a
 	case $$code in 0|1|4) ;; *) exit $$code ;; esac
 	@echo "The demo's own ledger counts more repetitions: C could not tell what it did right before it was killed."
 
-chaos: setup ## the scenarios again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq, ON=spark KILLS=20, or ON=audit; results in chaos-out/
+chaos: setup-all ## the scenarios again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq, ON=spark KILLS=20, or ON=audit; results in chaos-out/
 ifeq ($(ON),spark)
 	$(PYTHON) -m tests.spark.chaos --kills $(KILLS) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 else ifeq ($(ON),audit)
@@ -70,7 +73,7 @@ compat: ## the Spark sink on the oldest and the newest pyspark that it is promis
 	.venv-spark-newest/bin/python -m tests.spark.compat
 	.venv-spark-newest/bin/python -m tests.spark.connect
 
-bench: setup ## what holdfast costs, against bare loops in the same run: ONLY=positions; results in bench-out/
+bench: setup-all ## what holdfast costs, against bare loops in the same run: ONLY=positions; results in bench-out/
 	$(PYTHON) -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove caches and results, keep the environments

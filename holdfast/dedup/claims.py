@@ -240,6 +240,12 @@ class ClaimSession(Protocol):
 class ClaimStore(Protocol):
     """Where claims live. One object a process; `begin` makes the sessions."""
 
+    @property
+    def store_id(self) -> str:
+        """What was given to the store once, and is kept in it: another one is another store, or one that has lost what it
+        knew. "" = not known (yet)."""
+        ...
+
     def connect(self) -> None:
         """Reach the store and check that it can hold the promise.
 

@@ -53,6 +53,11 @@ class MemoryClaims:
         self.calls = Calls(self, lease_s)
         after_fork(self, MemoryClaims._forked)
 
+    @property
+    def store_id(self) -> str:
+        """Of what the object holds."""
+        return self.state.store_id
+
     def connect(self) -> None:
         """There is nothing to reach.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,6 +64,7 @@ class MemoryState:
 
     def __init__(self, window_s: float, clock: Clock) -> None:
         self.clock = clock
+        self.store_id = secrets.token_hex(8)
         self.window_s = window_s
         self.lock = threading.Lock()
         self.sessions: dict[str, StoredSession] = {}

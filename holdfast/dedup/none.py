@@ -83,6 +83,8 @@ class NoSession:
 class NoClaims:
     """A ClaimStore that holds nothing."""
 
+    store_id = ""
+
     def connect(self) -> None:
         """Nothing to reach."""
 

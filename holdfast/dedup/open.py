@@ -142,6 +142,11 @@ class OpenClaims:
         self.unprotected = 0
         self._look_at = 0.0
 
+    @property
+    def store_id(self) -> str:
+        """The inner store's."""
+        return self._store.store_id
+
     def connect(self) -> None:
         """As the inner store, but no answer is no reason not to start."""
         try:

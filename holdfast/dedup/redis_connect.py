@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis
@@ -184,22 +185,31 @@ def _config(client: redis.Redis, name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def agree_on_layout(client: redis.Redis, where: str, layout: Layout) -> None:
+def agree_on_layout(client: redis.Redis, where: str, layout: Layout) -> str:
     """Write down what all members have to agree on, or compare with what is written down.
+
+    Returns:
+        The store's id, for `ClaimStore.store_id`.
 
     Raises:
         StoreUnavailable: no answer.
         StoreRefused: this namespace is laid out in another way.
     """
-    with asking(where):
-        stored = client.get(layout.layout_key)
-        if stored is None:
-            client.set(layout.layout_key, layout.description, nx=True)
-            stored = client.get(layout.layout_key)
-    found = stored.decode(errors="replace") if isinstance(stored, bytes) else str(stored)
+    found = _first_word(client, where, layout.layout_key, layout.description)
     if found != layout.description:
         raise StoreRefused(
             f"the namespace in the Redis at {where} is laid out as '{found}' and this process wants "
             f"'{layout.description}': set shards, hash_keys and keys_expected as the other members do, run their "
             "version of holdfast, or use another namespace"
         )
+    return _first_word(client, where, layout.id_key, secrets.token_hex(8))
+
+
+def _first_word(client: redis.Redis, where: str, key: bytes, ours: str) -> str:
+    """What whoever came first has written there: perhaps we."""
+    with asking(where):
+        stored = client.get(key)
+        if stored is None:
+            client.set(key, ours, nx=True)
+            stored = client.get(key)
+    return stored.decode(errors="replace") if isinstance(stored, bytes) else str(stored)

@@ -22,6 +22,7 @@
     {hf:<namespace>:<shard>}:attempts        hash: what became of attempts, see scripts/keys.lua; in use in shard 0 only
   and once:
     {hf:<namespace>:0}:layout                string: version of this layout and what all members have to agree on
+    {hf:<namespace>:0}:id                    string: made when nobody had made one; gone with all that is known
     {hf:<namespace>:0}:wait                  string: see scripts/replicate.lua
 
 All keys of a shard share a hash tag, so that one script may touch them together. Sessions are in every shard, because a
@@ -101,6 +102,7 @@ class Layout:
         self._claims = [tag + b"claims" for tag in self._tags]
         self._attempts = [tag + b"attempts" for tag in self._tags]
         self.layout_key = self._tags[0] + b"layout"
+        self.id_key = self._tags[0] + b"id"
         self.wait_key = self._tags[0] + b"wait"
         bits = max(0, math.ceil(math.log2(keys_expected / shards / _FILL)))
         # A bucket's name ends with so many bits of its keys' digests: whole bytes, and the upper bits of one more.

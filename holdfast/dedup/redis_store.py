@@ -108,6 +108,7 @@ class RedisClaims:
         self._where = where_is(client)
         self._scripts: Scripts | None = None
         self._promises = ""
+        self._store_id = ""
         #: A session has begun: user and permissions were right.
         self._let_in = False
         self._connecting = threading.Lock()
@@ -214,6 +215,11 @@ class RedisClaims:
         return session
 
     @property
+    def store_id(self) -> str:
+        """Kept beside what is known: another one, and that is lost. As found by the last `connect` or `begin`."""
+        return self._store_id
+
+    @property
     def lease_s(self) -> float | None:
         """The longest lease of a session; None = as `begin` says."""
         return self._lease_s
@@ -251,7 +257,7 @@ class RedisClaims:
     def _inspected(self) -> Scripts:
         with self._connecting:
             server = inspect(self._client, self._where, wait_for_replica=self._wait)
-            agree_on_layout(self._client, self._where, self._layout)
+            self._see(agree_on_layout(self._client, self._where, self._layout))
             if self._scripts is None or server.text != self._promises:
                 self._promises = server.text
                 log.info("claims in namespace %s at %s: %s", self._namespace, self._where, server.text)
@@ -266,6 +272,17 @@ class RedisClaims:
                 wait_ms=max(1, int(timeout_s * 1000 / 2)),
             )
             return self._scripts
+
+    def _see(self, store_id: str) -> None:
+        if self._store_id not in ("", store_id):
+            log.error(
+                "Redis has lost what it knew: namespace %s at %s is not the one that this process was connected to "
+                "before (emptied, restarted without its data, or another server). Positions begin again at the "
+                "committed offsets, and keys that were done run again",
+                self._namespace,
+                self._where,
+            )
+        self._store_id = store_id
 
     def __repr__(self) -> str:
         return f"RedisClaims({self._where}, namespace={self._namespace!r}, {self._layout.description})"

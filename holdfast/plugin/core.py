@@ -13,7 +13,7 @@ from holdfast.plugin.audit.recorder import EngineRecorder, Recorder
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.claiming import Claiming
 from holdfast.plugin.debts import Debts
-from holdfast.plugin.events import SessionLost, SourceTrouble, StoreDown, StoreUp
+from holdfast.plugin.events import SessionLost, SourceTrouble, StoreDiffers, StoreDown, StoreLost, StoreUp
 from holdfast.plugin.hands import Hands
 from holdfast.plugin.hung import Hung
 from holdfast.plugin.intake import Intake
@@ -71,6 +71,9 @@ class Core:
         self.group, self._observers = group, tuple(observers)
         #: None between the loss of one session and the beginning of the next.
         self.session: ClaimSession | None = None
+        self._store_id = ""
+        #: Others, of which is known why.
+        self._stores: set[str] = set()
         self.timers = Timers(clock)
         self.recorder = Recorder()
         if audit is not None:
@@ -173,7 +176,19 @@ class Core:
     def begin_session(self) -> None:
         """Raises StoreUnavailable, StoreRefused."""
         session = self.store.begin(min(self.family.lease_s or _LEASE_S, _LEASE_S))
+        before, now = self._store_id, self.store.store_id
+        if before and now and before != now:
+            self.tell(StoreLost(before=before, now=now))
+            self._stores.add(before)  # commits that name it are told of by that
+        self._store_id = now or before
         self.session = session if self.storeless else self.meter.store_calls.around(session)
+
+    def committed_with(self, partition: Partition, store: str) -> None:
+        """A commit of our group says which store its member had."""
+        ours = self.store.store_id
+        if store and ours and store != ours and store not in self._stores:
+            self._stores.add(store)
+            self.tell(StoreDiffers(partition=partition, theirs=store, ours=ours))
 
     def session_lost(self) -> None:
         """Others may take over what this session had: fence it all; a new session begins in the next turns."""

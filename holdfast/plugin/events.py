@@ -126,6 +126,31 @@ class SessionLost(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLost(_Line):
+    """The claim store has lost what it knew, or is another: what was done above the committed offsets runs again."""
+
+    #: The store itself has said so (logger "holdfast.dedup").
+    level: ClassVar[int] = logging.DEBUG
+
+    #: What it was known by, and is now.
+    before: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreDiffers(_Line):
+    """A member of this group commits with another store of claims: neither knows what the other has done. Or this store
+    has lost its data, and this process was not connected then. Told once for each such store."""
+
+    level: ClassVar[int] = logging.ERROR
+
+    partition: Partition
+    #: As the commit says.
+    theirs: str
+    ours: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetHonoured(_Line):
     """A committed offset that is not ours was found: what we knew from there on is forgotten."""
 
@@ -324,6 +349,8 @@ Event = (
     | StoreDown
     | StoreUp
     | SessionLost
+    | StoreLost
+    | StoreDiffers
     | ResetHonoured
     | RewindIgnored
     | AdvanceIgnored

@@ -37,6 +37,8 @@ class Committed(NamedTuple):
     #: False: the broker's commits carry no mark, so it says nothing of who made it. Then what is known wins, also over
     #: a higher one; it counts where nothing is known.
     marked: bool = True
+    #: Of the store whose member has made it, as `ClaimStore.store_id`; "" = it does not say. No reason for a reset.
+    store: str = ""
 
 
 class CommitFate(Enum):
@@ -66,6 +68,11 @@ NOTHING = Batch(())
 
 class RebalanceListener(Protocol):
     """What a partitioned source tells the engine, inside `poll` or `close`. None of these raises."""
+
+    @property
+    def store_id(self) -> str:
+        """Which store of claims stands behind what is committed: for the commits' metadata, where there is any."""
+        ...
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         """These came. Replies where each begins."""

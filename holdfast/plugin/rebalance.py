@@ -143,6 +143,11 @@ class Rebalance:
     def __init__(self, engine: Engine, family: Partitioned) -> None:
         self._engine, self._family = engine, family
 
+    @property
+    def store_id(self) -> str:
+        """The engine's."""
+        return self._engine.store.store_id
+
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         """Take over what is to be had at once; the rest is held back and taken over by the loop."""
         engine, family, began = self._engine, self._family, self._engine.clock.now()

@@ -40,6 +40,7 @@ class Takeover:
     def __init__(self, core: Core, source: PartitionedSource, commits: Commits) -> None:
         self._source, self._debts, self._commits = source, core.debts, commits
         self._clock, self._tell, self._fenced = core.clock, core.tell, core.session_lost
+        self._committed_with = core.committed_with
         self._again = 0.0
         self._look_s = _LOOK_S
         self._troubles = 0
@@ -146,6 +147,7 @@ class Takeover:
             return
         watermark = acquired.watermark
         if committed is not None:
+            self._committed_with(owner.partition, committed.store)
             owner.committed, owner.committed_at = committed.offset, self._clock.now()
             if committed.offset < watermark:
                 self._tell(RewindIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import redis
@@ -68,6 +69,9 @@ class Bench(Protocol):
 
     def view(self) -> View: ...
 
+    @property
+    def claims(self) -> MemoryClaims | RedisClaims: ...
+
     def close(self) -> None: ...
 
 
@@ -99,6 +103,7 @@ class MemoryBench:
     def empty(self) -> None:
         state = self.claims.state
         state.sessions, state.positions, state.keys, state.fence = {}, {}, {}, 0
+        state.store_id = secrets.token_hex(8)
 
     def view(self) -> View:
         state = self.claims.state

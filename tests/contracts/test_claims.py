@@ -421,6 +421,16 @@ class TestClaim:
         assert a.finish([claim("k")], ["1"]) == [FENCED]
         assert b.finish([claim("k", 1)]) == [DONE]
 
+    def test_the_stores_id_stays_and_is_another_once_all_is_lost(self, bench: Bench) -> None:
+        bench.begin()
+        known = bench.claims.store_id
+        bench.begin()
+        assert known
+        assert bench.claims.store_id == known
+        bench.empty()
+        bench.begin()
+        assert bench.claims.store_id not in ("", known)
+
     def test_a_store_that_was_emptied_has_no_session_that_lives(self, bench: Bench) -> None:
         a = bench.begin()
         a.claim([claim("k")])

@@ -258,6 +258,8 @@ class _Begins:
 
     def overwritten(self, partition: Partition, offset: int) -> None: ...
 
+    store_id = ""
+
 
 def test_an_assignment_brings_one_record_at_most_in_the_poll_in_which_it_comes(
     kafka: KafkaServer, topic: str, protocol: dict[str, Any]

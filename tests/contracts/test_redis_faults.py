@@ -278,13 +278,17 @@ class TestEmptied:
         assert fences == sorted(set(fences))
         claims.close()
 
-    def test_a_server_that_lost_its_data_fences_old_sessions_and_takes_new_ones(self, server: RedisServer) -> None:
+    def test_a_server_that_lost_its_data_fences_old_sessions_takes_new_ones_and_is_named(
+        self, server: RedisServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
         claims = RedisClaims.from_url(server.url)
         old = claims.begin(3600.0)
         server.kill()
         server.restart()
         assert answered(lambda: old.claim([claim("k")])) == [Verdict.FENCED]
         assert claims.begin(3600.0).claim([claim("k", 1)]) == [Verdict.NEW]
+        claims.begin(3600.0)
+        assert len([line for line in caplog.messages if line.startswith("Redis has lost what it knew")]) == 1
         claims.close()
 
 

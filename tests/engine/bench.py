@@ -346,6 +346,10 @@ class FlakyClaims:
         #: Calls that were asked, answered or not.
         self.calls: Counter[str] = Counter()
 
+    @property
+    def store_id(self) -> str:
+        return self.inner.store_id
+
     def lose_request(self, call: str, times: int = 1) -> None:
         """The next such calls do not arrive."""
         with self._lock:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import MemoryClaims, Retry, Settings
 from holdfast.errors import StoreUnavailable
-from holdfast.plugin.events import SessionLost, StoreDown, StoreUp
+from holdfast.plugin.events import ResetHonoured, SessionLost, StoreDiffers, StoreDown, StoreLost, StoreUp
 from holdfast.plugin.outage import Outage
 from holdfast.plugin.ports import CommitFate
 from tests.engine.bench import Bench, FlakyClaims, numbered, partition
@@ -288,3 +288,46 @@ def test_that_it_is_down_is_told_once_and_said_again_every_half_minute(caplog: p
     assert all("nothing is lost" in line and "no answer" in line for line in caplog.messages)
     outage.answered()
     assert [type(each) for each in told] == [StoreDown, StoreUp]
+
+
+class TestLostData:
+    def test_a_store_that_has_lost_what_it_knew_is_told_once(self) -> None:
+        store = MemoryClaims()
+        with Bench(claims=store) as bench:
+            member = bench.member(settings=SETTINGS)
+            bench.broker.produce("orders", 0, "x")
+            bench.wait_committed(1)
+            before = store.store_id
+            with store.state.lock:
+                store.state.sessions, store.state.positions, store.state.keys = {}, {}, {}
+                store.state.store_id = "anew"
+            engine = member.app._engine
+            assert engine is not None
+            bench.wait(lambda: engine.session is None or not engine.session.renew() or member.told(StoreLost))
+            bench.broker.produce("orders", 0, "y")
+            bench.wait_committed(2)
+            assert member.told(StoreLost) == [StoreLost(before=before, now="anew")]
+        assert set(bench.work.starts().values()) == {1}
+
+    def test_a_commit_that_names_another_store_is_told_once_and_no_reset(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with Bench(claims=MemoryClaims(), orders=4) as bench:
+            for number in range(4):
+                bench.broker.produce("orders", number, f"x{number}")
+            first = bench.member("a", settings=SETTINGS)
+            for number in range(4):
+                bench.wait_committed(1, number)
+            first.stop()
+            member = bench.member("b", settings=SETTINGS, start=False)
+            theirs = member.source.committed
+            monkeypatch.setattr(
+                member.source,
+                "committed",
+                lambda *asked: {p: one and one._replace(store="theirs") for p, one in theirs(*asked).items()},
+            )
+            member.start()
+            bench.broker.produce("orders", 0, "y")
+            bench.wait(lambda: bench.work.starts()["y"] == 1)
+            [told] = member.told(StoreDiffers)
+            assert told.theirs == "theirs"
+            assert member.told(ResetHonoured) == []
+        assert set(bench.work.starts().values()) == {1}

@@ -1,7 +1,11 @@
 """The mark that our commits carry in their metadata: ours, for that very offset, of that very topic.
 
+    holdfast:1:<offset>:<topic id>:<store id>
+
 A committed offset without it was set by somebody: a reset. One with the id of another topic is of a topic of that name
-that was deleted since, and says nothing.
+that was deleted since, and says nothing. Ids that are missing, since a broker has none or an earlier version wrote
+none, say nothing either. The store's id says which store of claims its member had, and never makes a reset; what comes
+behind it is a later version's.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from holdfast.adapters.kafka.topic_ids import position_name
 from holdfast.plugin.ports import Committed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.adapters.kafka.topic_ids import TopicIds
     from holdfast.records import Partition
@@ -25,8 +29,8 @@ _MARK = "holdfast:1"
 class CommitMark:
     """Knows the topics' ids, as they were when names were last asked for. One thread."""
 
-    def __init__(self, group: str, ids: TopicIds) -> None:
-        self._group, self._ids = group, ids
+    def __init__(self, group: str, ids: TopicIds, store_id: Callable[[], str]) -> None:
+        self._group, self._ids, self._store_id = group, ids, store_id
         self._known: dict[str, str] = {}
 
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
@@ -45,18 +49,18 @@ class CommitMark:
 
     def read(self, reply: TopicPartition) -> Committed | None:
         """What a committed offset says; None = nothing."""
-        metadata = reply.metadata or ""
-        if reply.offset < 0 or self._is_of_another_topic(reply.topic, metadata):
+        if reply.offset < 0:
             return None
-        return Committed(reply.offset, metadata == self._of(reply.topic, reply.offset))
+        mark, _, rest = (reply.metadata or "").partition(f"{_MARK}:")
+        offset, topic_id, store, *_ = [*rest.split(":"), "", ""]
+        now = self._known.get(reply.topic, "")
+        if not mark and topic_id and now and topic_id != now:
+            return None  # of a topic that was deleted since
+        ours = not mark and offset == str(reply.offset)
+        return Committed(reply.offset, ours, store=store if ours else "")
 
     def _of(self, topic: str, offset: int) -> str:
-        return f"{_MARK}:{offset}:{self._known.get(topic, '')}"
-
-    def _is_of_another_topic(self, topic: str, metadata: str) -> bool:
-        parts = metadata.split(":")
-        now = self._known.get(topic, "")
-        return len(parts) == 4 and ":".join(parts[:2]) == _MARK and bool(now and parts[3]) and parts[3] != now
+        return f"{_MARK}:{offset}:{self._known.get(topic, '')}:{self._store_id()}"
 
 
 def is_marked(reply: TopicPartition) -> bool:

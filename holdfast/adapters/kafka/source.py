@@ -87,7 +87,7 @@ class KafkaSource:
         self._topics: list[str] = []
         self._partitions: dict[tuple[str, int], Partition] = {}
         ids = TopicIds(self._checked.conf)
-        self._mark = CommitMark(self._checked.group, ids)
+        self._mark = CommitMark(self._checked.group, ids, lambda: self._callbacks.listener.store_id)
         self._ends = LogEnds(ids.admin, self._checked.conf)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._beginnings = Beginnings(self._checked.group, self._checked.conf, self._begins_by_default)

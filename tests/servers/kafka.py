@@ -17,6 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     OffsetSpec,
     ResourcePatternType,
     ResourceType,
@@ -137,16 +140,24 @@ class KafkaServer:
         self.admin.delete_topics([name], request_timeout=_CALL_S)[name].result(_CALL_S)
         self._await_partitions(name, 0)
 
+    def set_session(self, group: str, timeout_ms: int) -> None:
+        """How long the broker waits for members of a group of the consumer protocol."""
+        to = ConfigEntry("consumer.session.timeout.ms", str(timeout_ms), incremental_operation=AlterConfigOpType.SET)
+        what = ConfigResource(ResourceType.GROUP, group, incremental_configs=[to])
+        self.admin.incremental_alter_configs([what], request_timeout=_CALL_S)[what].result(_CALL_S)
+
     def add_partitions(self, topic: str, total: int) -> None:
         """Let the topic grow to `total` partitions."""
         self.admin.create_partitions([NewPartitions(topic, total)], request_timeout=_CALL_S)[topic].result(_CALL_S)
         self._await_partitions(topic, total)
 
-    def forbid(self, kind: Literal["topic", "group"], name: str) -> None:
+    def forbid(
+        self, kind: Literal["topic", "group"], name: str, operation: AclOperation = AclOperation.DESCRIBE
+    ) -> None:
         """Nobody may describe it any more, and hence do nothing else with it; brokers hear of that a moment later."""
         what = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}[kind]
         whom = (ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
-        rule = AclBinding(what, name, *whom, AclOperation.DESCRIBE, AclPermissionType.DENY)
+        rule = AclBinding(what, name, *whom, operation, AclPermissionType.DENY)
         self.admin.create_acls([rule], request_timeout=_CALL_S)[rule].result(_CALL_S)
 
     def partitions(self, topic: str) -> list[int]:

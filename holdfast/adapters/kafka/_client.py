@@ -17,7 +17,7 @@ try:
         TopicPartition,
         libversion,
     )
-    from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+    from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType  # type: ignore[attr-defined]  # not in its __all__
     from confluent_kafka.error import ConsumeError, KeyDeserializationError, ValueDeserializationError
     from confluent_kafka.serialization import MessageField, SerializationContext
 except ModuleNotFoundError as error:
@@ -39,6 +39,7 @@ __all__ = [
     "MessageField",
     "OffsetSpec",
     "Producer",
+    "ResourceType",
     "SerializationContext",
     "TopicCollection",
     "TopicPartition",

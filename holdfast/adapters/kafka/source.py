@@ -15,6 +15,7 @@ from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
+from holdfast.adapters.kafka.group_session import GroupSession
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import LATEST, committed, offsets_at
 from holdfast.adapters.kafka.properties import as_int
@@ -89,6 +90,7 @@ class KafkaSource:
         ids = TopicIds(self._checked.conf)
         self._mark = CommitMark(self._checked.group, ids, lambda: self._callbacks.listener.store_id)
         self._ends = LogEnds(ids.admin, self._checked.conf)
+        self._session = GroupSession(self._checked.group, ids.admin)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._beginnings = Beginnings(self._checked.group, self._checked.conf, self._begins_by_default)
         self._rebuilds = 0
@@ -114,10 +116,13 @@ class KafkaSource:
 
     @property
     def session_timeout_s(self) -> float | None:
-        """As configured; None where it is not, and with the consumer protocol, where the broker alone knows."""
-        if self._client is not None:
+        """As configured; where the protocol is the consumer protocol, or may be, as the broker says (see
+        `GroupSession`, which asks it). None = not known."""
+        if self._client is not None and self._client.session_timeout_s is not None:
             return self._client.session_timeout_s
         said = self._checked.conf.get("session.timeout.ms")
+        if needs_answer(self._checked) and (asked_s := self._session.timeout_s) is not None:
+            return asked_s
         return None if said is None else as_int("session.timeout.ms", said) / 1000
 
     @property

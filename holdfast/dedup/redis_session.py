@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
 from holdfast.dedup.redis_errors import once_let_in
+from holdfast.dedup.redis_given import Given
 from holdfast.dedup.redis_keys import batch, claimed_by
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_positions import acquired, check_offsets, runs
@@ -39,6 +40,9 @@ class RedisSession:
         self._clock = clock
         self._times = times
         self._let_in = False
+        self._given = Given(clock)
+        #: The id of the server that was last asked.
+        self._server = b""
         self._generation = 0
         self._generation_lock = threading.Lock()
         self._id = encode(lease.session_id)
@@ -54,20 +58,37 @@ class RedisSession:
 
     def begin(self) -> None:
         """Make the session known in every shard. Once, before anything else."""
-        self._everywhere("begin")
+        self._server = self._everywhere("begin")[0]
         self._let_in = True
 
     def renew(self) -> bool:
         """Keep the session alive, in every shard. False = it is dead in one of them, and so lost for good."""
         sent_at = self._clock.now()
-        if any(reply != b"OK" for reply in self._everywhere("renew")):
+        replies = self._everywhere("renew")
+        if b"LOST" in replies:
             self._lease.lose()
             return False
         self._lease.renewed(sent_at)
+        if replies[0] != self._server and self._say_again():
+            self._server = replies[0]
+        return True
+
+    def _say_again(self) -> bool:
+        """To a server that may not have heard it. What was heard, or taken by somebody since, stays as it is."""
+        with self._given.lock:
+            let_gos, unclaims, releases = self._given.lately()
+            try:
+                self.let_go(let_gos)
+                self.unclaim(unclaims)
+                self.release(releases)
+            except StoreError as error:
+                log.warning("what session %s gave back lately is said again at its next renewal: %s", self.id, error)
+                return False
         return True
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over."""
+        self._given.acquired(partitions)
         replies: list[Acquired | Wait | Verdict] = []
         where = [self._layout.position(partition) for partition in partitions]
         groups = _by_shard(where, [[]] * len(where), self._times.position)
@@ -99,6 +120,7 @@ class RedisSession:
             args.append([let.epoch, len(let.hands), *let.hands])
         where = [self._layout.position(let.partition) for let in partitions]
         self._ask("let_go", _by_shard(where, args), durable=True)
+        self._given.let_go(partitions)
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
         """Ask for what was handed over."""
@@ -116,6 +138,7 @@ class RedisSession:
         args: list[Args] = [[record.offset, record.epoch] for record in records]
         where = [self._layout.position(record.partition) for record in records]
         self._ask("release", _by_shard(where, args), durable=True)
+        self._given.release(records)
 
     def drop(self, partition: str, epoch: int, offset: int) -> bool:
         """Forget what is done from `offset` on. False = fenced."""
@@ -126,6 +149,7 @@ class RedisSession:
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""
+        self._given.claimed(claims)
         verdicts = [_VERDICTS[c] for c in self._ask_of_keys("claim", self._batch(claims))]
         if Verdict.FENCED in verdicts:
             self._lease.lose()
@@ -133,6 +157,7 @@ class RedisSession:
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
+        self._given.claimed(claims)
         asked = self._batch(claims)
         for shard, (keys, _) in asked.groups.items():
             keys.append(self._layout.fence(shard))
@@ -160,6 +185,7 @@ class RedisSession:
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
         self._ask("unclaim", self._batch(claims).groups, durable=True)
+        self._given.unclaim(claims)
 
     def vouch(self, seconds: float) -> None:
         """Renew for so long from now on, unless somebody vouches again."""

@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from holdfast import idempotent
 from holdfast.dedup.calls.debts import Debts, Finish
-from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Token, Verdict, Wait
 from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreUnavailable
@@ -131,6 +131,59 @@ def test_what_is_owed_is_paid_whatever_was_raised(caplog: pytest.LogCaptureFixtu
     until(lambda: not debts)
     assert session.asked == 3
     assert "will be told again" in caplog.text
+
+
+class TestBehind:
+    """Another server, which has not heard the last of what was acknowledged."""
+
+    @staticmethod
+    def fail_over(server: RedisServer, kept: dict[bytes, bytes]) -> None:
+        server.kill()
+        server.restart()
+        with server.client() as raw:
+            for name, dump in kept.items():
+                raw.restore(name, 0, dump)
+
+    def test_what_was_given_back_is_given_back_again(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine] = a.acquire(["p"])
+        assert isinstance(mine, Acquired)
+        kept_one, other = Claim(ClaimKey("h", "kept"), Token("p", 1, 1)), Claim(ClaimKey("h", "k"), Token("q", 0, 1))
+        assert a.claim([ONE, kept_one]) == [Verdict.NEW] * 2
+        with server.client() as raw:
+            kept = {bytes(name): raw.dump(name) or b"" for name in raw.scan_iter()}
+        a.unclaim([ONE, kept_one])
+        assert a.claim([kept_one]) == [Verdict.NEW]
+        a.let_go([LetGo("p", mine.epoch, [5])])
+        self.fail_over(server, kept)
+        assert answered(lambda: b.claim([other])) == [Verdict.BUSY]
+        assert b.acquire(["p"]) == [Wait.WAIT]
+        assert a.renew()
+        assert b.claim([other, kept_one._replace(token=other.token)]) == [Verdict.NEW, Verdict.BUSY]
+        [theirs] = b.acquire(["p"])
+        assert isinstance(theirs, Acquired)
+        assert theirs.running == {5}
+        assert a.renew()
+        assert b.claim([other]) == [Verdict.NEW]
+        assert a.finish([kept_one]) == [Verdict.DONE]
+        claims.close()
+
+    def test_what_is_owned_again_stays_so(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [first] = a.acquire(["p"])
+        assert isinstance(first, Acquired)
+        with server.client() as raw:
+            kept = {bytes(name): raw.dump(name) or b"" for name in raw.scan_iter()}
+        a.let_go([LetGo("p", first.epoch, [])])
+        [again] = a.acquire(["p"])
+        assert isinstance(again, Acquired)
+        self.fail_over(server, kept)
+        answered(a.renew)
+        assert b.acquire(["p"]) == [Wait.WAIT]
+        assert a.mark([Mark("p", again.epoch, 0, [3])]) == [frozenset()]
+        claims.close()
 
 
 class TestLockedOut:

@@ -8,10 +8,15 @@ Keys are those of claims.py, with the same names in the store, so that a key whi
 here too, and the other way round. A key that an attempt has claimed is done from the moment at which the attempt is
 finished, in one step for all of them; while the attempt lives it is busy; else the next attempt takes it over.
 
+A number and a name do not make a batch: numbers begin anew, and go back, where what counts them was lost or put back.
+So Finished says that a batch of this number is finished, and whoever asked looks up the keys of what it has. Where they
+are not all done it asks for an attempt `beside` that one. The *origin* is who counts, as far as the caller knows: it
+decides nothing, and says what has happened.
+
 | call | if | then | reply |
 |---|---|---|---|
 | begin(batch, session) | a later batch of the query is finished | - | Behind |
-| | the batch is finished | - | Finished |
+| | the batch is finished, and not only by `beside`; or keys of `beside` are past their window | - | Finished |
 | | the session is dead | - | FENCED |
 | | it has begun this very attempt | - | Begun |
 | | an attempt of another query lives | - | Elsewhere |
@@ -25,6 +30,9 @@ finished, in one step for all of them; while the attempt lives it is busy; else 
 | finish(attempt) | it is the sink's last and lives | finished: what it has claimed is done, its session gone | True |
 | | it is finished | - | True |
 | | else | - | False |
+| fate(attempt) | the store counts the sink's attempts anew, or has not come to this one | - | LOST |
+| | another attempt of the sink has begun since | - | TAKEN |
+| | else | - | SILENT |
 | give_up(session) | - | it is gone: its keys may be taken over, unless its attempt is finished | - |
 
 All calls may be asked again after no answer. They carry no call generation: what arrives late meets a session that
@@ -104,9 +112,11 @@ class Begun(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The batch is finished: skip it."""
+    """A batch of this number is finished."""
 
     attempt: Attempt
+    origin: str = ""  #: of that attempt
+    kept: bool = True  #: whether its keys are still known as done: they are for a window from its end
 
 
 class Behind(NamedTuple):
@@ -123,6 +133,14 @@ class Elsewhere(NamedTuple):
     left_s: float  #: of its lease, if it is not renewed
 
 
+class Fate(Enum):
+    """Why an attempt is over that did not finish."""
+
+    LOST = "L"  #: the store has lost what it knew of it
+    TAKEN = "T"  #: another attempt of the sink has begun
+    SILENT = "S"  #: neither: its session died, or was given up
+
+
 class Lost(Enum):
     """The session of `begin` is dead."""
 
@@ -132,8 +150,17 @@ class Lost(Enum):
 class BatchAttempts(Protocol):
     """The rows of the table. Any thread and, but for `begin`, any process. Raises StoreUnavailable, StoreRefused."""
 
-    def begin(self, batch: BatchId, session: ClaimSession) -> Begun | Finished | Behind | Elsewhere | Lost:
-        """Ask for the next attempt, with a session of the same store that nothing else uses."""
+    def begin(
+        self, batch: BatchId, session: ClaimSession, *, origin: str = "", beside: Attempt | None = None
+    ) -> Begun | Finished | Behind | Elsewhere | Lost:
+        """Ask for the next attempt.
+
+        Args:
+            batch: that is to be written.
+            session: of the same store, that nothing else uses.
+            origin: who counts the batches.
+            beside: the attempt of `Finished`, where it was seen to be of another batch than this one.
+        """
         ...
 
     def claim(self, attempt: Attempt, keys: Sequence[str]) -> list[BatchVerdict]:
@@ -143,6 +170,10 @@ class BatchAttempts(Protocol):
     def finish(self, attempt: Attempt) -> bool:
         """What is claimed is written: it counts from now on. False = it does not: fenced, or its first claims may have
         run out."""
+        ...
+
+    def fate(self, attempt: Attempt) -> Fate:
+        """Of an attempt that was fenced: why. Changes nothing."""
         ...
 
     def give_up(self, session: str) -> None:

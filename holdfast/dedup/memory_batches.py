@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.dedup.batches import (
     Attempt,
@@ -11,6 +11,7 @@ from holdfast.dedup.batches import (
     Begun,
     Behind,
     Elsewhere,
+    Fate,
     Finished,
     Lost,
 )
@@ -26,12 +27,19 @@ if TYPE_CHECKING:
     from holdfast.dedup.memory import MemoryClaims
 
 
+class _Ended(NamedTuple):
+    attempt: Attempt
+    origin: str
+    until: float  # its keys are done until then
+
+
 @dataclass(slots=True, kw_only=True)
 class _Sink:
     born: int = 0
     current: Attempt | None = None
+    origin: str = ""  # of the current one
     last: Attempt | None = None
-    finished: dict[str, Attempt] = field(default_factory=dict)  # query -> its last one
+    finished: dict[str, _Ended] = field(default_factory=dict)  # query -> its last one
 
 
 class MemoryBatches:
@@ -42,16 +50,20 @@ class MemoryBatches:
         self._sinks: dict[str, _Sink] = {}
         self._number = 0
 
-    def begin(self, batch: BatchId, session: ClaimSession) -> Begun | Finished | Behind | Elsewhere | Lost:
+    def begin(
+        self, batch: BatchId, session: ClaimSession, *, origin: str = "", beside: Attempt | None = None
+    ) -> Begun | Finished | Behind | Elsewhere | Lost:
         """Ask for the next attempt."""
         with self._state.lock:
             self._state.answer()
             sink = self._sinks.setdefault(batch.sink, _Sink(born=int(self._state.clock.now() * 1000)))
             done = sink.finished.get(batch.query)
-            if done is not None and done.of.batch > batch.batch:
-                return Behind(done.of.batch)
-            if done is not None and done.of.batch == batch.batch:
-                return Finished(done)
+            if done is not None and done.attempt.of.batch > batch.batch:
+                return Behind(done.attempt.of.batch)
+            if done is not None and done.attempt.of.batch == batch.batch:
+                kept = self._state.clock.now() <= done.until
+                if done.attempt != beside or not kept:
+                    return Finished(done.attempt, done.origin, kept)
             if not self._state.alive(session.id):
                 return Lost.FENCED
             current = sink.current
@@ -64,6 +76,7 @@ class MemoryBatches:
                 self._state.kill(current.session)
             self._number += 1
             sink.current = Attempt(batch, self._number, session.id, sink.born)
+            sink.origin = origin
             return Begun(sink.current, sink.last)
 
     def claim(self, attempt: Attempt, keys: Sequence[str]) -> list[BatchVerdict]:
@@ -90,16 +103,28 @@ class MemoryBatches:
         with self._state.lock:
             self._state.answer()
             sink = self._sinks.get(attempt.of.sink, _Sink())
-            if sink.finished.get(attempt.of.query) == attempt:
+            ended = sink.finished.get(attempt.of.query)
+            if ended is not None and ended.attempt == attempt:
                 return True
             if sink.current != attempt or not self._state.alive(attempt.session):
                 return False
             del self._state.sessions[attempt.session]
             own = Claimed(attempt.session, attempt.token)
-            done = Done(self._state.clock.now() + self._state.window_s)
+            until = self._state.clock.now() + self._state.window_s
+            done = Done(until)
             self._state.keys |= {key: done for key, held in self._state.keys.items() if held == own}
-            sink.finished[attempt.of.query] = sink.last = attempt
+            sink.finished[attempt.of.query] = _Ended(attempt, sink.origin, until)
+            sink.last = attempt
             return True
+
+    def fate(self, attempt: Attempt) -> Fate:
+        """Why it is over."""
+        with self._state.lock:
+            self._state.answer()
+            sink = self._sinks.get(attempt.of.sink)
+            if sink is None or sink.current is None or sink.born != attempt.born or self._number < attempt.number:
+                return Fate.LOST
+            return Fate.SILENT if sink.current == attempt else Fate.TAKEN
 
     def give_up(self, session: str) -> None:
         """End it."""

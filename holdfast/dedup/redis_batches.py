@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.dedup.batches import Attempt, BatchId, BatchVerdict, Begun, Behind, Elsewhere, Finished, Lost
+from holdfast.dedup.batches import Attempt, BatchId, BatchVerdict, Begun, Behind, Elsewhere, Fate, Finished, Lost
 from holdfast.dedup.claims import ClaimKey
 from holdfast.dedup.redis_keys import batch as keys_of
 from holdfast.dedup.redis_layout import decode, encode
@@ -46,9 +46,12 @@ class RedisBatches:
             )
         return cls(parts)
 
-    def begin(self, batch: BatchId, session: ClaimSession) -> Begun | Finished | Behind | Elsewhere | Lost:
+    def begin(
+        self, batch: BatchId, session: ClaimSession, *, origin: str = "", beside: Attempt | None = None
+    ) -> Begun | Finished | Behind | Elsewhere | Lost:
         """Ask for the next attempt."""
-        reply = self._ask("batch_begin", batch, session.id, self._parts.times.garbage)
+        but_for = encode(beside.session) if beside is not None else b""
+        reply = self._ask("batch_begin", batch, session.id, self._parts.times.garbage, encode(origin), but_for)
         if isinstance(reply, bytes):
             return Lost(reply.decode())
         kind, *rest = reply
@@ -57,7 +60,7 @@ class RedisBatches:
         if kind == b"ELSEWHERE":
             return Elsewhere(decode(rest[0]), rest[1], rest[2] / 1000)
         if kind == b"FINISHED":
-            return Finished(Attempt(batch, rest[0], decode(rest[1]), rest[2]))
+            return Finished(Attempt(batch, rest[0], decode(rest[1]), rest[2]), decode(rest[3]), bool(rest[4]))
         number, last, born = rest
         return Begun(Attempt(batch, number, session.id, born), _last(batch.sink, last, born))
 
@@ -101,6 +104,10 @@ class RedisBatches:
         reply = self._ask("batch_finish", attempt.of, attempt.session, attempt.number, times.window, times.claimed)
         return bool(reply == b"OK")
 
+    def fate(self, attempt: Attempt) -> Fate:
+        """Why it is over."""
+        return Fate(self._ask("batch_fate", attempt.of, attempt.session, attempt.number, attempt.born).decode())
+
     def give_up(self, session: str) -> None:
         """End it."""
         self._parts.scripts.run(
@@ -116,7 +123,7 @@ class RedisBatches:
         [reply] = self._parts.scripts.run("batch_done", [ScriptCall([self._sessions, *names], [*_NOBODY, *given])])
         return [each == ord("D") for each in reply]
 
-    def _ask(self, name: str, batch: BatchId, session: str, *args: int) -> Any:  # noqa: ANN401 - a script's reply
+    def _ask(self, name: str, batch: BatchId, session: str, *args: int | bytes) -> Any:  # noqa: ANN401 - a script's reply
         keys = [self._sessions, self._parts.layout.sink(batch.sink), self._parts.layout.attempts]
         given: Args = [*_NOBODY, self._parts.times.position, encode(session), encode(batch.query), batch.batch, *args]
         [reply] = self._parts.scripts.run(name, [ScriptCall(keys, given)], durable=True)

@@ -50,6 +50,7 @@ _PARTS = {
     "batch_claim_plain": ("common", "keys", "batch_claim"),
     "batch_claim_hashed": ("common", "keys", "buckets", "batch_claim"),
     "batch_finish": ("common", "batch"),
+    "batch_fate": ("common", "batch"),
     "batch_done": ("common", "keys", _LAYOUT),
     "batch_give_up": ("common",),
 }
@@ -58,7 +59,7 @@ _ALLOW_OOM = frozenset(
     {"renew", "end", "finish", "finish_with", "unclaim", "mark", "let_go", "poll", "release", "drop", "replicate"}
     | {"show", "forget", "set_position"}  # a tool's, which may be what makes room
     # A group that cannot give queues to those who are left would stop their work.
-    | {"batch_finish", "batch_done", "batch_give_up"}
+    | {"batch_finish", "batch_fate", "batch_done", "batch_give_up"}
     | {"group_beat", "group_offer", "group_look", "group_publish", "group_leave", "group_restore", "group_remove"}
 )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from holdfast.dedup.batches import BatchId, BatchVerdict, Begun, Behind, Elsewhere, Finished, Lost
+from holdfast.dedup.batches import BatchId, BatchVerdict, Begun, Behind, Elsewhere, Fate, Finished, Lost
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.dedup.memory_batches import MemoryBatches
 from holdfast.dedup.redis_admin import Forgotten, KeyState, RedisAdmin
@@ -72,6 +72,49 @@ def test_attempts_count_up_and_a_finished_batch_is_not_begun_again(field: Field)
     assert field.ask() == Finished(first)
     second = field.begin(1)
     assert (first.number, second.number) == (1, 2)
+
+
+def test_beside_a_finished_batch_another_of_its_number_is_begun_and_is_the_one_that_is_finished_then(
+    field: Field,
+) -> None:
+    def ask(beside: Attempt | None) -> object:
+        return field.batches.begin(of, field.bench.begin(), origin="another", beside=beside)
+
+    of = BatchId(SINK, "q", 0)
+    first = field.batches.begin(of, field.bench.begin(), origin="one")
+    assert isinstance(first, Begun)
+    field.claim(first.attempt, "a")
+    field.batches.finish(first.attempt)
+    assert ask(None) == Finished(first.attempt, "one")
+    second = ask(first.attempt)
+    assert isinstance(second, Begun)
+    assert second.last == first.attempt
+    assert field.claim(second.attempt, "a", "b") == [DONE, NEW]
+    assert field.batches.finish(second.attempt)
+    assert ask(None) == ask(first.attempt) == Finished(second.attempt, "another")
+    assert field.batches.done(SINK, ["a", "b"]) == [True, True]
+
+
+def test_an_attempt_that_is_over_can_ask_why(field: Field) -> None:
+    first = field.begin()
+    field.bench.kill(first.session)
+    assert field.batches.fate(first) is Fate.SILENT
+    second = field.begin(query="q2")
+    assert field.batches.fate(first) is Fate.TAKEN
+    ahead = second._replace(number=second.number + 1)  # a replica that was behind has taken over
+    assert field.batches.fate(ahead) is Fate.LOST
+    elsewhen = second._replace(born=second.born - 1)  # emptied, and begun anew
+    assert field.batches.fate(elsewhen) is Fate.LOST
+
+
+def test_a_redis_that_was_emptied_is_named_as_that(redis_url: str) -> None:
+    bench = RedisBench(redis_url)
+    field = Field(bench, RedisBatches.of(bench.claims))
+    attempt = field.begin()
+    bench.raw.flushdb()
+    assert field.claim(attempt, "a") == [FENCED]
+    assert field.batches.fate(attempt) is Fate.LOST
+    bench.close()
 
 
 def test_a_batch_that_lies_behind_a_finished_one_is_told_apart_from_a_replay(field: Field) -> None:
@@ -234,6 +277,9 @@ def test_keys_of_a_finished_attempt_are_done_for_a_window_from_its_end(redis_url
     bench.raw.hset(name, number, kept.replace(b"F%d" % until, b"F%d" % (until - 8 * 86_400_000)))
     assert field.batches.done(SINK, ["a"]) == [False]
     assert other(bench.begin(), "a") is Verdict.NEW
+    of = BatchId(SINK, "q", 0)
+    over = Finished(attempt, kept=False)  # whether a batch is that one, its keys do not tell any more
+    assert field.batches.begin(of, bench.begin(), beside=attempt) == field.ask() == over
     bench.close()
 
 

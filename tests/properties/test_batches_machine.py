@@ -57,9 +57,13 @@ class BatchesMachine(RuleBasedStateMachine):
     def attempt(self, back: int) -> Attempts:
         return self.attempts[max(0, len(self.attempts) - 1 - back)]
 
-    def begun(self, of: BatchId, sessions: Sessions) -> tuple[object, object]:
+    def begun(self, of: BatchId, sessions: Sessions, *, beside: bool) -> tuple[object, object]:
         expected, found = self.batches[0].begin(of, sessions.memory), self.batches[1].begin(of, sessions.redis)
         assert plain(found) == plain(expected)
+        if beside and isinstance(expected, Finished) and isinstance(found, Finished):
+            expected = self.batches[0].begin(of, sessions.memory, origin="o", beside=expected.attempt)
+            found = self.batches[1].begin(of, sessions.redis, origin="o", beside=found.attempt)
+            assert plain(found) == plain(expected)
         return expected, found
 
     def both(self, method: str, back: int, *args: Any) -> None:
@@ -68,12 +72,12 @@ class BatchesMachine(RuleBasedStateMachine):
         found = getattr(self.batches[1], method)(redis, *args)
         assert found == expected, f"{method}{args}: {found}, and the specification says {expected}"
 
-    @rule(of=batch_ids, twice=st.booleans())
-    def begin(self, of: BatchId, twice: bool) -> None:
+    @rule(of=batch_ids, twice=st.booleans(), beside=st.booleans())
+    def begin(self, of: BatchId, twice: bool, beside: bool) -> None:
         sessions = self.new()
-        expected, found = self.begun(of, sessions)
+        expected, found = self.begun(of, sessions, beside=beside)
         if twice:
-            expected, found = self.begun(of, sessions)
+            expected, found = self.begun(of, sessions, beside=beside)
         if isinstance(expected, Begun) and isinstance(found, Begun):
             self.attempts.append(Attempts(expected.attempt, found.attempt))
 
@@ -86,6 +90,11 @@ class BatchesMachine(RuleBasedStateMachine):
     @rule(back=which)
     def finish(self, back: int) -> None:
         self.both("finish", back)
+
+    @precondition(lambda self: self.attempts)
+    @rule(back=which)
+    def fate(self, back: int) -> None:
+        self.both("fate", back)
 
     @precondition(lambda self: self.attempts)
     @rule(back=which)
@@ -134,7 +143,7 @@ def plain(reply: object) -> object:
     if isinstance(reply, Begun):
         return Begun(nameless(reply.attempt), reply.last and nameless(reply.last))
     if isinstance(reply, Finished):
-        return Finished(nameless(reply.attempt))
+        return reply._replace(attempt=nameless(reply.attempt))
     return reply._replace(left_s=0.0) if isinstance(reply, Elsewhere) else reply
 
 

@@ -123,9 +123,9 @@ def test_a_replay_with_other_rows_does_not_free_the_keys_that_it_lacks(lake: Lak
 
     with pytest.raises(DiesBeforeSettle):
         lake.put(0, ("a", 1), ("b", 1), write=Writer())
-    assert lake.put(0, ("a", 1), ("other", 1)).finished_before
+    assert lake.put(0, ("a", 1), ("other", 1)).another
     assert lake.put(1, ("a", 2), ("b", 2)).skipped == 2
-    assert lake.read() == [("a", 1), ("b", 1)]
+    assert lake.read() == [("a", 1), ("b", 1), ("other", 1)]
 
 
 def test_a_batch_of_nothing_counts(lake: Lake) -> None:

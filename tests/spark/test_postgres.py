@@ -113,8 +113,10 @@ def test_each_key_is_a_row_and_the_batch_is_noted_beside_it_whatever_redis_forge
     store = RedisClaims.from_url(table.redis_url)
     store.parts().client.flushdb()
     store.close()
-    assert table.put(1, ("x", 5)).finished_before
-    assert table.put(2, ("a", 6)).attempt == 2  # of a count that has begun anew, and its fence is higher
+    with pytest.raises(BatchRefused, match="1 of these rows are not in the sink"):
+        table.put(1, ("b", 3), ("x", 5))
+    assert table.put(1, ("b", 3), ("c", 4)).finished_before
+    assert table.put(2, ("a", 6)).attempt == 3  # of a count that has begun anew, and its fence is higher
     assert table.read() == [("a", 6), ("b", 2), ("c", 4)]
 
 

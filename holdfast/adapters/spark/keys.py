@@ -89,6 +89,14 @@ def digest(scope: str, key: str) -> Column:
     return F.substring(F.unhex(F.sha2(name, 256)), 1, 16)
 
 
+def lacking(rows: DataFrame, there: DataFrame, columns: Sequence[str]) -> int:
+    """How many of the rows have a key, and none that is `there`."""
+    keys = rows.select(*(column(name) for name in columns)).dropna()
+    known = there.select(*(column(name).alias(f"__hf_{place}") for place, name in enumerate(columns)))
+    same = [column(name) == F.col(f"__hf_{place}") for place, name in enumerate(columns)]
+    return int(keys.join(known, same, "left_anti").count())
+
+
 def _texts(columns: Sequence[str], into: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def texts(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in rows:

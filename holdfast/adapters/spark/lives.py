@@ -1,12 +1,17 @@
-"""The life of an attempt: a session in Redis that is renewed, its begin and its finish. On the driver."""
+"""The life of an attempt: a session in Redis that is renewed, its begin and its finish. On the driver.
+
+A Redis that is away is asked again here, as everywhere else: without its answer nothing is begun and nothing finished.
+"""
 
 from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark.marking import fenced
+from holdfast.adapters.spark.patience import patiently
 from holdfast.adapters.spark.values import BatchRefused
 from holdfast.dedup.batches import Begun, Behind, Elsewhere, Finished
 from holdfast.errors import StoreError
@@ -23,22 +28,53 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.spark")
 
 
-@contextmanager
-def life(store: RedisClaims, batches: RedisBatches, lease_s: float) -> Iterator[RedisSession]:
-    """An attempt's life. What fails lets its keys go at once, instead of after a lease; a finished one's are bound."""
-    session = store.begin(lease_s)
-    try:
-        yield session
-    finally:
-        session.abandon()
+class Life:
+    """A session, and another one in its place as long as nothing was begun with it. Made by `life`."""
+
+    def __init__(self, store: RedisClaims, batches: RedisBatches, lease_s: float, patience_s: float) -> None:
+        self._store = store
+        self._batches = batches
+        self._lease_s = lease_s
+        self._patience_s = patience_s
+        self.session: RedisSession = self._new()
+
+    def again(self) -> None:
+        """It has died, while Redis was away for longer than a lease."""
+        self.end()
+        self.session = self._new()
+
+    def end(self) -> None:
+        """What fails lets its keys go at once, instead of after a lease; a finished one's are bound."""
+        self.session.abandon()
         try:
-            batches.give_up(session.id)
+            self._batches.give_up(self.session.id)
         except StoreError as error:
-            log.warning("session %s was not given up and runs out with its lease: %s", session.id, error)
+            log.warning("session %s was not given up and runs out with its lease: %s", self.session.id, error)
+
+    def _new(self) -> RedisSession:
+        return patiently(self._patience_s, partial(self._store.begin, self._lease_s))
 
 
-def begin(of: BatchId, batches: RedisBatches, session: RedisSession, patience_s: float) -> Begun | Finished:
-    """The next attempt, or the one that has finished the batch.
+@contextmanager
+def life(store: RedisClaims, batches: RedisBatches, lease_s: float, patience_s: float) -> Iterator[Life]:
+    """An attempt's life. Raises StoreUnavailable, StoreRefused."""
+    made = Life(store, batches, lease_s, patience_s)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def begin(
+    of: BatchId,
+    batches: RedisBatches,
+    life: Life,
+    patience_s: float,
+    *,
+    origin: str = "",
+    beside: Attempt | None = None,
+) -> Begun | Finished:
+    """The next attempt, or the one that has finished a batch of this number.
 
     Raises:
         BatchRefused: another query writes for longer than `patience_s`, or batch numbers have begun anew.
@@ -47,7 +83,8 @@ def begin(of: BatchId, batches: RedisBatches, session: RedisSession, patience_s:
     where = f"batch {of.batch} of sink {of.sink!r}"
     deadline = Deadline(patience_s)
     while True:
-        found = batches.begin(of, session)
+        asking = partial(batches.begin, of, life.session, origin=origin, beside=beside)
+        found = patiently(deadline.left_s(), asking)
         if isinstance(found, Begun | Finished):
             return found
         if isinstance(found, Behind):
@@ -56,9 +93,12 @@ def begin(of: BatchId, batches: RedisBatches, session: RedisSession, patience_s:
                 "deleted or put back: give query= another name, and keys that are done are dropped"
             )
         if not isinstance(found, Elsewhere):
-            raise BatchRefused(
-                f"{where} was not begun: Redis counts this driver as dead after a moment; give a longer lease_s"
-            )
+            if deadline.passed:
+                raise BatchRefused(
+                    f"{where} was not begun: Redis counts this driver as dead after a moment; give a longer lease_s"
+                )
+            life.again()
+            continue
         if deadline.passed:
             raise BatchRefused(
                 f"{where} was not begun: query {found.query} has been writing its batch {found.batch} for more than "
@@ -67,8 +107,14 @@ def begin(of: BatchId, batches: RedisBatches, session: RedisSession, patience_s:
         SYSTEM_CLOCK.sleep(min(0.5, max(0.02, found.left_s / 10)))
 
 
-def finish(attempt: Attempt, batches: RedisBatches, session: RedisSession) -> None:
-    """What was written counts from now on. Raises BatchFenced: it does not."""
+def finish(attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float) -> None:
+    """What was written counts from now on.
+
+    Raises:
+        BatchFenced: it does not.
+        StoreUnavailable: no answer in time. Whether it counts, the next start of the query is told.
+        StoreRefused: as Redis says.
+    """
     session.abandon()  # a renewal from now on would be refused: finished sessions need none
-    if not batches.finish(attempt):
-        raise fenced(attempt)
+    if not patiently(patience_s, partial(batches.finish, attempt)):
+        raise fenced(attempt, batches)

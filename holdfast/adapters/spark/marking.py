@@ -12,8 +12,8 @@ from holdfast.adapters.spark.confs import changed
 from holdfast.adapters.spark.keys import column, digest, with_key
 from holdfast.adapters.spark.tasks import COPY, FAILED, NAME, NO_KEY, ROWS, VERDICT, claiming, told_schema
 from holdfast.adapters.spark.values import BatchFenced, BatchRefused
-from holdfast.dedup.batches import BatchVerdict
-from holdfast.errors import KeyMissing, SettingError, StoreUnavailable
+from holdfast.dedup.batches import BatchVerdict, Fate
+from holdfast.errors import KeyMissing, SettingError, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import Column, DataFrame
     from holdfast.adapters.spark.store import StoreAt
     from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.redis_batches import RedisBatches
 
 _PLACE = "__hf_place"
 #: For what is kept no longer than one write takes, compression took more time than anything else did.
@@ -161,7 +162,7 @@ def _one_each(rows: DataFrame, keep: Keep) -> DataFrame:
     return rows.withColumn(_PLACE, place).where(F.col(_PLACE) == 1).drop(_PLACE)
 
 
-def check(counts: Counts, attempt: Attempt, columns: Sequence[str], patience_s: float) -> None:
+def check(counts: Counts, attempt: Attempt, batches: RedisBatches, columns: Sequence[str], patience_s: float) -> None:
     """Whether the rows may be written.
 
     Raises:
@@ -180,7 +181,7 @@ def check(counts: Counts, attempt: Attempt, columns: Sequence[str], patience_s: 
     if counts.failure:
         raise StoreUnavailable(f"{where} was not written, and is when the query is started again: {counts.failure}")
     if counts.of(BatchVerdict.FENCED.value):
-        raise fenced(attempt)
+        raise fenced(attempt, batches)
     if busy := counts.of(BatchVerdict.BUSY.value):
         raise BatchRefused(
             f"{where} was not written: {busy} of its keys are in the hands of other consumers for more than "
@@ -188,11 +189,25 @@ def check(counts: Counts, attempt: Attempt, columns: Sequence[str], patience_s: 
         )
 
 
-def fenced(attempt: Attempt) -> BatchFenced:
+_SILENT = (
+    "this driver was silent for longer than lease_s, or Redis was away for as long: start the query again, or give a "
+    "longer lease_s"
+)
+_WHY = {
+    Fate.LOST: "Redis has lost what it knew in the middle of it: it was emptied, came back without its data, or a "
+    "replica that was behind has taken over: start the query again, and give Redis persistence",
+    Fate.TAKEN: "another run of query {query}, or another query on this sink, has begun since, and this driver counts "
+    "as dead: keep one run of the query, or give a longer lease_s",
+    Fate.SILENT: _SILENT,
+}
+
+
+def fenced(attempt: Attempt, batches: RedisBatches) -> BatchFenced:
     """The error for an attempt that is over."""
+    try:
+        why = _WHY[batches.fate(attempt)]
+    except StoreError:  # what is certain is that it is over
+        why = _SILENT
     return BatchFenced(
-        f"batch {attempt.of.batch} of sink {attempt.of.sink!r} does not count: another run of query "
-        f"{attempt.of.query} has "
-        "begun it, or this driver was silent for longer than lease_s: keep one run of the query, or give "
-        "a longer lease_s"
+        f"batch {attempt.of.batch} of sink {attempt.of.sink!r} does not count: {why.format(query=attempt.of.query)}"
     )

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS
 from holdfast.adapters.spark.keys import check_columns, key_columns
 from holdfast.adapters.spark.lives import begin, finish, life
 from holdfast.adapters.spark.marking import Keep, asked, check, counted, fenced, kept, named, owned
-from holdfast.adapters.spark.query import query_of
+from holdfast.adapters.spark.query import origin_of, query_of
+from holdfast.adapters.spark.replays import is_replay, require_replay
 from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.telling import Telling
 from holdfast.adapters.spark.values import BatchReport, BatchWrite
@@ -152,23 +153,39 @@ class IdempotentSink:
         of = BatchId(self.name, query_of(rows, self.query), batch_id)
         check_columns(rows, self.key)
         spark = rows.sparkSession
-        at = self.at.resolved(spark)
-        with at.opened() as (store, batches), life(store, batches, self.lease_s) as session:
-            begun = begin(of, batches, session, self.patience_s)
-            if isinstance(begun, Finished):
-                done = begun.attempt
-                self.writer.confirm(spark, done)
-                self.telling.skipped(_skipped(done))
-                return
+        at, origin = self.at.resolved(spark), origin_of(rows)
+        with (
+            at.opened(self.patience_s) as (store, batches),
+            life(store, batches, self.lease_s, self.patience_s) as lived,
+        ):
+            begun, beside = begin(of, batches, lived, self.patience_s, origin=origin), None
+            while isinstance(begun, Finished):
+                self.writer.confirm(spark, begun.attempt)
+                if is_replay(
+                    rows,
+                    begun,
+                    at=at,
+                    origin=origin,
+                    key=self.key,
+                    writer=self.writer,
+                    patience_s=self.patience_s,
+                ):
+                    self.telling.skipped(_skipped(begun.attempt))
+                    return
+                beside = begun.attempt
+                begun = begin(of, batches, lived, self.patience_s, origin=origin, beside=beside)
             if begun.last is not None:  # its driver may have died before it came to that
                 self.writer.confirm(spark, begun.last)
-            attempt = begun.attempt
-            if self.writer.finished(spark, BatchWrite.of(attempt, self.key, 0)):
-                # Redis has forgotten it, and the sink has not.
-                finish(attempt, batches, session)
+            attempt, session = begun.attempt, lived.session
+            if beside is None and self.writer.finished(spark, BatchWrite.of(attempt, self.key, 0)):
+                # Redis has forgotten it, and the sink has not. Its keys are claimed again, so Redis knows them too:
+                # they are what the next look is for.
+                require_replay(rows, attempt, self.key, self.writer)
+                self._write(rows, at, attempt, batches, session, write=False)
                 self.telling.skipped(_skipped(attempt))
             else:
-                self.telling.written(self._write(rows, at, attempt, batches, session))
+                report = self._write(rows, at, attempt, batches, session, write=True)
+                self.telling.written(replace(report, another=beside is not None))
 
     def remove_orphans(self, spark: SparkSession) -> list[str]:
         """Remove what attempts that did not finish have left in the lake. Queries on the sink wait meanwhile.
@@ -185,8 +202,11 @@ class IdempotentSink:
             raise SettingError("write", type(self.writer).__name__, "leaves no orphans that are known here")
         # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
         of = BatchId(self.name, "holdfast.orphans", 0)
-        with self.at.resolved(spark).opened() as (store, batches), life(store, batches, self.lease_s) as session:
-            begun = begin(of, batches, session, self.patience_s)
+        with (
+            self.at.resolved(spark).opened(self.patience_s) as (store, batches),
+            life(store, batches, self.lease_s, self.patience_s) as lived,
+        ):
+            begun = begin(of, batches, lived, self.patience_s)
             if isinstance(begun, Finished):
                 return []  # it never is
             if begun.last is not None:  # finished, and perhaps without its mark yet
@@ -194,7 +214,14 @@ class IdempotentSink:
             return self.writer.sweep(spark, begun.attempt.fence)
 
     def _write(
-        self, rows: DataFrame, at: StoreAt, attempt: Attempt, batches: RedisBatches, session: RedisSession
+        self,
+        rows: DataFrame,
+        at: StoreAt,
+        attempt: Attempt,
+        batches: RedisBatches,
+        session: RedisSession,
+        *,
+        write: bool,
     ) -> BatchReport:
         spark = rows.sparkSession
         with (
@@ -206,12 +233,13 @@ class IdempotentSink:
             except SPARK_ERRORS:
                 require_workers(spark)
                 raise
-            check(counts, attempt, self.key, self.patience_s)
+            check(counts, attempt, batches, self.key, self.patience_s)
             mine = owned(keyed, told, counts, self.keep)
             if not session.live():
-                raise fenced(attempt)
-            self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned))
-            finish(attempt, batches, session)
+                raise fenced(attempt, batches)
+            if write:
+                self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned))
+            finish(attempt, batches, session, self.patience_s)
             self.writer.confirm(spark, attempt)
         return BatchReport(
             sink=attempt.of.sink,

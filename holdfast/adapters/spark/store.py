@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark.confs import resolved_url
+from holdfast.adapters.spark.patience import patiently
 from holdfast.dedup.redis_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError
@@ -47,11 +48,11 @@ class StoreAt:
         return self if url == self.url else replace(self, url=url)
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[RedisClaims, RedisBatches]]:
+    def opened(self, patience_s: float) -> Iterator[tuple[RedisClaims, RedisBatches]]:
         """On the driver: connect, and look at the server. Raises StoreUnavailable, StoreRefused."""
         store = self._made()
         try:
-            yield store, RedisBatches.of(store)
+            yield store, patiently(patience_s, partial(RedisBatches.of, store))
         finally:
             store.close()
 

@@ -10,19 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tenacity import (
-    RetryError,
-    Retrying,
-    retry_if_exception_type,
-    retry_if_result,
-    stop_after_delay,
-    wait_random_exponential,
-)
-
 from holdfast.adapters.spark._pyspark import np, pa, pc, types
 from holdfast.adapters.spark.keys import key_texts
+from holdfast.adapters.spark.patience import patiently
 from holdfast.dedup.batches import BatchVerdict
-from holdfast.errors import StoreError, StoreUnavailable
+from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -157,14 +149,13 @@ def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience_
 def _one_call(claim: Callable[[Any], bytes], keys: Any, patience_s: float) -> bytes:  # noqa: ANN401 - of either layout
     found = b""
 
-    def ask() -> bool:
+    def ask() -> bytes:
         nonlocal found
         now = claim(keys)  # all of them: what is ours stays so
         found = bytes(new if old == _BUSY else old for old, new in zip(found, now, strict=True)) if found else now
-        return _BUSY in found
+        return found
 
-    _patiently(patience_s, ask)
-    return found
+    return patiently(patience_s, ask, lambda said: _BUSY in said)
 
 
 def _joined(digests: pa.Array) -> bytes:
@@ -185,27 +176,46 @@ def keeping(at: StoreAt, scope: str, columns: Sequence[str]) -> Callable[[Batche
 
     def keep(rows: Batches) -> Iterator[pa.RecordBatch]:
         for batch in rows:
-            batches = at.batches()
             keys = key_texts(batch, columns)
-            asked = list({key for key in keys if key is not None})
-            done = set()
-            for first in range(0, len(asked), _CALL):
-                some = asked[first : first + _CALL]
-                done |= {key for key, is_done in zip(some, batches.done(scope, some), strict=True) if is_done}
+            done = _done(at.batches(), scope, keys)
             yield batch.filter(pa.array([key not in done for key in keys]))
 
     return keep
 
 
-def _patiently(patience_s: float, ask: Callable[[], object]) -> None:
-    """Ask until it is answered and not True. Raises StoreUnavailable where there is no answer in time."""
-    retrying = Retrying(
-        retry=retry_if_exception_type(StoreUnavailable) | retry_if_result(lambda again: again is True),
-        stop=stop_after_delay(patience_s),
-        wait=wait_random_exponential(multiplier=0.05, max=1.0),
-    )
-    try:
-        retrying(ask)
-    except RetryError as error:
-        if error.last_attempt.failed:
-            error.reraise()
+def counting(at: StoreAt, scope: str, patience_s: float) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Of keys' texts, one row a task: how many are not done, and what the store's error says, if there was one."""
+
+    def count(rows: Batches) -> Iterator[pa.RecordBatch]:
+        left, failed = 0, ""
+        for batch in rows:
+            if failed:
+                continue  # Spark wants its input read
+            keys = batch.column(0).to_pylist()
+            try:
+                done = patiently(patience_s, partial(_done_at, at, scope, keys))
+            except StoreError as error:
+                failed = str(error)
+            else:
+                left += sum(key is not None and key not in done for key in keys)
+        yield pa.RecordBatch.from_pydict({"left": [left], "failed": [failed]})
+
+    return count
+
+
+#: What `counting` tells.
+COUNTED = "left bigint, failed string"
+
+
+def _done_at(at: StoreAt, scope: str, keys: Sequence[str | None]) -> set[str]:
+    return _done(at.batches(), scope, keys)
+
+
+def _done(batches: RedisBatches, scope: str, keys: Sequence[str | None]) -> set[str]:
+    """Which of the keys are done. Raises StoreUnavailable, StoreRefused."""
+    asked = list({key for key in keys if key is not None})
+    done: set[str] = set()
+    for first in range(0, len(asked), _CALL):
+        some = asked[first : first + _CALL]
+        done |= {key for key, is_done in zip(some, batches.done(scope, some), strict=True) if is_done}
+    return done

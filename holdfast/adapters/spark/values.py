@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from holdfast.errors import HoldfastError
 
@@ -64,6 +64,17 @@ class BatchReport:
     copies: int = 0  #: more rows of a key that came in the batch itself
     taken_over: int = 0  #: of those owned: somebody had claimed them and died
     finished_before: bool = False  #: the batch was finished by an earlier attempt, and this run was skipped
+    another: bool = False  #: an earlier attempt has finished another batch of this number: see the warning
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A writer that leaves alone what a finished attempt has written, whatever batch comes under the same number, and
+    that can be asked for keys."""
+
+    def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
+        """How many of the rows have a key that the sink does not have. Rows without a key are not asked for."""
+        ...
 
 
 class Writer(Protocol):

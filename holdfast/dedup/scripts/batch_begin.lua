@@ -1,10 +1,18 @@
--- ARGV[7] = ms after which a dead attempt is garbage.
--- Reply: { 'BEGUN', number, last, born }, { 'FINISHED', number, session, born }, { 'BEHIND', batch },
+-- ARGV[7] = ms after which a dead attempt is garbage, [8] = origin, [9] = the session of a finished attempt beside which this
+-- one begins, or ''.
+-- Reply: { 'BEGUN', number, last, born }, { 'FINISHED', number, session, born, origin, 1 if its keys are kept },
+-- { 'BEHIND', batch },
 -- { 'ELSEWHERE', query, batch, ms left of its lease }, F.
 local batch, number, by = finished_of(QUERY)
 local born = tonumber(redis.call('HGET', SINK, 'born') or NOW)
 if batch and batch > BATCH then return { 'BEHIND', batch } end
-if batch == BATCH then return { 'FINISHED', number, by, born } end
+if batch == BATCH then
+  local state, until_ms = read(redis.call('HGET', ATTEMPTS, string.format('%.0f', number + 1)))
+  local kept = state == 'F' and until_ms >= NOW
+  if by ~= ARGV[9] or not kept then
+    return { 'FINISHED', number, by, born, redis.call('HGET', SINK, 'o:' .. QUERY) or '', kept and 1 or 0 }
+  end
+end
 if not live(BY) then return redis.status_reply('F') end
 local last = redis.call('HGET', SINK, 'last') or ''
 local now = redis.call('HMGET', SINK, 'session', 'query', 'batch', 'number')
@@ -25,6 +33,6 @@ end
 number = redis.call('HINCRBY', ATTEMPTS, 'last', 1)
 redis.call('HSET', ATTEMPTS, string.format('%.0f', number + 1), string.format('R%.0f:%s', NOW, BY))
 redis.call('HSET', SINK, 'number', number, 'session', BY, 'query', QUERY, 'batch', string.format('%.0f', BATCH), 'born',
-  string.format('%.0f', born))
+  string.format('%.0f', born), 'origin', ARGV[8])
 redis.call('PEXPIRE', SINK, ARGV[3])
 return { 'BEGUN', number, last, born }

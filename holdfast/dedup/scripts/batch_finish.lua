@@ -8,7 +8,8 @@ if redis.call('HGET', SINK, 'session') ~= BY or not live(BY) or not since or sin
   return redis.status_reply('F')
 end
 local what = string.format('%.0f:%s:%s', BATCH, ARGV[7], BY)
-redis.call('HSET', SINK, 'f:' .. QUERY, what, 'last', what .. ':' .. QUERY)
+redis.call('HSET', SINK, 'f:' .. QUERY, what, 'last', what .. ':' .. QUERY, 'o:' .. QUERY,
+  redis.call('HGET', SINK, 'origin') or '')
 redis.call('PEXPIRE', SINK, ARGV[3])
 redis.call('HSET', ATTEMPTS, id, string.format('F%.0f:%s', NOW + ARGV[8], BY))
 redis.call('HDEL', SESSIONS, BY)

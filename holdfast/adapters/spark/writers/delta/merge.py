@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.adapters.spark.confs import changed
-from holdfast.adapters.spark.keys import quoted
+from holdfast.adapters.spark.keys import lacking, quoted
 from holdfast.adapters.spark.writers.delta.table import MarkedTable, Table, app
 from holdfast.errors import SettingError
 
@@ -42,6 +42,11 @@ class DeltaMergeWriter(MarkedTable):
         MarkedTable.__post_init__(self)
         if self.matched not in ("update", "nothing"):
             raise SettingError("matched", self.matched, "give 'update' or 'nothing'")
+
+    def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
+        """Rows whose keys the table does not have."""
+        table = Table(rows.sparkSession, self.table)
+        return lacking(rows, rows.sparkSession.read.format("delta").load(table.path), batch.key)
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
         """Merge, in one commit.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import F
+from holdfast.adapters.spark.keys import lacking
 from holdfast.adapters.spark.writers.delta.table import MarkedTable, Table, app
 from holdfast.errors import SettingError
 
@@ -42,6 +43,10 @@ class DeltaReplaceWriter(MarkedTable):
 
     partition_by: tuple[str, ...] = ()
     safe: Safe = field(default="replace", init=False)
+
+    def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
+        """Rows whose keys no finished attempt has written."""
+        return lacking(rows, self.read(rows.sparkSession, batch.sink), batch.key)
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
         """Add the rows, and remove those of an attempt that did not finish, in one commit.

@@ -80,6 +80,15 @@ def fill(rows: DataFrame, at: PostgresAt, stage: Stage, connections: int) -> Sta
     return Staged([each.task for each in copied], sum(each.rows for each in copied))
 
 
+def lacking(keys: DataFrame, at: PostgresAt, target: Target, connections: int) -> int:
+    """How many of these keys the target does not have. Raises WriteFailed."""
+    told = keys.coalesce(connections).mapInArrow(_asking(at, target), _TOLD).collect()
+    for each in told:
+        if each.error:
+            raise WriteFailed(each.error)
+    return sum(each.rows for each in told)
+
+
 def remove(at: PostgresAt, schema: str, sink: str, *, below: int) -> None:
     """Drop what attempts of the sink with a lower fence have left. One that is being filled is left to the next."""
     from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
@@ -121,6 +130,44 @@ def _copying(
         yield pa.RecordBatch.from_pydict({"task": [task], "rows": [rows], "error": [error_text]})
 
     return copy
+
+
+def _asking(at: PostgresAt, target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def ask(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows, error_text = 0, ""
+        for batch in batches:
+            try:
+                rows += 0 if error_text else _absent(at, target, batch)
+            except HoldfastError as error:
+                error_text = str(error)
+        yield pa.RecordBatch.from_pydict({"task": [0], "rows": [rows], "error": [error_text]})
+
+    return ask
+
+
+def _absent(at: PostgresAt, target: Target, batch: pa.RecordBatch) -> int:
+    from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
+
+    names = sql.SQL(", ").join(map(sql.Identifier, batch.schema.names))
+    asked = sql.Identifier("hf_asked")
+    with at.connected() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
+                asked, names, target.name
+            )
+        )
+        with cursor.copy(sql.SQL("COPY {} FROM STDIN").format(asked)) as copy:
+            for row in zip(*[column.to_pylist() for column in batch.columns], strict=True):
+                copy.write_row(row)
+        cursor.execute(
+            sql.SQL("SELECT count(*) FROM {} a WHERE NOT EXISTS (SELECT FROM {} t WHERE ({}) = ({}))").format(
+                asked,
+                target.name,
+                sql.SQL(", ").join(sql.Identifier("a", name) for name in batch.schema.names),
+                sql.SQL(", ").join(sql.Identifier("t", name) for name in batch.schema.names),
+            )
+        )
+        return int((cursor.fetchone() or (0,))[0])
 
 
 def _copied(at: PostgresAt, stage: Stage, columns: Sequence[str], task: int, batches: Iterable[pa.RecordBatch]) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from holdfast.adapters.spark.keys import column
 from holdfast.adapters.spark.values import WriteFailed
 from holdfast.adapters.spark.writers.postgres.at import PostgresAt
 from holdfast.errors import SettingError
@@ -130,6 +131,19 @@ class PostgresWriter:
 
         with self.at.resolved(spark).connected() as connection:
             return merging.finished(connection, target.schema_of(connection, self.table), batch)
+
+    def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
+        """Rows whose keys the table does not have: each task asks by a temporary table of its own.
+
+        Raises:
+            WriteFailed: PostgreSQL refuses, or does not answer.
+        """
+        from holdfast.adapters.spark.writers.postgres import staging, target  # noqa: PLC0415 - of an extra
+
+        at = self.at.resolved(rows.sparkSession)
+        with at.connected() as connection:
+            into = target.look(connection, self.table, batch.key, batch.key)
+        return staging.lacking(rows.select(*map(column, batch.key)).dropna(), at, into, self.connections)
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
         """Set the row's `finished_at`."""

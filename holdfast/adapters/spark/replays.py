@@ -1,0 +1,102 @@
+"""A batch whose number was finished before: is it that one?
+
+Spark gives the last batch again when a driver died before its commit. But a number and a name do not make a batch: a
+checkpoint that was deleted, put back or shared brings other rows under them. What was finished is known by its keys: a
+replay's are all done. So they are looked up before anything is skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark.keys import with_key
+from holdfast.adapters.spark.tasks import COUNTED, NAME, counting
+from holdfast.adapters.spark.values import BatchRefused, BatchWrite, Keeping
+from holdfast.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.spark._pyspark import DataFrame
+    from holdfast.adapters.spark.store import StoreAt
+    from holdfast.adapters.spark.values import Writer
+    from holdfast.dedup.batches import Attempt, Finished
+
+log = logging.getLogger("holdfast.spark")
+
+
+def is_replay(
+    rows: DataFrame,
+    done: Finished,
+    *,
+    at: StoreAt,
+    origin: str,
+    key: Sequence[str],
+    writer: Writer,
+    patience_s: float,
+) -> bool:
+    """Whether the rows are of the batch that this attempt has finished. False: no, and they may be written beside it.
+
+    Raises:
+        BatchRefused: they are not, or nobody knows, and the writer would put them in place of what was finished.
+        StoreUnavailable: no answer.
+    """
+    attempt = done.attempt
+    if not done.kept:
+        return _as_the_sink_says(rows, attempt, key, writer, same=done.origin == origin)
+    left = _not_done(rows, at, attempt.of.sink, key, patience_s)
+    if not left:
+        return True
+    said = (
+        f"batch {attempt.of.batch} of sink {attempt.of.sink!r} is not the one that query {attempt.of.query} has "
+        f"finished by attempt {attempt.number}: {left} of its rows have keys that are not done. "
+        f"{_cause(done.origin, origin)}"
+    )
+    if writer.safe != "upsert" and not isinstance(writer, Keeping):
+        raise BatchRefused(f"{said}. Nothing was written: give query= another name, and keys that are done are dropped")
+    log.warning("%s. What is not done is written", said)
+    return False
+
+
+def require_replay(rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer) -> None:
+    """The sink has a batch of this number as finished, and Redis forgot it. Raises BatchRefused: this is another."""
+    _as_the_sink_says(rows, attempt, key, writer, same=True)
+
+
+def _as_the_sink_says(rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer, *, same: bool) -> bool:
+    where = f"batch {attempt.of.batch} of sink {attempt.of.sink!r}"
+    remedy = "give query= another name: what is in the sink already is written again, as Redis has forgotten its keys"
+    if isinstance(writer, Keeping):
+        if left := writer.lacking(rows, BatchWrite.of(attempt, tuple(key), 0)):
+            raise BatchRefused(
+                f"{where} was not written: a batch of this number is finished, Redis does not remember its keys any "
+                f"more, and {left} of these rows are not in the sink: the checkpoint was deleted or put back, or "
+                f"another stream has the same query= name: {remedy}"
+            )
+    elif not same:
+        raise BatchRefused(
+            f"{where} was not written: a batch of this number was finished by another Spark query, and Redis does not "
+            f"remember its keys any more: {remedy}"
+        )
+    return True
+
+
+def _not_done(rows: DataFrame, at: StoreAt, sink: str, key: Sequence[str], patience_s: float) -> int:
+    names = with_key(rows, key, NAME).select(NAME)
+    found = names.mapInArrow(counting(at, sink, patience_s), COUNTED).collect()
+    failed = next((each.failed for each in found if each.failed), "")
+    if failed:
+        raise StoreUnavailable(f"keys of sink {sink!r} were not looked up: {failed}")
+    return sum(each.left for each in found)
+
+
+def _cause(before: str, now: str) -> str:
+    if not before or not now:
+        return "Its checkpoint was deleted or put back, or another stream has the same query= name"
+    if before != now:
+        return (
+            f"That one was of Spark's query {before}, this one is of {now}: the checkpoint was deleted, or another "
+            "stream has the same query= name"
+        )
+    return f"Both are of Spark's query {now}: its checkpoint was put back, or what it had noted of batches was deleted"

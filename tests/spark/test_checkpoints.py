@@ -1,0 +1,168 @@
+"""Checkpoints as people treat them: deleted, put back, half deleted, shared; names of queries that are used again.
+
+Whatever comes under the number of a finished batch, each key is in the sink once in the end, or the batch is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from holdfast.adapters.spark import BatchRefused, BatchReport, idempotent_sink, reason, writers
+from holdfast.dedup.redis_store import RedisClaims
+from tests.servers.postgres import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from holdfast.adapters.spark import BatchWrite
+    from holdfast.adapters.spark.values import Writer
+    from tests.servers.postgres import PostgresServer
+    from tests.spark.lake import Lake
+
+
+class Stream:
+    """Files of orders, read as a stream, one a batch, into a sink."""
+
+    def __init__(self, spark: SparkSession, redis_url: str, folder: Path, writer: Writer, query: str | None) -> None:
+        self.folder = folder
+        self.reports: list[BatchReport] = []
+        self._spark = spark
+        self._sink = idempotent_sink(
+            "orders", key="order_id", claims=redis_url, write=writer, query=query, observer=self.reports.append
+        )
+        self._files = 0
+
+    def put(self, *orders: str, into: str = "in") -> None:
+        """One file more."""
+        (self.folder / into).mkdir(exist_ok=True)
+        text = "".join(json.dumps({"order_id": each, "amount": 1}) + "\n" for each in orders)
+        new = self.folder / "new"
+        new.write_text(text)
+        new.rename(self.folder / into / f"{self._files}.json")
+        self._files += 1
+
+    def run(self, checkpoint: str = "checkpoint", into: str = "in") -> None:
+        """To the end of what there is. Raises BatchRefused: the sink has ended it so."""
+        stream = self._spark.readStream.schema("order_id string, amount int").option("maxFilesPerTrigger", 1)
+        writer = stream.json(str(self.folder / into)).writeStream.foreachBatch(self._sink).trigger(availableNow=True)
+        try:
+            writer.option("checkpointLocation", str(self.folder / checkpoint)).start().awaitTermination()
+        except StreamingQueryException as error:
+            raise BatchRefused(reason(error) or str(error)) from error
+
+    def keep(self, copy: str) -> None:
+        shutil.copytree(self.folder / "checkpoint", self.folder / copy)
+
+    def delete(self, *parts: str) -> None:
+        for part in parts or ("",):
+            shutil.rmtree(self.folder / "checkpoint" / part)
+
+
+def deleted(stream: Stream) -> None:
+    stream.put("a", "b")
+    stream.run()
+    stream.delete()
+    stream.put("c")  # both files are batches again, by other numbers or not
+    stream.run()
+
+
+def put_back(stream: Stream) -> None:
+    stream.put("a")
+    stream.run()
+    stream.keep("copy")
+    stream.put("b")
+    stream.run()
+    stream.delete()
+    shutil.move(stream.folder / "copy", stream.folder / "checkpoint")
+    (stream.folder / "in" / "1.json").unlink()
+    stream.put("b", "c")
+    stream.run()
+
+
+def half_deleted(stream: Stream) -> None:
+    stream.put("a")
+    stream.run()
+    stream.delete("offsets", "commits", "sources")
+    (stream.folder / "in" / "0.json").unlink()
+    stream.put("a", "b", "c")
+    stream.run()
+
+
+def shared(stream: Stream) -> None:
+    stream.put("a", into="one")
+    stream.put("b", "c", into="two")
+    stream.run("checkpoint", "one")
+    stream.run("another", "two")
+
+
+WAYS = (deleted, put_back, half_deleted, shared)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_checkpoint_that_was_touched_loses_no_key_and_doubles_none(
+    spark: SparkSession,
+    redis_url: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    way: Callable[[Stream], None],
+) -> None:
+    lake = writers.partition(str(tmp_path / "lake"))
+    stream = Stream(spark, redis_url, tmp_path, lake, "orders")
+    way(stream)
+    assert sorted(row.order_id for row in lake.read(spark).collect()) == ["a", "b", "c"]
+    if any(report.another for report in stream.reports):
+        assert "is not the one that query orders has finished by attempt" in caplog.text
+        same = way in (put_back, half_deleted)
+        assert ("Both are of Spark's query" if same else "That one was of Spark's query") in caplog.text
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["postgres", "delta_merge", "delta_replace"])
+def test_a_checkpoint_that_was_touched_loses_and_doubles_nothing_in_a_table(
+    spark: SparkSession,
+    redis_url: str,
+    tmp_path: Path,
+    postgres: PostgresServer,
+    way: Callable[[Stream], None],
+    kind: str,
+) -> None:
+    url, path = postgres.database(), str(tmp_path / "table")
+    ask(url, "CREATE TABLE orders (order_id text PRIMARY KEY, amount int)")
+    writer: Any = writers.postgres("orders", url) if kind == "postgres" else getattr(writers, kind)(path)
+    way(Stream(spark, redis_url, tmp_path, writer, "orders"))
+    if kind == "postgres":
+        found = ask(url, "SELECT order_id FROM orders")
+    else:
+        rows = spark.read.format("delta").load(path) if kind == "delta_merge" else writer.read(spark, "orders")
+        found = [(row.order_id,) for row in rows.collect()]
+    assert sorted(order for (order,) in found) == ["a", "b", "c"]
+
+
+def test_a_function_that_replaces_is_not_given_another_batch_under_a_number_that_is_finished(lake: Lake) -> None:
+    def write(rows: DataFrame, batch: BatchWrite) -> None:
+        lake.writer.write(rows, batch)
+
+    lake.put(0, ("a", 1), write=write, safe="replace")
+    with pytest.raises(BatchRefused, match=r"1 of its rows have keys that are not done.*give query= another name"):
+        lake.put(0, ("a", 1), ("b", 1), write=write, safe="replace")
+    assert lake.put(0, ("a", 1), write=write, safe="replace").finished_before
+    assert lake.put(0, ("a", 1), ("b", 1), write=write, safe="replace", query="q2").owned == 1
+
+
+def test_a_finished_batch_that_redis_has_forgotten_is_looked_up_in_the_sink(lake: Lake) -> None:
+    lake.put(0, ("a", 1), ("b", 1))
+    lake.store.parts().client.flushdb()
+    lake.store = RedisClaims.from_url(lake.url)
+    with pytest.raises(BatchRefused, match="1 of these rows are not in the sink"):
+        lake.put(0, ("a", 1), ("c", 1))
+    assert lake.put(0, ("b", 1), ("a", 1)).finished_before
+    assert lake.read() == [("a", 1), ("b", 1)]

@@ -1,0 +1,92 @@
+"""A driver that is frozen before each step that touches files, tables or the store, and goes on when its successor has
+finished that batch and the next one: each key is in the sink once, whatever it still does.
+
+Without a Spark, and at each step of the files alone: test_partition_files.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import DataFrameWriter
+
+from holdfast.adapters.spark import idempotent_sink, writers
+from holdfast.adapters.spark.writers.delta.table import Table
+from holdfast.adapters.spark.writers.files import Files
+from holdfast.adapters.spark.writers.postgres.at import PostgresAt
+from holdfast.dedup.redis_batches import RedisBatches
+from tests.servers.postgres import ask
+from tests.spark.frozen import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.servers.postgres import PostgresServer
+
+#: More than any writer has; a driver that has come to its end before is followed by a replay.
+_STEPS = 20
+#: What stays in the quick run, of each.
+_QUICK = {"partition": 9, "postgres": 5, "delta_merge": 12, "delta_replace": 12}
+
+
+class Orders:
+    """A sink by one kind of writer, and what is in it."""
+
+    def __init__(self, spark: SparkSession, redis_url: str, kind: str, path: str, url: str) -> None:
+        self._spark, self._kind, self._path, self._url = spark, kind, path, url
+        if kind == "postgres":
+            ask(url, "CREATE TABLE orders (order_id text PRIMARY KEY, amount int)")
+        self.writer: Any = writers.postgres("orders", url) if kind == "postgres" else getattr(writers, kind)(path)
+        self._sink = idempotent_sink("orders", key="order_id", claims=redis_url, write=self.writer, query="q")
+
+    def put(self, batch: int, *keys: str) -> None:
+        self._sink(self._spark.createDataFrame([(key, batch) for key in keys], "order_id string, amount int"), batch)
+
+    def read(self) -> list[str]:
+        if self._kind == "postgres":
+            return sorted(order for (order,) in ask(self._url, "SELECT order_id FROM orders"))
+        readers: dict[str, Callable[[], Any]] = {
+            "partition": lambda: self.writer.read(self._spark),
+            "delta_merge": lambda: self._spark.read.format("delta").load(self._path),
+            "delta_replace": lambda: self.writer.read(self._spark, "orders"),
+        }
+        return sorted(row.order_id for row in readers[self._kind]().collect())
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [
+        pytest.param(kind, before, marks=() if before == quick else pytest.mark.full)
+        for kind, quick in _QUICK.items()
+        for before in range(_STEPS)
+    ],
+)
+def test_a_frozen_driver_that_goes_on_after_its_successor_loses_and_doubles_nothing(
+    spark: SparkSession,
+    redis_url: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    before: int,
+) -> None:
+    server: PostgresServer | None = request.getfixturevalue("postgres") if kind == "postgres" else None
+    orders = Orders(spark, redis_url, kind, str(tmp_path / "orders"), server.database() if server else "")
+    zombie = Frozen(lambda: orders.put(0, "a", "b"), before)
+    zombie.watch(monkeypatch, RedisBatches, "begin", "finish", "give_up")
+    zombie.watch(monkeypatch, Files, "found", "remove", "touch", "write", "text")
+    zombie.watch(monkeypatch, DataFrameWriter, "save")
+    zombie.watch(monkeypatch, Table, "make", "log", "mark")
+    zombie.watch(monkeypatch, PostgresAt, "connected")
+    zombie.stand()
+    orders.put(0, "a", "b")
+    orders.put(1, "c")
+    zombie.go_on()
+    assert orders.read() == ["a", "b", "c"], zombie.steps
+    orders.put(1, "c")  # a replay
+    orders.put(2, "a", "d")
+    assert orders.read() == ["a", "b", "c", "d"], zombie.steps

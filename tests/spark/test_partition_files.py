@@ -5,24 +5,25 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StructType
 
-from holdfast.adapters.spark import BatchWrite, writers
+from holdfast.adapters.spark import BatchRefused, BatchWrite, writers
+from holdfast.adapters.spark.writers import schemas
 from holdfast.dedup.batches import Attempt, BatchId
 from tests.spark.frozen import Frozen
 
 _BORN = 1_700_000_000_000
-_STEPS = ("found", "remove", "touch", "save")
+_STEPS = ("found", "remove", "touch", "write", "text")
 
 
 class Folder:
-    """What the writer asks of a file system, and of the rows; all is on this machine."""
+    """What the writer asks of a file system; it is on this machine."""
 
-    sparkSession = None  # noqa: N815 - as Spark has it
-
-    def __init__(self, _: object = None) -> None: ...
+    def __init__(self, _: object) -> None: ...
 
     def full(self, path: str) -> str:
         return path
@@ -37,14 +38,30 @@ class Folder:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
 
+    def write(self, path: str, text: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+
+    def text(self, path: str) -> str:
+        return Path(path).read_text()
+
+
+class Rows:
+    """What the writer asks of rows and their session."""
+
+    def __init__(self, schema: str) -> None:
+        name, kind = schema.split()
+        self.schema = StructType().add("order_id", "string").add(name, kind)
+        self.sparkSession = SimpleNamespace(conf=SimpleNamespace(get=lambda _, default: default))
+
     @property
-    def write(self) -> Folder:
+    def write(self) -> Rows:
         return self
 
-    def format(self, _: str) -> Folder:
+    def format(self, _: str) -> Rows:
         return self
 
-    def options(self) -> Folder:
+    def options(self) -> Rows:
         return self
 
     def save(self, path: str) -> None:
@@ -62,9 +79,15 @@ class Written:
     def attempt(self, number: int, batch: int = 0) -> Attempt:
         return Attempt(BatchId("orders", "q", batch), number, f"session{number}", _BORN)
 
-    def write(self, attempt: Attempt) -> None:
-        rows: Any = Folder()
+    def write(self, attempt: Attempt, schema: str = "amount integer") -> None:
+        rows: Any = Rows(schema)
         self.writer.write(rows, BatchWrite.of(attempt, ("order_id",), 1))
+
+    def columns(self) -> str:
+        files: Any = Folder(None)
+        layout = schemas.known(files, str(self.path / "_holdfast"))
+        assert layout is not None
+        return layout.columns.simpleString()
 
     def confirm(self, attempt: Attempt) -> None:
         spark: Any = None
@@ -76,7 +99,7 @@ class Written:
 
     def is_whole(self, *attempts: Attempt) -> bool:
         """Exactly these count, and their files are there."""
-        marks = {mark.name for mark in (self.path / "_holdfast").glob("*/*/*")}
+        marks = {mark.name for mark in (self.path / "_holdfast").glob("q/*/*")}
         files = {file.parent.name for file in self.path.glob("hf_query=*/hf_batch=*/*/*.parquet")}
         names = {each.name for each in attempts}
         return marks == names and {f"hf_attempt={name}" for name in names} <= files
@@ -88,20 +111,24 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     return Written(tmp_path / "lake")
 
 
-@pytest.mark.parametrize("before", range(8))
+@pytest.mark.parametrize("before", range(10))
 def test_a_driver_that_stood_still_before_any_step_takes_nothing_of_its_successor(
     lake: Written, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     first, frozen, successor = (lake.attempt(number) for number in (1, 2, 3))
     lake.write(first)  # and died
-    zombie = Frozen(lambda: lake.write(frozen), before)
+    zombie = Frozen(lambda: lake.write(frozen, "amount long"), before)
     zombie.watch(monkeypatch, Folder, *_STEPS)
+    zombie.watch(monkeypatch, Rows, "save")
     stood = zombie.stand()
     lake.write(successor)
     lake.confirm(successor)
     zombie.go_on()
-    assert (stood, zombie.error) == (before < len(zombie.steps), None)
+    assert stood == (before < len(zombie.steps))
+    refused = isinstance(zombie.error, BatchRefused)  # the successor's column has another type by now
+    assert zombie.error is None or refused, zombie.error
     assert lake.is_whole(successor), zombie.steps
+    assert lake.columns() == "struct<order_id:string,amount:int>"
     assert lake.sweep(lake.attempt(4)) in ([], [f"hf_attempt={frozen.name}"])
     assert lake.is_whole(successor)
 
@@ -145,3 +172,26 @@ def test_what_another_has_put_there_is_no_attempt_and_stays(lake: Written) -> No
     lake.write(lake.attempt(1))
     assert lake.sweep(lake.attempt(2)) == [f"hf_attempt={lake.attempt(1).name}"]
     assert other.exists()
+
+
+def test_columns_are_added_and_stay_and_one_of_another_type_is_refused_before_anything_is_written(
+    lake: Written,
+) -> None:
+    for number, schema in enumerate(["amount integer", "note string", "AMOUNT integer"]):
+        lake.write(lake.attempt(number, batch=number), schema)
+        lake.confirm(lake.attempt(number, batch=number))
+    assert lake.columns() == "struct<order_id:string,amount:int,note:string>"
+    late = lake.attempt(9, batch=9)
+    with pytest.raises(BatchRefused, match=r"'amount' is bigint here and int in .*: cast it before the sink"):
+        lake.write(late, "amount long")
+    assert not list(lake.path.glob(f"**/*{late.name}*"))
+    lake.writer = writers.partition(str(lake.path), partition_by=("note",))
+    with pytest.raises(BatchRefused, match=r"has partition_by=\(\), and the writer says \('note',\)"):
+        lake.write(late, "note string")
+
+
+def test_columns_of_an_attempt_that_did_not_finish_bind_nobody(lake: Written) -> None:
+    lake.write(lake.attempt(1), "amount string")
+    lake.write(lake.attempt(2), "amount integer")
+    lake.confirm(lake.attempt(2))
+    assert lake.columns() == "struct<order_id:string,amount:int>"

@@ -45,6 +45,24 @@ class Files:
         system, at = self._at(path)
         system.createNewFile(at)
 
+    def write(self, path: str, text: str) -> None:
+        """Make a file, or another in its place."""
+        system, at = self._at(path)
+        stream = system.create(at, True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+
+    def text(self, path: str) -> str:
+        """What is in a file."""
+        system, at = self._at(path)
+        stream = system.open(at)
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
     def move(self, path: str, to: str) -> None:
         """A file; its new folder is made. Where there is one of that name, that one stays. Raises OSError."""
         system, at = self._at(path)

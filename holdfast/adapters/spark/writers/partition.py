@@ -2,6 +2,7 @@
 
     <path>/hf_query=<query>/hf_batch=<batch>/hf_attempt=<attempt>/...   what an attempt has written
     <path>/_holdfast/<query>/<batch>/<attempt>                         empty: that attempt is finished
+    <path>/_holdfast/_schemas/<attempt>                                which columns there are: see schemas.py
 
 Redis decides what is finished; a mark is its copy, for readers, and for a Redis that has lost its data. It is made
 after that decision, and should the driver die just then, by the next batch of the sink: a reader sees the batch
@@ -17,6 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from holdfast.adapters.spark._pyspark import types
+from holdfast.adapters.spark.keys import lacking
+from holdfast.adapters.spark.writers import schemas
 from holdfast.adapters.spark.writers.files import Files
 from holdfast.dedup.batches import fence_of
 from holdfast.errors import SettingError
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from holdfast.dedup.batches import Attempt
 
 _MARKS = "_holdfast"  # Spark's readers pass over names that begin with "_"
+#: What the names of the folders say of each row.
+_OWN = types.StructType().add("hf_query", "string").add("hf_batch", "long").add("hf_attempt", "string")
 _FOLDERS = "hf_query=*/hf_batch=*/hf_attempt=*"
 
 
@@ -70,8 +76,13 @@ class PartitionWriter:
             raise SettingError("format", self.format, "give 'parquet' or 'orc'")
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Write an attempt's folder; what earlier attempts of the batch have left unfinished is removed."""
+        """Write an attempt's folder; what earlier attempts of the batch have left unfinished is removed.
+
+        Raises:
+            BatchRefused: a column has another type than in the lake. Nothing is written.
+        """
         files = Files(rows.sparkSession)
+        self._fit(files, rows, batch)
         folder = self._batch(batch.query, batch.batch)
         self._remove(files, f"{folder}/hf_attempt=*", f"{self._marks(batch.query, batch.batch)}/*", batch.fence)
         writer = rows.write.format(self.format).options(**self.options)
@@ -83,6 +94,10 @@ class PartitionWriter:
         """Whether some attempt of the batch has a mark."""
         return bool(Files(spark).found(f"{self._marks(batch.query, batch.batch)}/*"))
 
+    def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
+        """Rows whose keys no finished attempt has written."""
+        return lacking(rows, self.read(rows.sparkSession), batch.key)
+
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
         """Set the attempt's mark, if its folder is there."""
         files = Files(spark)
@@ -93,13 +108,21 @@ class PartitionWriter:
     def read(self, spark: SparkSession) -> DataFrame:
         """The rows of finished attempts, and nothing else; with the columns hf_query, hf_batch and hf_attempt.
 
+        It has all columns that any of them has; where a batch came without one, it is null.
+
         Raises:
             SettingError: nothing is finished yet.
         """
-        folders = self._finished(Files(spark))
+        files = Files(spark)
+        folders = self._finished(files)
         if not folders:
             raise SettingError("path", self.path, "holds no finished batch yet: read it when the first one is written")
-        return spark.read.format(self.format).option("basePath", self.path).load(sorted(folders))
+        reader = spark.read.format(self.format).option("basePath", self.path)
+        layout = schemas.known(files, f"{self.path}/{_MARKS}")
+        if layout is None:
+            return reader.option("mergeSchema", "true").load(sorted(folders))
+        own = types.StructType([*layout.columns.fields, *_OWN.fields])
+        return reader.schema(own).load(sorted(folders))
 
     def orphans(self, spark: SparkSession) -> list[str]:
         """Folders of attempts that are not finished, the one that is being written included."""
@@ -109,6 +132,20 @@ class PartitionWriter:
     def sweep(self, spark: SparkSession, fence: int) -> list[str]:
         """Remove orphans that are older than this fence: for `IdempotentSink.remove_orphans`, whose own it is."""
         return self._remove(Files(spark), f"{self.path}/{_FOLDERS}", f"{self.path}/{_MARKS}/*/*/*", fence)
+
+    def _fit(self, files: Files, rows: DataFrame, batch: BatchWrite) -> None:
+        spark, marks = rows.sparkSession, f"{self.path}/{_MARKS}"
+        old = schemas.known(files, marks, batch.fence)
+        if (
+            old is None and self._finished(files) and schemas.known(files, marks) is None
+        ):  # an earlier version noted none
+            columns = self.read(spark).drop(*_OWN.names, *self.partition_by).schema
+            old = schemas.Layout(format=self.format, partition_by=self.partition_by, columns=columns)
+        own = schemas.Layout(format=self.format, partition_by=self.partition_by, columns=rows.schema)
+        sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        fitted = schemas.fitted(old, own, batch, self.path, case_sensitive=sensitive)
+        if fitted != old:
+            files.write(f"{marks}/_schemas/{batch.attempt}", fitted.json(batch))
 
     def _remove(self, files: Files, folders: str, marks: str, fence: int) -> list[str]:
         """Of these folders those without a mark, of attempts older than that fence."""

@@ -1,0 +1,122 @@
+"""Which columns a lake has: all that its finished attempts have brought. Else a reader had to open every file for it.
+
+    <path>/_holdfast/_schemas/<attempt>     JSON: the columns with that attempt, and how its files are laid out
+
+An attempt that brings new columns writes one before its rows. Like the rows, it counts once the attempt has its mark:
+of those that do, the last one holds. So a driver of the past that writes its own late changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark._pyspark import types
+from holdfast.adapters.spark.values import BatchRefused
+from holdfast.dedup.batches import fence_of
+
+if TYPE_CHECKING:
+    from holdfast.adapters.spark.values import BatchWrite
+    from holdfast.adapters.spark.writers.files import Files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the files of a lake have in common."""
+
+    format: str
+    partition_by: tuple[str, ...]
+    columns: types.StructType
+
+    def json(self, batch: BatchWrite) -> str:
+        """As it lies there: with its batch, whose mark says whether it counts."""
+        return json.dumps(
+            {
+                "query": batch.query,
+                "batch": batch.batch,
+                "format": self.format,
+                "partition_by": self.partition_by,
+                "columns": self.columns.jsonValue(),
+            }
+        )
+
+
+def known(files: Files, marks: str, below: int | None = None) -> Layout | None:
+    """The layout of the lake; None: nobody has noted it.
+
+    Args:
+        files: the lake's.
+        marks: their folder.
+        below: as the attempt with this fence finds it.
+    """
+    there = {fence_of(each.rpartition("/")[2]) or 0: each for each in files.found(f"{marks}/_schemas/*")}
+    for fence in sorted(there, reverse=True):
+        if below is not None and fence >= below:
+            continue
+        attempt = there[fence].rpartition("/")[2]
+        try:
+            found = json.loads(files.text(there[fence]))
+        except ValueError:
+            continue  # cut off in the middle: its attempt never came to its rows
+        if files.found(f"{marks}/{found['query']}/{found['batch']}/{attempt}"):
+            columns = types.StructType.fromJson(found["columns"])
+            return Layout(format=found["format"], partition_by=tuple(found["partition_by"]), columns=columns)
+    return None
+
+
+def fitted(old: Layout | None, new: Layout, batch: BatchWrite, path: str, *, case_sensitive: bool) -> Layout:
+    """The layout with what is new. Columns may come and go; what is there keeps its type.
+
+    Raises:
+        BatchRefused: a column has another type than in the lake, or the files another layout.
+    """
+    where = f"batch {batch.batch} of sink {batch.sink!r} was not written"
+    if old is None:
+        old = Layout(format=new.format, partition_by=new.partition_by, columns=types.StructType())
+    for what, then, now in (("format", old.format, new.format), ("partition_by", old.partition_by, new.partition_by)):
+        if then != now:
+            raise BatchRefused(
+                f"{where}: {path} has {what}={then!r}, and the writer says {now!r}: give it another path"
+            )
+    try:
+        columns = _struct(old.columns, new.columns, "", case_sensitive)
+    except _Differs as differs:
+        name, then_is, now_is = differs.args
+        raise BatchRefused(
+            f"{where}: column {name!r} is {now_is} here and {then_is} in {path}, and readers could not read both: cast "
+            "it before the sink, or give the writer another path"
+        ) from None
+    return Layout(format=new.format, partition_by=new.partition_by, columns=columns)
+
+
+class _Differs(Exception):
+    """args: the column, its type in the lake, and here."""
+
+
+def _merged(old: types.DataType, new: types.DataType, name: str, case_sensitive: bool) -> types.DataType:
+    if isinstance(old, types.StructType) and isinstance(new, types.StructType):
+        return _struct(old, new, f"{name}.", case_sensitive)
+    if isinstance(old, types.ArrayType) and isinstance(new, types.ArrayType):
+        return types.ArrayType(_merged(old.elementType, new.elementType, f"{name}[]", case_sensitive))
+    if isinstance(old, types.MapType) and isinstance(new, types.MapType):
+        return types.MapType(
+            _merged(old.keyType, new.keyType, f"{name}'s keys", case_sensitive),
+            _merged(old.valueType, new.valueType, f"{name}[]", case_sensitive),
+        )
+    if old != new:
+        raise _Differs(name, old.simpleString(), new.simpleString())
+    return old
+
+
+def _struct(old: types.StructType, new: types.StructType, prefix: str, case_sensitive: bool) -> types.StructType:
+    """Nullable throughout, since a column may be missing in any file."""
+
+    def same(name: str) -> str:
+        return name if case_sensitive else name.lower()
+
+    fields = {same(field.name): (field.name, field.dataType) for field in old.fields}
+    for field in new.fields:
+        name, there = fields.get(same(field.name), (field.name, field.dataType))
+        fields[same(field.name)] = name, _merged(there, field.dataType, prefix + field.name, case_sensitive)
+    return types.StructType([types.StructField(name, kind) for name, kind in fields.values()])

@@ -31,7 +31,7 @@ def _was_cancelled(error: Exception | None) -> bool:
 class _Watched:
     """One call, as it was seen last."""
 
-    __slots__ = ("call", "overdue_at", "seen", "since")
+    __slots__ = ("call", "given_up", "overdue_at", "seen", "since")
 
     def __init__(self, call: Call, now: float) -> None:
         self.call = call
@@ -39,6 +39,7 @@ class _Watched:
         self.seen = call.current
         self.since = now
         self.overdue_at: float | None = None
+        self.given_up = False
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -66,12 +67,12 @@ class Hung:
     @property
     def in_hand(self) -> int:
         """Records whose handlers were given up, and that nobody has settled: others have to wait for our lease."""
-        return sum(entry.gate is Gate.STUCK for entry in self.known)
+        return sum(entry.gate is Gate.STUCK for entry in self._core.outcomes.stuck)
 
     @property
     def owes_letters(self) -> bool:
         """Whether a dead letter was not acknowledged and will be sent again: others wait for it."""
-        return any(entry.gate is Gate.STUCK and entry.letter is not None for entry in self.known)
+        return any(entry.gate is Gate.STUCK and entry.letter is not None for entry in self._core.outcomes.stuck)
 
     def step(self) -> None:
         """Look at what runs: tell, cancel, give up."""
@@ -103,17 +104,16 @@ class Hung:
             return ended
         del self.known[entry]
         core = self._core
-        if entry not in core.outcomes.stuck:
+        if not watched.given_up:
             entry.owner.late.discard(entry.record.offset)
             # Our own cancellation is how a coroutine hangs. What else it raised, or that it ended, is its own word.
             if watched.call.cancel_seen and _was_cancelled(error):
                 return Ended(entry, outcome, self._error(watched, "was cancelled: it did not end"))
             return ended
-        core.outcomes.stuck.discard(entry)
-        if entry.gate is Gate.STUCK and (outcome is Outcome.OK or entry.letter is None):
-            # No letter is under way: the app stops for its sake, or the last one was not acknowledged. So it counts.
+        if entry.gate is Gate.STUCK and entry.letter is None:  # none was made: the app stops, or its handler pauses
             core.outcomes.ended_after_all(entry, well=outcome is Outcome.OK)
             return None
+        # It has, or will have, its letter: one that was not acknowledged may have been written all the same.
         core.tell(
             LateResult(
                 partition=entry.record.partition,
@@ -146,6 +146,7 @@ class Hung:
         core, entries = self._core, watched.entries
         if not core.workers.give_up(watched.call):
             return  # it has just ended
+        watched.given_up = True
         self.given_up += 1
         first = entries[0]
         hung = self._error(watched, "did not end")

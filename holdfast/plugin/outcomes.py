@@ -81,7 +81,7 @@ class Outcomes:
         self._recorder = recorder
         self._failures = Failures()
         self.brakes = Brakes(clock, timers, again=self._retry, tell=tell, stop=stop)
-        #: Entries whose call was given up and has not ended.
+        #: Entries whose call was given up, until their letter is acknowledged; without one, until the call has ended.
         self.stuck: set[Entry] = set()
         self._alike: _Alike | None = None
         #: Records since the start: whose handlers ended well, that were tried again, that were not started here, and
@@ -97,6 +97,7 @@ class Outcomes:
                 self.came_back(Ended(piece, *result))
         elif outcome is Outcome.OK or outcome is Outcome.LETTER_SENT:
             if outcome is Outcome.LETTER_SENT:
+                self.stuck.discard(entry)
                 self._sent(entry)
                 # Settled is the record, not its key: it was not handled, and its replay or the producer's next copy is
                 # to be.
@@ -142,6 +143,7 @@ class Outcomes:
     def leave_to_others(self, entry: Entry) -> None:
         """It did not end well, and the partition goes or is gone: only the new owner tries again or gives up."""
         self.released += entry.count
+        self.stuck.discard(entry)
         self._claiming.give_back(entry)
         owner = entry.owner
         for offset in owner.hands.intersection(entry.offsets):
@@ -160,6 +162,7 @@ class Outcomes:
 
     def ended_after_all(self, entry: Entry, *, well: bool) -> None:
         """It was given up without a letter, and has ended before the process has."""
+        self.stuck.discard(entry)
         if well:
             self.handled += 1
             self._recorder.ended(entry, Told.HANDLED)
@@ -255,6 +258,7 @@ class Outcomes:
         self._tell_failed(entry, f"dead letter not acknowledged: {reason}", wait_s)
         self._lanes.back(entry, Gate.STUCK if entry.started else Gate.RETRY)
         if letter is None or not getattr(reason, "retriable", True):
+            entry.letter = None  # nobody sends it again
             self._stop(reason)
         else:
             self._timers.after(wait_s, lambda: self._send(entry, letter))

@@ -454,10 +454,10 @@ class Partitioned:
         if not suspects or self._engine.clock.now() < self._suspects_at:
             return
         self._suspects_at = self._engine.clock.now() + _SUSPECTS_S
-        ends = self.source.last_offsets(
-            [owner.partition for owner in suspects], Deadline(_REFRESH_LOOK_S, self._engine.clock)
-        )
+        ends = self._ends_of([owner.partition for owner in suspects])
         for owner in suspects:
+            if owner.partition not in ends:
+                continue  # it stays one: nothing more of it until the broker has answered
             came, expected = owner.suspect or 0, owner.ledger.next
             owner.suspect = None
             if ends[owner.partition] < expected:
@@ -465,6 +465,22 @@ class Partitioned:
                 # Not above the watermark: below what came there may be records that wait or run.
                 self._cuts[owner.partition] = min(came, owner.ledger.watermark)
                 self.retake(owner)
+
+    def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """As far as there are answers. One that has no leader, or whose topic is gone, costs the others none."""
+        try:
+            return self.source.last_offsets(partitions, Deadline(_REFRESH_LOOK_S, self._engine.clock))
+        except SourceError as error:
+            self._engine.tell(SourceTrouble(error=str(error)))
+        ends: dict[Partition, int] = {}
+        for partition in partitions if len(partitions) > 1 else ():
+            with suppress(SourceError):
+                ends.update(
+                    self.source.last_offsets(
+                        [partition], Deadline(_REFRESH_LOOK_S / len(partitions), self._engine.clock)
+                    )
+                )
+        return ends
 
     def _seek(self, owner: Ownership) -> None:
         try:

@@ -222,6 +222,26 @@ class TestDeadLetter:
             assert bench.work.starts() == {"x": 1}
         assert letters.tries == 3
 
+    def test_one_that_ends_well_while_its_letter_is_not_acknowledged_is_dead_lettered_and_nobody_waits_behind_it(
+        self, hangs: set[str]
+    ) -> None:
+        """Whether the letter that failed was written nobody knows: so what it says is what counts."""
+        with Bench() as bench:
+            letters = Letters(bench.changed)
+            letters.fail(DeadLetterError("1"))
+            bench.work.hold("x")
+            bench.broker.produce("orders", 0, "x", "follower", key="k")
+            member = bench.member(settings=settings(), dead_letter="dlq", dead_letters=letters)
+            bench.wait(lambda: letters.tries == 1)
+            bench.work.let_go("x")
+            bench.wait(lambda: member.told(LateResult))
+            bench.wait_committed(2)
+            assert letters.values() == ["x"]
+            assert bench.work.starts() == {"x": 1, "follower": 1}
+            assert member.app.snapshot().records.handled == 1
+            assert hung(member).in_hand == 0
+            assert not hung(member).owes_letters
+
     def test_its_key_is_free_for_the_next_copy(self, hangs: set[str]) -> None:
         hangs.add('{"id": 1}')
         with Bench() as bench:

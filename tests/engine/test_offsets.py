@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast import Settings
-from holdfast.plugin.events import AdvanceIgnored, CommitOverwritten, LogWentBack, ResetHonoured, RewindIgnored
+from holdfast.errors import UnknownTopic
+from holdfast.plugin.events import (
+    AdvanceIgnored,
+    CommitOverwritten,
+    LogWentBack,
+    ResetHonoured,
+    RewindIgnored,
+    SourceTrouble,
+)
 from tests.engine.bench import Bench, Member, numbered, partition
 from tests.engine.partitioned_source import MemoryPartitionedSource
 
@@ -249,6 +257,32 @@ class TestLogs:
             bench.wait_committed(3)
             assert member.told(LogWentBack) == [LogWentBack(partition=P0, offset=0, expected=5)]
         assert set(bench.work.times().values()) == {1}
+
+    def test_one_whose_log_cannot_be_asked_for_holds_up_itself_alone(self) -> None:
+        class NoLeader(MemoryPartitionedSource):
+            asked = 0
+
+            def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+                if partition(1) in partitions and self.asked < 5:
+                    self.asked += 1
+                    raise UnknownTopic("orders-1 has no leader")
+                return super().last_offsets(partitions, deadline)
+
+        with Bench(orders=2) as bench:
+            for number in range(2):
+                bench.broker.produce("orders", number, *numbered("x", range(5)))
+            member = bench.member(settings=SETTINGS, source=NoLeader)
+            for number in range(2):
+                bench.wait_committed(5, number)
+            with bench.broker.changed:  # the client goes back by itself
+                for reader in member.source.readers.values():
+                    reader.position = 2
+            for number in range(2):
+                bench.broker.produce("orders", number, "y")
+            bench.wait_committed(6, 0)
+            bench.wait_committed(6, 1)
+            assert any("no leader" in event.error for event in member.told(SourceTrouble))
+        assert bench.work.starts() == {**dict.fromkeys(numbered("x", range(5)), 2), "y": 2}
 
     def test_a_topic_that_was_made_again_begins_anew(self) -> None:
         with Bench() as bench:

@@ -94,7 +94,7 @@ class RedisAdmin:
     """Made by `of`. One thread. All methods raise StoreUnavailable and StoreRefused as a session does."""
 
     def __init__(self, parts: Parts) -> None:
-        self._client, self._scripts, self._layout, self._times, self._where = parts
+        self._client, self._scripts, self._layout, self._times, self._where, _ = parts
 
     @classmethod
     def of(cls, store: RedisClaims) -> Self:

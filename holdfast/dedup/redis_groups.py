@@ -44,7 +44,7 @@ class RedisGroupSession:
         self._notes = parts.layout.notes(group)
         self._lease_ms = int(lease_s * 1000)
         self._generation = 0
-        self._let_in = False
+        self._let_in = parts.let_in
         self._offers: dict[bytes, frozenset[Partition]] = {}
         self._plan = Plan()
 

@@ -46,6 +46,7 @@ class Parts(NamedTuple):
     layout: Layout
     times: Times
     where: str  #: for error texts
+    let_in: bool  #: a session has begun here: a refusal from now on is a slip that somebody mends
 
 
 class RedisClaims:
@@ -230,7 +231,9 @@ class RedisClaims:
         Raises:
             StoreUnavailable, StoreRefused: as `connect`.
         """
-        return Parts(self._client, self._connected(), self._layout, self._times, self._where)
+        with once_let_in(before=self._let_in):
+            scripts = self._connected()
+        return Parts(self._client, scripts, self._layout, self._times, self._where, self._let_in)
 
     def close(self) -> None:
         """Give the connections back. Sessions that have not ended run out with their lease. Does not raise."""

@@ -201,7 +201,8 @@ class TestLockedOut:
             _permit(raw, "+@all")
             session = claims.begin(3600.0)
             _permit(raw, *rights)
-            for call in (session.renew, lambda: session.claim([ONE]), lambda: claims.begin(3600.0)):
+            group = RedisGroupSession(claims.parts(), "g")
+            for call in (session.renew, lambda: session.claim([ONE]), lambda: claims.begin(3600.0), group.look):
                 with pytest.raises(StoreLockedOut, match="let in before"):
                     call()
             _permit(raw, "+@all")

@@ -180,6 +180,51 @@ def test_what_is_assigned_while_the_store_is_away_begins_where_it_has_to_when_it
     assert sorted(first.handled + second.handled) == [(0, n) for n in range(100)] + [(1, n) for n in range(50)]
 
 
+class Holding(Running):
+    """Its handler keeps a record that says "hold" until it may go on."""
+
+    go_on: threading.Event
+
+    def _handle(self, record: Record) -> None:
+        if record.value == b"hold":
+            self.go_on.wait(_PATIENCE_S)
+        super()._handle(record)
+
+    def handled_of(self, partition: int) -> int:
+        return sum(number == partition for number, _ in list(self.handled))
+
+
+@pytest.mark.parametrize("name", ["cooperative", "consumer"])
+def test_a_partition_that_stays_is_handled_on_while_another_is_drained(
+    kafka: KafkaServer, redis_url: str, topic: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Holding, "go_on", threading.Event(), raising=False)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in (0, 1):
+        producer.produce(topic, "hold", key="held", partition=number)
+    first = Holding(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
+
+    def apart() -> int:
+        for number in range(20):
+            producer.produce(topic, "go", key=f"{number}", partition=number % 2)
+        assert producer.flush(20) == 0
+        return abs(first.handled_of(0) - first.handled_of(1))
+
+    until(lambda: apart() is not None and min(first.handled_of(0), first.handled_of(1)) > 10)
+    second = Running(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
+    until(lambda: apart() > 300)  # one of them stands still, the other does not
+    stays = int(first.handled_of(1) > first.handled_of(0))
+    Holding.go_on.set()
+    until(lambda: any(report.given for report in first.told(RebalanceReport)))
+    [report] = [each for each in first.told(RebalanceReport) if each.given]
+    until(lambda: len(first.handled) + len(second.handled) >= sum(kafka.end_offsets(topic).values()))
+    for one in (first, second):
+        one.stop()
+    assert [each.number for each in report.given] == [1 - stays]
+    assert report.phases_s
+    assert len(set(first.handled + second.handled)) == len(first.handled + second.handled)
+
+
 def test_a_topic_made_again_under_a_living_member_is_read_from_its_start(
     kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,15 +170,18 @@ class _Tell:
         self._output = output
         self._said: set[tuple[str, ...]] = set()
 
-    def of(self, title: str, found: Sequence[Finding], where: dict[str, str], silent: Sequence[Rule[Any]] = ()) -> None:
-        """One file, or the group. `silent`: the rules that need to know how long a handler takes."""
+    def of(
+        self, title: str, found: Sequence[Finding], where: dict[str, str], silent: Sequence[Rule[Any]] | None = None
+    ) -> None:
+        """One file, or the group. `silent`: of a file, the rules that need to know how long a handler takes."""
         output = self._output
         found = sorted(found, key=lambda each: -each.severity.rank)
         counts = Counter(each.severity for each in found)
         for each in found:
             output.json({"type": "finding", **where, **each.as_dict()})
         counted = {f"{each.value}s": counts[each] for each in Severity}
-        output.json({"type": "diagnosis", **where, **counted, "not_judged": [rule.name for rule in silent]})
+        judged = {} if silent is None else {"not_judged": [rule.name for rule in silent]}
+        output.json({"type": "diagnosis", **where, **counted, **judged})
         parts = [f"{counts[each]} {each.value}{'s' if counts[each] > 1 else ''}" for each in Severity if counts[each]]
         output.say(f"{title}: {', '.join(parts) or 'nothing found'}")
         folded: dict[tuple[str, ...], list[Finding]] = {}

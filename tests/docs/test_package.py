@@ -1,0 +1,56 @@
+"""What is published: the sdist has all of the repository, and links hold on the package's page."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """tools/page.py; hatchling, which calls it, is there while something is built and not otherwise."""
+    interface = types.ModuleType("hatchling.metadata.plugin.interface")
+    interface.MetadataHookInterface = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    spec = importlib.util.spec_from_file_location("page", ROOT / "tools" / "page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_every_link_of_the_readme_leads_to_something_that_is_there() -> None:
+    for target in re.findall(r"\]\((?!\w+:)([^)#\s]+)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_no_link_of_the_package_page_is_relative(page: types.ModuleType) -> None:
+    text = page.absolute(README, PROJECT["project"]["urls"]["Source"])
+    assert re.findall(r"\]\((?!https://)[^)\s]*\)", text) == []
+    assert page.absolute("[a](docs/a.md#b) [c](#c) ![p](docs/p.png) [x](https://y)", "https://s") == (
+        "[a](https://s/blob/main/docs/a.md#b) [c](https://s/blob/main/README.md#c) "
+        "![p](https://s/raw/main/docs/p.png) [x](https://y)"
+    )
+
+
+def test_the_sdist_has_all_that_the_repository_has() -> None:
+    included = {each.lstrip("/") for each in PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]}
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():  # in an sdist: then it has what this test looks at
+        assert all((ROOT / each).exists() for each in included)
+        return
+    tracked = subprocess.run([git, "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert {each.split("/")[0] for each in tracked if each} - included <= {".gitignore", "pyproject.toml"}

@@ -1,0 +1,71 @@
+"""The documentation's examples are accepted as they stand: Python runs, commands are understood."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.cli.entry import parser
+
+ROOT = Path(__file__).parents[2]
+PAGES = {each.name: each.read_text(encoding="utf-8") for each in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+#: What the text around an example takes for granted.
+GIVEN = """
+from holdfast import MemoryClaims
+from holdfast.adapters.kafka import KafkaSource
+
+conf = {"bootstrap.servers": "localhost:9092", "group.id": "billing"}
+source, claims = KafkaSource(conf, assignment="sticky"), MemoryClaims()
+"""
+#: Its client has an environment of its own, which has the test of it: tests/clients/grpc.
+ELSEWHERE = "LeasedSource("
+#: test_readme.py runs the README's.
+EXAMPLES = [
+    pytest.param(code, id=f"{page}-{number}")
+    for page, text in sorted(PAGES.items())
+    if page != "README.md"
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+]
+COMMANDS = sorted(
+    {
+        line
+        for text in PAGES.values()
+        for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
+        for line in re.findall(r"^(?:\$ )?(holdfast .*)$", block.replace("\\\n", " "), re.MULTILINE)
+    }
+)
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_example_is_accepted_as_it_stands(code: str, tmp_path: Path) -> None:
+    code = code.replace("/var/log", str(tmp_path))
+    if ELSEWHERE in code:
+        compile(code, "example", "exec")
+        return
+    subprocess.run([sys.executable, "-W", "error", "-c", GIVEN + code], check=True, cwd=ROOT, timeout=120)
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 15
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_understood(command: str) -> None:
+    whole = parser()
+    _nothing_required(whole)  # the pages leave --redis and --bootstrap out, and say so
+    assert whole.parse_args(shlex.split(command, comments=True)[1:]).run
+
+
+def _nothing_required(one: argparse.ArgumentParser) -> None:
+    for action in one._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                _nothing_required(below)
+        elif action.option_strings:
+            action.required = False

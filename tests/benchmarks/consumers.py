@@ -119,7 +119,10 @@ def app(
     """The whole app, with position dedup, or with a claim on each record's key."""
     claims = RedisClaims.from_url(redis_url, namespace=str(conf["group.id"]))
     holdfast = Holdfast(
-        KafkaSource(conf, assignment="keep"), claims=claims, settings=Settings(ramp=None, **settings), audit=audit
+        KafkaSource(conf, assignment="keep"),
+        claims=claims,
+        settings=Settings(**{"ramp": None} | settings),
+        audit=audit,
     )
     counter = Counter(records, holdfast.stop)
 

@@ -135,3 +135,33 @@ def test_the_meter_knows_the_mean_of_late_and_the_best_second() -> None:
 def test_a_ramp_that_cannot_work_is_refused(name: str, value: float) -> None:
     with pytest.raises(SettingError, match=f"^ramp.{name}="):
         Ramp(**{name: value})
+
+
+#: Seconds, what those that stay take, part of the room that is used.
+TURNS = st.lists(
+    st.tuples(st.sampled_from([0.001, 0.005, 0.05]), st.integers(0, 200), st.floats(0, 1)), min_size=1, max_size=200
+)
+
+
+@given(turns=TURNS)
+def test_those_that_came_never_have_more_than_the_rate_and_the_floor(turns: list) -> None:  # type: ignore[type-arg]
+    climb, now, total, came = Climb(RAMP), 0.0, 0, 0
+    climb.begin(now, total, 0, 1_000.0)
+    for seconds, stay, used in turns:
+        now += seconds
+        total += stay
+        taken = int(climb.room_for_new(now, total, came) * used)
+        total, came = total + taken, came + taken
+        assert came <= (1_000 + RAMP.floor_per_s) * now + 1
+
+
+@given(steps=st.lists(st.sampled_from([0.005, 0.01, 0.05]), min_size=1, max_size=200))
+def test_those_that_came_have_the_floor_though_the_others_take_everything(steps: list[float]) -> None:
+    climb, now, total, came = Climb(RAMP), 0.0, 0, 0
+    climb.begin(now, total, 0, 1_000.0)
+    for seconds in steps:
+        now += seconds
+        total += 10_000
+        taken = climb.room_for_new(now, total, came)
+        total, came = total + taken, came + taken
+    assert RAMP.floor_per_s * now * 0.5 - 1 <= came <= RAMP.floor_per_s * now + 1

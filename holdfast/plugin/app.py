@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
-from holdfast.errors import SettingError, StateError
+from holdfast.errors import HoldfastError, SettingError, StateError
 from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.handlers import BatchOf, Handler, Routes
 from holdfast.plugin.leased import Leased
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _LIMIT = DeadLetterLimit()
+#: What a shell has for a command that SIGINT has ended.
+_INTERRUPTED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -153,6 +155,7 @@ class Holdfast:
 
         Raises:
             HandlerFailed: a record failed for good and has no dead letter.
+            SystemExit: Ctrl-C while it waited for the broker or the store at the start; the code is 130.
             HandlerHung: a handler ran past its timeout and grace, and has no dead letter or is to stop the app.
             SourceError, StoreError: the broker or the store refuses, or does not answer at the start within
                 `Settings.startup_timeout_s`.
@@ -195,8 +198,8 @@ class Holdfast:
             engine.family = Partitioned(engine, self._source)
         if self._stop_asked and not engine.stopping:
             engine.stop(leave=self._leave_asked)
-        with _signals(engine.stop, install=install_signal_handlers):
-            engine.run()
+        with _signals(engine.stop, install=install_signal_handlers) as came:
+            _run(engine, came)
 
     def snapshot(self) -> Snapshot:
         """What the app knows of itself now: its state, figures since the start, partitions with their lag.
@@ -235,18 +238,36 @@ class Holdfast:
         self._engine.subscribe(topics)
 
 
+def _run(engine: Engine, came: Sequence[int]) -> None:
+    """Ctrl-C while it waits for store or broker at the start is the end of the program, as of any that waits."""
+    try:
+        engine.run()
+    except HoldfastError:
+        if engine.meter.ran or signal.SIGINT not in came:
+            raise
+    if not engine.meter.ran and signal.SIGINT in came:
+        raise SystemExit(_INTERRUPTED)
+
+
 def _as_tuple(topics: str | Sequence[str]) -> tuple[str, ...]:
     return (topics,) if isinstance(topics, str) else tuple(topics)
 
 
 @contextmanager
-def _signals(stop: Callable[[], None], *, install: bool) -> Iterator[None]:
+def _signals(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
+    """Those that came."""
     if not install or threading.current_thread() is not threading.main_thread():
-        yield
+        yield ()
         return
-    before = {number: signal.signal(number, lambda *_: stop()) for number in _SIGNALS}
+    came: list[int] = []
+
+    def tell(number: int, _: object) -> None:
+        came.append(number)
+        stop(why=signal.Signals(number).name)
+
+    before = {number: signal.signal(number, tell) for number in _SIGNALS}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

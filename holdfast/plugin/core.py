@@ -110,6 +110,7 @@ class Core:
         self.hung = Hung(self)
         self.admission = Admission(self)
         self._stops = 0
+        self._why = ""
         self._wind_up = Deadline(0.0, clock)
         self.storeless = isinstance(store, NoClaims)
         #: A static member is to leave its group for good, instead of coming back.
@@ -119,13 +120,15 @@ class Core:
         self.meter = Meter(self)
 
     # ---- stopping
-    def stop(self, *, leave: bool = False) -> None:
+    def stop(self, *, leave: bool = False, why: str = "stop()") -> None:
         """Drain and leave; a second call is faster: what runs is handed over at once. Safe in a signal handler.
 
         Args:
             leave: for good: a static member's partitions go to others at once.
+            why: for the log.
         """
         self.leaves = self.leaves or leave
+        self._why = self._why or why
         # No more than that: a signal handler may interrupt this very thread while it holds a lock, that of `wake` too.
         self._stops += 1
 
@@ -139,6 +142,11 @@ class Core:
     def stopping(self) -> bool:
         """Whether the app is on its way out: nothing new is taken over."""
         return self._stops > 0 or self.error is not None
+
+    @property
+    def why(self) -> str:
+        """Why it stops, in words."""
+        return f"{type(self.error).__name__}: {self.error}" if self.error is not None else self._why
 
     @property
     def hurry(self) -> bool:

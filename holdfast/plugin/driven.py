@@ -218,18 +218,18 @@ class Driven(Engine):
     def end_of_loop(self) -> None:
         """Leave the group and close. What the loop has and did not end is handed back; with "explicit", and where other
         threads end records, it is waited for. Raises nothing."""
-        self.stop()
+        self.stop(why="close()")
         self._late_marks.stop()
         try:
             if self.done_when != "explicit" or not self._others_end:
                 self.dismiss({entry.owner.partition for entry in self.in_hand})
             if self.session is not None:
+                self.meter.stopping(self.why)
                 self._leave()
         except Exception as error:  # noqa: BLE001 - the client is closed in any case
             self.fail(error)
         finally:
             self._close()
-            self.meter.stopped()
 
     # ---- any thread, without the lock: a callback of the group may wait for the thread that calls
     def end(self, partition: Partition, offset: int) -> None:

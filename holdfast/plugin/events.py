@@ -81,7 +81,7 @@ class RebalanceReport(_Line):
     abandoned: int = 0
     #: Records that were polled and not started; the next owner runs them.
     handed_back: int = 0
-    #: Of the partitions gained: records that were read again and not run again.
+    #: Records that were not run since they were done, on all partitions since the report before.
     duplicates_suppressed: int = 0
     #: Seconds of each phase: fence, drain, settle, commit, let_go, take_over.
     phases_s: Mapping[str, float] = field(default_factory=dict)
@@ -96,6 +96,58 @@ class RebalanceReport(_Line):
     peak_intake_per_s: float | None = None
     #: How long the ramp held the intake; None = there was none, or it held nothing back.
     ramp_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned(_Line):
+    """Partitions came, just now. What they brought is told later, by a `RebalanceReport`."""
+
+    level: ClassVar[int] = logging.INFO
+
+    group: str
+    protocol: str
+    partitions: tuple[Partition, ...]
+    #: Of them, those that a former owner has to let go first, or that the store or the broker has no answer for yet.
+    waiting: tuple[Partition, ...] = ()
+    #: All that this member has now.
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping(_Line):
+    """The app begins to leave: nothing new starts, what runs is waited for."""
+
+    level: ClassVar[int] = logging.INFO
+
+    group: str
+    #: A signal, a call of `stop()`, or the error that ends it.
+    why: str
+    #: Records in handlers, and all that are in the process.
+    running: int
+    in_flight: int
+    #: How long they are waited for before others have their partitions; what hands them over at once.
+    drain_timeout_s: float
+    hurry: str = "a second signal, or stop()"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped(_Line):
+    """The app has left. Figures since its start."""
+
+    level: ClassVar[int] = logging.INFO
+
+    group: str
+    uptime_s: float
+    #: Records whose handlers ended well; that were not run since they were done; dead letters.
+    handled: int
+    skipped: int
+    #: Calls of a handler for a record that had one before: it failed here, or a former owner handed it over unfinished.
+    #: What a crash repeats no member knows; the audit does.
+    repeated: int
+    dead_lettered: int
+    failed_attempts: int
+    #: Handlers that still ran at the end, and others wait for.
+    in_hand: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,6 +398,9 @@ class SourceTrouble(_Line):
 
 Event = (
     RebalanceReport
+    | Assigned
+    | Stopping
+    | Stopped
     | StoreDown
     | StoreUp
     | SessionLost

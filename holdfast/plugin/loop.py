@@ -54,12 +54,12 @@ class Engine(Core):
             self.meter.running()
             while not self.stopping:
                 self.turn()
+            self.meter.stopping(self.why)
             self._leave()
         except Exception as error:  # noqa: BLE001 - raised below, after the client was closed
             self.fail(error)
         finally:
             self._close()
-            self.meter.stopped()
         if self.error is not None:
             raise self.error
 
@@ -253,6 +253,7 @@ class Engine(Core):
         in_hand = self.with_handlers if left else 0
         self._end_session(left)
         self.recorder.stopped(clean=self.error is None and not left, in_hand=in_hand, error=self.error)
+        self.meter.stopped(in_hand)
 
     @property
     def with_handlers(self) -> int:

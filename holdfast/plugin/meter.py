@@ -7,7 +7,17 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.events import DeadLettered, RebalanceReport, RecordFailed, SessionLost, Status, StoreDown, StoreUp
+from holdfast.plugin.events import (
+    DeadLettered,
+    RebalanceReport,
+    RecordFailed,
+    SessionLost,
+    Status,
+    Stopped,
+    Stopping,
+    StoreDown,
+    StoreUp,
+)
 from holdfast.plugin.metered import StoreCalls
 from holdfast.plugin.snapshot import (
     BUCKETS_S,
@@ -67,6 +77,8 @@ class Meter:
         self._open = False  # a store that is down, with store_down="open"
         self._began: float | None = None
         self._state: State = "new"
+        #: Store, dead letters and group were reached once.
+        self.ran = False
         self._thread: int | None = None
         #: Somebody waits for a snapshot.
         self.wanted = False
@@ -88,10 +100,33 @@ class Meter:
     def running(self) -> None:
         """Store, dead letters and group are reached."""
         self._state = "running"
+        self.ran = True
 
-    def stopped(self) -> None:
-        """`run()` ends: the last snapshot."""
+    def stopping(self, why: str) -> None:
+        """The app begins to leave."""
+        core, load = self._core, self.take().load
+        drain_s = core.settings.drain_timeout_s
+        core.tell(
+            Stopping(group=core.group, why=why, running=load.running, in_flight=load.in_flight, drain_timeout_s=drain_s)
+        )
+
+    def stopped(self, in_hand: int) -> None:
+        """`run()` ends: the summary, and the last snapshot."""
         self._state = "stopped"
+        taken = self.take()
+        records = taken.records
+        self._core.tell(
+            Stopped(
+                group=taken.group,
+                uptime_s=taken.uptime_s,
+                handled=records.handled,
+                skipped=records.suppressed_by_position + records.suppressed_by_key,
+                repeated=records.retried + records.taken_up,
+                dead_lettered=records.dead_lettered,
+                failed_attempts=records.failed_attempts,
+                in_hand=in_hand,
+            )
+        )
         self._thread = None
         self.publish()
 
@@ -201,6 +236,7 @@ class Meter:
                 suppressed_by_key=core.settling.skipped,
                 handed_back=core.outcomes.handed_back,
                 released=core.outcomes.released,
+                taken_up=source.taken_up,
                 drained=self._drained,
                 abandoned=self._abandoned,
             ),

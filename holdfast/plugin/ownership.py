@@ -57,7 +57,6 @@ class Ownership:
         "seek_needed",
         "seeks",
         "session_",
-        "suppressed",
         "suspect",
         "told",
         "waiting",
@@ -104,8 +103,6 @@ class Ownership:
         self.suspect: int | None = None
         #: How often in a row the client was not ready to seek.
         self.seeks = 0
-        #: Records that were read and not run, since the assignment.
-        self.suppressed = 0
         #: The audit knows of it.
         self.told = False
 

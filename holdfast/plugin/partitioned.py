@@ -64,7 +64,7 @@ class Partitioned:
         self.takeover = Takeover(engine, source, self.commits)
         letters = source.stray_letters
         self._strays = handler_of_strays(source.retry_topic, letters) if source.retry_topic and letters else None
-        self.reports = Reports(engine.clock, engine.tell, engine.intake)
+        self.reports = Reports(engine.clock, engine.tell, engine.intake, self._duplicates)
         self._backlog = Backlog(source, engine.clock)
         self._poll_at = 0.0
         self._tend_at = 0.0
@@ -72,7 +72,7 @@ class Partitioned:
         self._refresh_at = engine.clock.now() + _REFRESH_S
         self._left = False
         self._held_some = False
-        self._suppressed = 0
+        self._suppressed = self._taken_up = 0
         #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
         self.moving = False
 
@@ -163,7 +163,6 @@ class Partitioned:
         if offset > owner.ledger.next:
             self._engine.recorder.absent(owner, range(owner.ledger.next, offset))
         if not owner.ledger.polled(offset):
-            owner.suppressed += 1
             self._suppressed += 1
             self._engine.recorder.skipped(owner, offset)
             return False
@@ -264,6 +263,7 @@ class Partitioned:
                 ends = self.source.end_offsets(partitions)
         return SourceFigures(
             suppressed=self._suppressed,
+            taken_up=self._taken_up,
             commits_sent=self.commits.sent,
             commits_refused=self.commits.refused,
             partitions=tuple(_figures(each, self.owners.get(each), ends.get(each)) for each in partitions),
@@ -410,6 +410,10 @@ class Partitioned:
                 else:
                     self.retake(owner)
 
+    def _duplicates(self) -> int:
+        """Known by their position, or by their key."""
+        return self._suppressed + self._engine.settling.skipped
+
     def _resolve(self, owner: Ownership, reply: Polled) -> None:
         engine = self._engine
         for offset in reply.done | reply.yours:
@@ -418,11 +422,12 @@ class Partitioned:
             if offset in reply.done:
                 owner.ledger.knows(offset)
                 if entry is not None:
-                    owner.suppressed += 1
                     self._suppressed += 1
                     engine.recorder.skipped(owner, offset)
                     engine.outcomes.hand_back(entry)
-            elif entry is not None:
+                continue
+            self._taken_up += 1
+            if entry is not None:
                 engine.claiming.resume(entry)
 
     def _refresh(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import LetGo
 from holdfast.errors import SourceError
-from holdfast.plugin.events import CommitOverwritten, LogWentBack, Overrun, RebalanceReport, SourceTrouble
+from holdfast.plugin.events import Assigned, CommitOverwritten, LogWentBack, Overrun, RebalanceReport, SourceTrouble
 from holdfast.plugin.lanes import Gate
 from holdfast.plugin.ownership import Ownership, Phase
 from holdfast.plugin.ports import CommitFate, Start
@@ -172,6 +172,16 @@ class Rebalance:
                     phases_s={"take_over": engine.clock.now() - began},
                 )
                 if partitions:
+                    waiting = [owner.partition for owner in owners if starts[owner.partition].hold]
+                    engine.tell(
+                        Assigned(
+                            group=family.source.group,
+                            protocol=family.source.protocol,
+                            partitions=tuple(sorted(partitions)),
+                            waiting=tuple(sorted(waiting)),
+                            total=len(family.assigned),
+                        )
+                    )
                     family.reports.add(report, owners, began)
         except Exception as error:  # noqa: BLE001 - it may not leave a client's callback
             self._engine.fail(error)

@@ -21,8 +21,11 @@ _WINDOW_S = 60.0
 class Reports:
     """The open report of the last assignment, and the way of all others to the observers. One thread."""
 
-    def __init__(self, clock: Clock, tell: Callable[[Event], None], intake: Intake) -> None:
-        self._clock, self._tell, self._intake = clock, tell, intake
+    def __init__(
+        self, clock: Clock, tell: Callable[[Event], None], intake: Intake, duplicates: Callable[[], int]
+    ) -> None:
+        self._clock, self._tell_of, self._intake = clock, tell, intake
+        self._duplicates, self._duplicates_told = duplicates, 0
         self._open: RebalanceReport | None = None
         self._owners: list[Ownership] = []
         self._began = 0.0
@@ -64,7 +67,6 @@ class Reports:
             self._tell(
                 replace(
                     self._open,
-                    duplicates_suppressed=sum(owner.suppressed for owner in self._owners),
                     pause_s=self._pause_s,
                     recovered_s=recovered_s,
                     steady_intake_per_s=climb.steady,
@@ -73,3 +75,9 @@ class Reports:
                 )
             )
         self._open, self._owners = None, []
+
+    def _tell(self, report: RebalanceReport) -> None:
+        """Each duplicate is in one report: also those that come while nothing moves."""
+        total = self._duplicates()
+        self._tell_of(replace(report, duplicates_suppressed=total - self._duplicates_told))
+        self._duplicates_told = total

@@ -47,7 +47,6 @@ class Settling:
 
     def skip(self, entry: Entry) -> None:
         """A duplicate: nothing ran, but its position is to be settled."""
-        entry.owner.suppressed += 1
         self.skipped += 1
         entry.gate = Gate.ENDED
         self.waiting += 1

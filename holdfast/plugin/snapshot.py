@@ -33,6 +33,8 @@ class RecordFigures:
     #: Not started here, or started and failed after their partition went: the next owner's.
     handed_back: int = 0
     released: int = 0
+    #: That a former owner had in hand and did not end: they run here once more.
+    taken_up: int = 0
     #: Handlers that ended within a drain, and that outlived it; as reports tell them.
     drained: int = 0
     abandoned: int = 0
@@ -134,6 +136,7 @@ class SourceFigures:
     """What a family of sources adds to a snapshot."""
 
     suppressed: int = 0
+    taken_up: int = 0
     commits_sent: int = 0
     commits_refused: int = 0
     partitions: tuple[PartitionFigures, ...] = ()

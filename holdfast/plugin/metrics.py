@@ -161,6 +161,12 @@ METRICS: tuple[Metric, ...] = (
         "Records whose handler did not end well after their partition had gone: the new owner's to run.",
         lambda s: s.records.released,
     ),
+    _counter(
+        "records_taken_up",
+        "records",
+        "Records that a former owner had in hand and did not end: they run here once more.",
+        lambda s: s.records.taken_up,
+    ),
     _counter("records_drained", "records", "Handlers that ended within a drain.", lambda s: s.records.drained),
     _counter("records_abandoned", "records", "Handlers that outlived a drain.", lambda s: s.records.abandoned),
     # ---- what is in the process

@@ -49,7 +49,7 @@ def numbered() -> Snapshot:
                 watermark=9_010,
                 next=9_020,
                 committed=9_009,
-                log_end=9_032,
+                log_end=9_532,
             ),
             PartitionFigures(partition=Partition("orders", 4, "broker-a"), phase="assigned"),
         ),
@@ -101,16 +101,16 @@ def test_every_figure_is_in_one_row_of_the_table_and_none_in_two() -> None:
 
 def test_lag_is_what_is_not_done_yet_and_unknown_is_not_zero() -> None:
     snapshot = numbered()
-    assert [each.lag for each in snapshot.partitions] == [22, None]
-    assert snapshot.lag == 22
+    assert [each.lag for each in snapshot.partitions] == [522, None]
+    assert snapshot.lag == 522
     assert Snapshot(state="new", group="g", at_ms=1).lag is None
 
 
 def test_a_snapshot_goes_into_json() -> None:
     read = json.loads(json.dumps(numbered().as_dict()))
-    assert read["lag"] == 22
+    assert read["lag"] == 522
     assert [(each["partition"], each["lag"]) for each in read["partitions"]] == [
-        ("orders-3", 22),
+        ("orders-3", 522),
         ("orders-broker-a-4", None),
     ]
     assert read["store"]["calls"]["mark"]["calls"] > 0

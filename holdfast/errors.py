@@ -28,6 +28,7 @@
     └── HandlerError
         ├── Unretriable         raised *by* handlers: trying again cannot cure this record
         │   ├── NotJson         a handler asks for a record's JSON, and its value is none
+        │   ├── RecordUnreadable  what the broker delivered cannot be decoded: dead letter, or the app stops
         │   ├── KeyMissing      a record or a call has no business key, and the setting says that is an error
         │   └── HandlerHung     a handler ran past its timeout and its grace: dead letter, or the app stops
         ├── KeyBusy             an idempotent function is being run for this key by another (retriable)
@@ -195,6 +196,10 @@ class Unretriable(HandlerError):
 
 class NotJson(Unretriable):
     """A record's value was asked for as JSON, and there is none, or it is something else."""
+
+
+class RecordUnreadable(Unretriable):
+    """The broker has delivered a record that cannot be decoded; says which. No handler gets it."""
 
 
 class KeyMissing(Unretriable):

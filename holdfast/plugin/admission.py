@@ -13,10 +13,12 @@ from holdfast.plugin.lanes import Lane
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from holdfast.errors import RecordUnreadable
     from holdfast.plugin.core import Core
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ownership import Ownership
-    from holdfast.records import Record
+    from holdfast.plugin.ports import Batch
+    from holdfast.records import Fence, Partition, Record
 
 
 class Admission:
@@ -25,6 +27,19 @@ class Admission:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._ordering = core.settings.ordering
+        self._unreadable: dict[tuple[Partition, int], tuple[Fence, RecordUnreadable]] = {}
+
+    def note(self, batch: Batch) -> None:
+        """Which of these records cannot be read, whenever they are admitted. Under this ownership: later another record
+        may have the same place."""
+        for record in batch.records if batch.unreadable else ():
+            place = record.partition, record.offset
+            if place in batch.unreadable:
+                self._unreadable[place] = record.fence, batch.unreadable[place]
+
+    def _fault(self, record: Record) -> RecordUnreadable | None:
+        fence, error = self._unreadable.get((record.partition, record.offset), (None, None))
+        return error if fence is record.fence else None
 
     def admit(self, records: Sequence[Record]) -> None:
         """Those that are to be handled here. Raises HandlerFailed: nothing handles that topic."""
@@ -43,6 +58,23 @@ class Admission:
         handler = core.routes.find(topic) or core.family.stray(topic)
         if handler is None:
             raise HandlerFailed(f"no handler matches topic {topic!r}: register one, or narrow the pattern")
+        if not self._unreadable:
+            self._admit_to(handler, records, owner, topic, now=now, polled=polled)
+            return
+        for error, some in groupby(records, key=self._fault):
+            if error is None:
+                self._admit_to(handler, list(some), owner, topic, now=now, polled=polled)
+            for record in some if error is not None else ():
+                entry = Entry(record, owner, handler, None, now)
+                del self._unreadable[record.partition, record.offset]
+                entry.error = error
+                entry.gate = Gate.HANDED if record.offset in owner.waiting else entry.gate
+                self._enter(entry, self._lane(record, handler))
+
+    def _admit_to(
+        self, handler: Handler, records: Sequence[Record], owner: Ownership, topic: str, *, now: float, polled: int
+    ) -> None:
+        core = self._core
         # A record that a former owner may be working on, a coroutine: each is one record's matter. So is a batch
         # that may hang: what was given up has to be told from what goes on.
         alone = owner.waiting or (handler.timeout_s is not None if handler.batch else handler.is_async)

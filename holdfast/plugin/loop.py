@@ -123,6 +123,7 @@ class Engine(Core):
     def _take_in(self, batch: Batch) -> None:
         """What a poll brought: records first, then how far partitions were read with them."""
         self.meter.polled += len(batch.records)
+        self.admission.note(batch)
         batch = self.intake.sift(batch, stopped=self.stalled)
         self.admission.admit(batch.records)
         self.family.reached(batch.ends)

@@ -8,11 +8,13 @@ acknowledged alone. All methods of a source are called by one thread, the one th
 from __future__ import annotations
 
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from holdfast.errors import RecordUnreadable
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.events import Event
     from holdfast.records import Fence, Partition, Record
@@ -56,11 +58,17 @@ class End(NamedTuple):
     offset: int
 
 
+NONE: Mapping[tuple[Partition, int], RecordUnreadable] = MappingProxyType({})
+
+
 class Batch(NamedTuple):
     """What one poll brought."""
 
     records: Sequence[Record]
     ends: Sequence[End] = ()
+    #: Of those records whose message cannot be read, so that their value is what there is of it, partition and offset,
+    #: and why. No handler gets them: they fail for good at once.
+    unreadable: Mapping[tuple[Partition, int], RecordUnreadable] = NONE
 
 
 NOTHING = Batch(())

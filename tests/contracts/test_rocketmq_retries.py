@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from holdfast import Retry
 from holdfast.adapters.rocketmq.remoting import PullRequest, Subscription
+from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import DeadLettered, SentBack
 from holdfast.records import Partition
 from holdfast.timing import Deadline
@@ -85,6 +88,60 @@ class TestStrays:
             wait_bodies(field, f"%DLQ%{field.group}", b"stray")
             assert [event.handler for event in app.told(DeadLettered)] == ["holdfast.strays"]
         assert sorted(field.values()) == ["returned", "x"]
+
+
+class TestUnreadable:
+    def test_it_becomes_a_dead_letter_with_what_there_is_of_it_and_its_neighbours_are_handled(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url, queues=1) as field:
+            field.produce("one")
+            field.produce("says it is compressed", sys_flag=0x1)
+            field.produce("two")
+            field.produce("is not zlib", sys_flag=0x301)
+            field.produce("three")
+            app = field.app(handling={"dead_letter": "%DLQ%"})
+            field.wait_handled("one", "two", "three")
+            field.wait_committed()
+            wait_bodies(field, f"%DLQ%{field.group}", b"says it is compressed", b"is not zlib")
+            assert [event.offset for event in app.told(DeadLettered)] == [1, 3]
+        assert sorted(field.values()) == ["one", "three", "two"]
+
+    def test_without_a_dead_letter_the_app_stops_and_says_which(self, rocketmq: RocketMQServer, redis_url: str) -> None:
+        with Field(rocketmq, redis_url, queues=1) as field:
+            field.produce("one")
+            field.produce("says it is compressed", sys_flag=0x1)
+            app = field.app()
+            with pytest.raises(
+                HandlerFailed, match=rf"{field.topic}-broker-a-0@1 \(message [0-9A-F]{{32}}\) cannot be"
+            ):
+                app.join()
+        assert field.values() in ([], ["one"])  # the stop may come before its turn
+
+
+class TestForged:
+    def test_who_says_to_be_born_in_another_topic_is_not_brought_again_as_one_of_that_topic(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url, queues=1) as field:
+            clicks = f"clicks-{field.topic}"
+            field.create(clicks, 1)
+            failed: list[Record] = []
+
+            def fail_clicks(record: Record) -> None:
+                if record.value == b"forged":
+                    failed.append(record)
+                    raise ValueError("as its sender wants")
+
+            field.do = fail_clicks
+            field.produce("forged", topic=clicks, properties={"RETRY_TOPIC": field.topic, "UNIQ_KEY": "4711"})
+            field.app(topics=[field.topic, clicks], retry="broker")
+            field.wait_committed(clicks)
+            wait_bodies(field, f"%DLQ%{field.group}", b"forged")
+            field.produce("real", properties={"UNIQ_KEY": "4711"})
+            field.wait_handled("real")
+            field.wait_committed()
+        assert [record.topic for record in failed] == [clicks]
 
 
 class TestInPlace:

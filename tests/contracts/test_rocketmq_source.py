@@ -9,11 +9,8 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-import pytest
-
-from holdfast.errors import SourceError
 from holdfast.plugin.events import RewindIgnored
-from tests.contracts.rocketmq_field import PATIENCE_S, QUICK, Field
+from tests.contracts.rocketmq_field import QUICK, Field
 
 if TYPE_CHECKING:
     from tests.servers.rocketmq import RocketMQServer
@@ -154,17 +151,3 @@ class TestPrefetch:
             field.wait_committed()
             assert most <= 150 + 32
         assert len(field.values()) == 3030
-
-    def test_a_message_that_nobody_can_read_stops_the_app_before_it(
-        self, rocketmq: RocketMQServer, redis_url: str
-    ) -> None:
-        with Field(rocketmq, redis_url, queues=1) as field:
-            field.produce("good")
-            field.produce("not zlib at all", sys_flag=1 | 3 << 8)
-            field.produce("behind")
-            app = field.app()
-            assert app.over.wait(PATIENCE_S)
-            with pytest.raises(SourceError):
-                app.join()
-            assert list(field.committed().values()) in ([0], [1])  # the stop may come before its turn
-        assert "behind" not in field.values()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from holdfast.adapters.rocketmq.logs import Found, Logs, Mark, judge
+from holdfast.adapters.rocketmq.logs import Logs
+from holdfast.adapters.rocketmq.marks import Found, Mark, judge
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
 from holdfast.errors import SourceUnavailable

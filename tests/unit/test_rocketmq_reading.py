@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from holdfast.adapters.rocketmq.reading import Chunk, Reading
-from holdfast.adapters.rocketmq.remoting import Malformed, PullAnswer, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting.messages import encode_batch
 from holdfast.records import Partition
 from tests.properties.test_rocketmq_messages import Stored
 
@@ -22,10 +26,24 @@ FENCE: Any = SimpleNamespace()
 def read(
     *messages: Stored | bytes, topic: str = "orders", tags: str = "*"
 ) -> tuple[Sequence[Record], HoldfastError | None]:
+    _, records, error = read_chunk(*messages, topic=topic, tags=tags)
+    return records, error
+
+
+def read_chunk(
+    *messages: Stored | bytes, topic: str = "orders", tags: str = "*"
+) -> tuple[Chunk, Sequence[Record], HoldfastError | None]:
     body = b"".join(each if isinstance(each, bytes) else each.encode() for each in messages)
     answer = PullAnswer(PullStatus.FOUND, len(messages), 0, len(messages), body, "broker", 0, None)
-    reading = Reading(Partition(topic, 3, "broker-a"), Subscription(topic=topic, expression=tags), 0, paused=False)
-    return reading.records(Chunk(answer, 0), FENCE)
+    reading = Reading(
+        Partition(topic, 3, "broker-a"),
+        Subscription(topic=topic, expression=tags),
+        0,
+        paused=False,
+        reads=lambda named: named == "orders",
+    )
+    chunk = Chunk(answer, 0)
+    return chunk, *reading.records(chunk, FENCE)
 
 
 def test_a_record_is_the_same_whatever_else_is_in_its_chunk() -> None:
@@ -37,11 +55,62 @@ def test_a_record_is_the_same_whatever_else_is_in_its_chunk() -> None:
     assert other.value == b"two" * 50
 
 
-def test_what_lies_before_a_damaged_message_is_delivered() -> None:
-    damaged = bytearray(Stored("orders", b"two", offset=1).encode())
-    damaged[88] ^= 1
-    records, error = read(Stored("orders", b"one"), bytes(damaged))
-    assert ([record.value for record in records], type(error)) == ([b"one"], Malformed)
+def with_flags(message: Stored, flags: int) -> bytes:
+    """As its producer may set them."""
+    return message.encode()[:36] + struct.pack(">i", flags) + message.encode()[40:]
+
+
+def damaged(message: Stored) -> bytes:
+    body = bytearray(message.encode())
+    body[88] ^= 1
+    return bytes(body)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        damaged(Stored("orders", b"two", {"k": "v"}, offset=1)),
+        with_flags(Stored("orders", b"two", {"k": "v"}, offset=1), 0x1),
+        with_flags(Stored("orders", b"two", {"k": "v"}, offset=1), 0x701),
+        with_flags(Stored("orders", b"two", {"k": "v"}, offset=1), 0xC0),
+    ],
+    ids=["checksum", "not compressed", "unknown compression", "not several in one"],
+)
+def test_a_message_that_cannot_be_read_hides_none_of_its_neighbours_and_says_which_it_is(broken: bytes) -> None:
+    chunk, records, error = read_chunk(Stored("orders", b"one"), broken, Stored("orders", b"three", offset=2))
+    assert error is None
+    assert [record.offset for record in records] == [0, 1, 2]
+    assert [record.value for record in records][::2] == [b"one", b"three"]
+    assert len(records[1].value or b"") == 3
+    assert records[1].header("k") == b"v"
+    [(offset, why)] = chunk.unreadable.items()
+    assert offset == 1
+    assert "orders-broker-a-3@1 (message " in str(why)
+
+
+def test_one_whose_parts_do_not_fit_is_found_again_by_its_length() -> None:
+    odd = bytearray(Stored("orders", b"two", offset=1).encode())
+    odd[4:8] = b"abcd"
+    chunk, records, error = read_chunk(Stored("orders", b"one"), bytes(odd), Stored("orders", b"three", offset=2))
+    assert (error, [record.offset for record in records], list(chunk.unreadable)) == (None, [0, 1, 2], [1])
+    assert records[1].value == bytes(odd)
+
+
+def test_where_not_even_lengths_can_be_read_it_says_behind_which_and_what_came_before_is_delivered() -> None:
+    records, error = read(Stored("orders", b"one", offset=4), b"\x7f" * 40)
+    assert [record.value for record in records] == [b"one"]
+    assert "orders-broker-a-3, behind offset 4" in str(error)
+
+
+def test_a_message_that_says_it_is_several_does_not_stand_for_those_of_others() -> None:
+    inner = encode_batch([(b"a", "", 0), (b"b", "", 0)])
+    forged = with_flags(Stored("orders", inner, offset=0), 0xC0)
+    chunk, records, _ = read_chunk(forged, Stored("orders", b"another's", offset=1))
+    assert [(record.offset, record.value) for record in records] == [(0, inner), (1, b"another's")]
+    assert list(chunk.unreadable) == [0]
+    chunk, records, _ = read_chunk(forged, Stored("orders", b"another's", offset=2))
+    assert [record.value for record in records] == [b"a", b"b", b"another's"]
+    assert not chunk.unreadable
 
 
 def test_tags_are_compared_again() -> None:

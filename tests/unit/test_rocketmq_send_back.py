@@ -72,6 +72,14 @@ def test_what_is_read_is_sent_back_by_its_place_in_the_log() -> None:
     assert (back.code, back.fields["offset"], back.fields["group"]) == (36, "4711", "billing")
 
 
+@pytest.mark.parametrize(("says", "level"), [("orders", "0"), ("payments", "-1")])
+def test_one_whose_producer_says_that_it_was_born_elsewhere_is_put_away(says: str, level: str) -> None:
+    body = Stored("orders", b"x", {"RETRY_TOPIC": says}, offset=7).encode()
+    error, _, asked = send(codes.SUCCESS, (0, 9), body)
+    assert error is None
+    assert asked[1].fields["delayLevel"] == level
+
+
 def test_a_reset_that_is_told_here_is_handed_on_and_the_letter_is_tried_again() -> None:
     error, moved, _ = send(codes.PULL_OFFSET_MOVED, (0, 9))
     assert type(error) is DeadLetterError

@@ -142,8 +142,11 @@ def _name(raw: bytes) -> str:
 
 
 def _of_bytes(name: str, value: bytes) -> tuple[str, bytes]:
+    plain = name.removeprefix(BASE64)
+    if plain == UNIQUE_KEY or plain in OF_ONE_STORING:  # always text: nobody but somebody who forges it writes it so
+        return name, value
     try:
-        return name.removeprefix(BASE64), base64.b64decode(value, validate=True)
+        return plain, base64.b64decode(value, validate=True)
     except binascii.Error:
         return name, value  # somebody else's: as it stands
 

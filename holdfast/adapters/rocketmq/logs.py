@@ -23,11 +23,11 @@ import logging
 from collections import deque
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
+from holdfast.adapters.rocketmq.marks import Found, Mark, judge
 from holdfast.adapters.rocketmq.prefetch import Moved
-from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
-from holdfast.adapters.rocketmq.remoting.messages import first_stored
+from holdfast.adapters.rocketmq.remoting import PullRequest, Subscription
 from holdfast.errors import SourceError, StoreUnavailable
 from holdfast.plugin.retry import BACKOFF
 from holdfast.timing import SYSTEM_CLOCK
@@ -44,57 +44,6 @@ _log = logging.getLogger("holdfast.rocketmq")
 
 #: After an answer that said nothing: a slave that is behind, a store that is away.
 _AGAIN_S = 0.5
-
-
-class Mark(NamedTuple):
-    """One message of a log."""
-
-    offset: int
-    stored_ms: int
-
-    @property
-    def text(self) -> str:
-        """As it is noted."""
-        return f"{self.offset}@{self.stored_ms}"
-
-    @classmethod
-    def of_text(cls, text: str | None) -> Self | None:
-        """What was noted; None = nothing that can be read."""
-        offset, _, stored_ms = (text or "").partition("@")
-        return cls(int(offset), int(stored_ms)) if offset.isdecimal() and stored_ms.isdecimal() else None
-
-    @classmethod
-    def first_of(cls, body: bytes) -> Self | None:
-        """The first message of a pull's answer."""
-        found = first_stored(body)
-        return None if found is None else cls(*found)
-
-
-class Found(Enum):
-    """What lies at a mark."""
-
-    SAME = "same"
-    OTHER = "other"
-    BEYOND = "beyond"  #: the log has not come so far, says who was asked
-    GONE = "gone"
-    RESET = "reset"  #: the answer was the group's reset, which is given once
-    LATER = "later"  #: a slave that is behind
-
-
-def judge(at: int, mark: Mark | None, answer: PullAnswer) -> Found:
-    """What a pull at that offset says of the log. Pure. Without a mark every message is the SAME."""
-    status = answer.status
-    if status is PullStatus.FOUND:
-        first = Mark.first_of(answer.body)
-        if first is None or first.offset > at:
-            return Found.GONE
-        return Found.SAME if mark is None or first.stored_ms == mark.stored_ms else Found.OTHER
-    if status is PullStatus.NONE_MATCHED:
-        return Found.GONE if answer.next_offset > at else Found.LATER
-    if status is PullStatus.MOVED and at < answer.min_offset:
-        return Found.GONE
-    beyond = at > answer.max_offset and answer.next_offset in (answer.min_offset, answer.max_offset)
-    return Found.BEYOND if beyond or status is PullStatus.NONE_NEW else Found.RESET
 
 
 class Stage(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.logs import Found
+from holdfast.adapters.rocketmq.marks import Found
 from holdfast.errors import SourceError
 from holdfast.plugin.ports import End
 from holdfast.timing import Deadline

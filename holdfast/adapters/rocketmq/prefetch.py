@@ -19,12 +19,12 @@ from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from holdfast.adapters.rocketmq.logs import Logs
     from holdfast.adapters.rocketmq.remoting import PullAnswer, RemotingClient, Subscription
     from holdfast.adapters.rocketmq.settings import PullSettings
-    from holdfast.errors import HoldfastError
+    from holdfast.errors import HoldfastError, RecordUnreadable
     from holdfast.records import Fence, Partition, Record
 
 _MIB = 1024 * 1024
@@ -53,12 +53,19 @@ class Prefetch:
         changed: of the source.
         settings: how much.
         logs: say which queues may be read; None: all.
+        reads: whether records may have been born in that topic, and come by the retry topic.
     """
 
     def __init__(
-        self, client: RemotingClient, changed: threading.Condition, settings: PullSettings, logs: Logs | None = None
+        self,
+        client: RemotingClient,
+        changed: threading.Condition,
+        settings: PullSettings,
+        logs: Logs | None = None,
+        reads: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._client, self._changed, self._settings, self._logs = client, changed, settings, logs
+        self._reads = reads
         self._readings: dict[Partition, Reading] = {}
         self._row: deque[Reading] = deque()
         self._count = self._size = 0
@@ -80,7 +87,7 @@ class Prefetch:
     def add(self, queue: Partition, subscription: Subscription, offset: int | None, *, paused: bool) -> None:
         """Read that queue. `offset` None: not before a seek."""
         with self._changed:
-            self._readings[queue] = reading = Reading(queue, subscription, offset, paused=paused)
+            self._readings[queue] = reading = Reading(queue, subscription, offset, paused=paused, reads=self._reads)
         self._pull([reading])
 
     def remove(self, queues: Iterable[Partition]) -> None:
@@ -130,6 +137,7 @@ class Prefetch:
         """What has come, some chunks of each queue in turn."""
         records: list[Record] = []
         ends: list[End] = []
+        unreadable: dict[tuple[Partition, int], RecordUnreadable] = {}
         while at_most > 0 and self.broken is None:
             with self._changed:
                 if not self._row:
@@ -143,13 +151,15 @@ class Prefetch:
                 taken = self._of(chunk, reading, at_most, owners)
                 records += taken
                 at_most -= len(taken)
+                if chunk.unreadable:
+                    unreadable.update({(reading.queue, at): error for at, error in chunk.unreadable.items()})
                 if chunk.taken < len(chunk.records or ()) or self.broken is not None:
                     break
                 ends.append(End(reading.queue, chunk.next_offset))
                 self._done(reading, chunk)
             with self._changed:
                 self._enqueue(reading)
-        return Batch(records, ends)
+        return Batch(records, ends, unreadable)
 
     def _first(self, reading: Reading) -> Chunk | None:
         with self._changed:

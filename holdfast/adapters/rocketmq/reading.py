@@ -5,29 +5,35 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.headers import BASE64, Headers, headers_of, value_of
+from holdfast.adapters.rocketmq.headers import Headers, headers_of, value_of
 from holdfast.adapters.rocketmq.names import RETRY, tags_of
 from holdfast.adapters.rocketmq.pulls import Pulls
-from holdfast.adapters.rocketmq.remoting import decode_messages
+from holdfast.adapters.rocketmq.remoting import Malformed
+from holdfast.adapters.rocketmq.remoting.each import decode_each
 from holdfast.adapters.rocketmq.remoting.messages import Plain, read_plain
 from holdfast.adapters.rocketmq.remoting.properties import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS
-from holdfast.errors import HoldfastError
-from holdfast.plugin.dead_letter import RETRY_OF
+from holdfast.errors import HoldfastError, RecordUnreadable, SourceError
+from holdfast.plugin.dead_letter import PREFIX, RETRY_OF
 from holdfast.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.adapters.rocketmq.remoting import PullAnswer, Subscription
     from holdfast.records import Fence, Partition
 
-_BASE64 = BASE64.encode()
+#: What may begin a property whose value is in base64, or that only we may put on.
+_OURS = PREFIX.encode()
+_TRIES = RECONSUME_TIMES.encode()
+_RETRY_TOPIC = RETRY_TOPIC.encode()
+#: Headers that say what sources alone know; what others have written under these names is left out.
+_ONLY_OURS = frozenset({RECONSUME_TIMES, RETRY_OF})
 
 
 class Chunk:
     """What one pull brought. Decoded by who takes it."""
 
-    __slots__ = ("body", "count", "next_offset", "records", "taken")
+    __slots__ = ("body", "count", "next_offset", "records", "taken", "unreadable")
 
     def __init__(self, answer: PullAnswer, asked: int) -> None:
         self.body = answer.body
@@ -35,6 +41,8 @@ class Chunk:
         #: At most; what the broker has filtered out counts, until it is decoded.
         self.count = max(1, answer.next_offset - asked) if answer.body else 0
         self.records: Sequence[Record] | None = None
+        #: Of those whose value is what there is of a message that cannot be read: offset to why.
+        self.unreadable: dict[int, RecordUnreadable] = {}
         self.taken = 0
 
 
@@ -42,6 +50,7 @@ class Reading:
     """Its fields are guarded by the lock of its Prefetch, but for what never changes."""
 
     __slots__ = (
+        "_reads",
         "chunks",
         "count",
         "is_retry",
@@ -56,8 +65,17 @@ class Reading:
         "wait_until",
     )
 
-    def __init__(self, queue: Partition, subscription: Subscription, offset: int | None, *, paused: bool) -> None:
-        self.queue, self.subscription = queue, subscription
+    def __init__(
+        self,
+        queue: Partition,
+        subscription: Subscription,
+        offset: int | None,
+        *,
+        paused: bool,
+        reads: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Args: reads: whether that topic is read by this source."""
+        self.queue, self.subscription, self._reads = queue, subscription, reads
         self.tags = tags_of(subscription.expression)
         self.is_retry = queue.topic.startswith(RETRY)
         self.pulls = Pulls(offset)
@@ -70,14 +88,15 @@ class Reading:
         self.wait_until = 0.0
 
     def records(self, chunk: Chunk, fence: Fence | None) -> tuple[Sequence[Record], HoldfastError | None]:
-        """Decode a chunk: its records, and why there are no more of them."""
+        """Decode a chunk: its records, and why there are no more of them. One that cannot be read is one too, and in
+        `unreadable`."""
         found: list[Record] = []
         new = tuple.__new__
         queue, tags, plain = self.queue, self.tags, self.tags is None and not self.is_retry
         try:
-            for offset, born_ms, tries, body, raw in read_plain(chunk.body) or _one_by_one(chunk.body):
+            for offset, born_ms, tries, body, raw in read_plain(chunk.body) or self._one_by_one(chunk):
                 headers: Sequence[tuple[str, bytes]]
-                if plain and not tries and _BASE64 not in raw:
+                if plain and not tries and _OURS not in raw and _TRIES not in raw:
                     headers, key = Headers(raw), value_of(raw, b"KEYS") if b"KEYS" in raw else None
                 else:
                     headers = headers_of(raw)
@@ -85,29 +104,49 @@ class Reading:
                     if tags is not None and (_last(headers, TAGS) or b"").decode("utf-8", "replace") not in tags:
                         continue
                     key = _last(headers, KEYS)
-                    if tries or self.is_retry:
-                        headers = _with_retry(headers, tries)
+                    headers = self._with_retry(headers, raw, tries)
                 # Record(...) goes through a function in Python, which costs as much as all the rest.
                 found.append(new(Record, (queue, offset, key, body, headers, born_ms, fence)))
         except HoldfastError as error:
-            return found, error
+            after = f", behind offset {found[-1].offset}" if found else ""
+            return found, _stops(f"{queue}{after}, up to {chunk.next_offset}", error)
         return found, None
 
+    def _with_retry(
+        self, headers: Sequence[tuple[str, bytes]], raw: bytes, tries: int
+    ) -> tuple[tuple[str, bytes], ...]:
+        """How often a record has been tried, by its frame, and where one was born that comes by a retry topic: a topic
+        that is read. Elsewhere, or of another topic, the property is anybody's."""
+        added: list[tuple[str, bytes]] = []
+        if tries or self.is_retry:
+            added.append((RECONSUME_TIMES, str(tries).encode()))
+        if self.is_retry:
+            origin = value_of(raw, _RETRY_TOPIC)
+            if origin is not None and self._reads(origin.decode("utf-8", "replace")):
+                added.append((RETRY_OF, origin))
+        return (*(each for each in headers if each[0] not in _ONLY_OURS), *added)
 
-def _one_by_one(payload: bytes) -> Iterator[Plain]:
-    """What is not plain, or not right: raises HoldfastError where it comes to that."""
-    for each in decode_messages(payload):
-        yield Plain(each.offset, each.born_ms, each.reconsume_times, each.body, each.raw_properties)
+    def _one_by_one(self, chunk: Chunk) -> Iterator[Plain]:
+        """What is not plain, or not right: raises HoldfastError where nothing more can be read."""
+        for each in decode_each(chunk.body, chunk.next_offset):
+            try:
+                body = each.body
+            except Malformed as error:
+                body = each.raw_body
+                unreadable = RecordUnreadable(
+                    f"{self.queue}@{each.offset} (message {each.message_id}) cannot be read: {error}"
+                )
+                unreadable.__cause__ = error
+                chunk.unreadable[each.offset] = unreadable
+            yield Plain(each.offset, each.born_ms, each.reconsume_times, body, each.raw_properties)
+
+
+def _stops(place: str, error: HoldfastError) -> SourceError:
+    """What stops the app: nothing of the record itself, so that a dead letter would be no cure."""
+    stops = SourceError(f"{place}: {error}")
+    stops.__cause__ = error
+    return stops
 
 
 def _last(headers: Sequence[tuple[str, bytes]], wanted: str) -> bytes | None:
     return next((value for name, value in reversed(headers) if name == wanted), None)
-
-
-def _with_retry(headers: Sequence[tuple[str, bytes]], tries: int) -> tuple[tuple[str, bytes], ...]:
-    """The origin of a record that comes by a retry topic, and how often it has been tried."""
-    added = [(RECONSUME_TIMES, str(tries).encode())]
-    origin = next((value for name, value in headers if name == RETRY_TOPIC), None)
-    if origin is not None:
-        added.append((RETRY_OF, origin))
-    return (*(each for each in headers if each[0] != RECONSUME_TIMES), *added)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from holdfast.records import Record
     from holdfast.timing import Deadline
 
+#: A delay level that puts a message into %DLQ%group at once.
+_PUT_AWAY = -1
+
 
 class BrokerRetries:
     """Dead letters, of which those to the retry topic are sent back. Any thread.
@@ -55,11 +58,15 @@ class BrokerRetries:
             self._letters.send(letter, deadline)
             return
         try:
+            stored = self._stored(letter.record, deadline)
+            # A broker keeps a RETRY_TOPIC that is there already: it would come again as born where its producer says.
+            forged = letter.record.topic not in (self._topic, stored.origin_topic)
             Sender(self._client).send_back(
                 letter.record.partition.broker,
                 self._group,
-                self._stored(letter.record, deadline),
+                stored,
                 deadline,
+                delay_level=_PUT_AWAY if forged else 0,
                 max_reconsume_times=self._times,
             )
         except SourceError as error:

@@ -22,7 +22,7 @@ from holdfast.adapters.rocketmq.offsets import Offsets
 from holdfast.adapters.rocketmq.prefetch import Prefetch
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.acl import credentials_of
-from holdfast.adapters.rocketmq.remoting.properties import RECONSUME_TIMES, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.properties import RECONSUME_TIMES, RETRY_TOPIC, UNIQUE_KEY
 from holdfast.adapters.rocketmq.send_back import BrokerRetries
 from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.adapters.rocketmq.topics import Topics
@@ -74,11 +74,11 @@ class RocketMQSource:
         self._changed = threading.Condition()
         self._client = self._connect(client_id(settings.instance_name), self._noticed)
         self._logs = Logs(self._client, self._changed, group, coordinator)
-        self._prefetch = Prefetch(self._client, self._changed, settings, self._logs)
+        self._topics = Topics(self._client, group, settings.subscriptions)
+        self._prefetch = Prefetch(self._client, self._changed, settings, self._logs, self._topics.reads)
         self._logs.on_proved = self._proved
         self._offsets = Offsets(self._client, group, self._changed)
         self._beginnings = Beginnings(self._offsets, settings)
-        self._topics = Topics(self._client, group, settings.subscriptions)
         self._place = Place(coordinator, settings, self._client.client_id, self._wake)
         self._watch = Watch(
             self._client,
@@ -176,7 +176,10 @@ class RocketMQSource:
         )
 
     def _may_come_again(self, record: Record) -> bool:
-        """Whether the broker would bring it again; past the last time it puts it into %DLQ%group."""
+        """Whether the broker would bring it again, as what it is; past the last time it puts it into %DLQ%group."""
+        said = record.header(RETRY_TOPIC)
+        if said not in (None, record.topic.encode()) and record.topic != self.retry_topic:
+            return False  # its producer has written where it was born, and the broker would believe it
         return int(record.header(RECONSUME_TIMES) or 0) < self._settings.max_reconsume_times
 
     # ---- the start and the end
@@ -243,7 +246,7 @@ class RocketMQSource:
     def _take(self, at_most: int) -> Batch:
         batch = self._prefetch.take(at_most, self._owners)
         if self._ends:
-            batch = Batch(batch.records, [*self._ends, *batch.ends])
+            batch = batch._replace(ends=[*self._ends, *batch.ends])
             self._ends.clear()
         return batch
 
@@ -431,5 +434,6 @@ class RocketMQSource:
 
 
 def _unique_key(record: Record) -> str | None:
+    """An empty one names no message, and two that are no UTF-8 are two."""
     found = record.header(UNIQUE_KEY)
-    return None if found is None else found.decode("utf-8", "replace")
+    return found.decode("utf-8", "backslashreplace") if found else None

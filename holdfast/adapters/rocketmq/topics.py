@@ -42,6 +42,10 @@ class Topics:
         self._names = [topic for topic in topics if not topic.startswith("^")]
         self._patterns = [topic for topic in topics if topic.startswith("^")]
 
+    def reads(self, topic: str) -> bool:
+        """Whether somebody has named it, or it is meant by a pattern."""
+        return topic in self._names or bool(matching([topic], self._patterns))
+
     @property
     def text(self) -> str:
         """Equal for all members that subscribe alike."""

@@ -108,6 +108,7 @@ class PushSource:
         self._servers: Servers | None = None
         self._client: PushClient | None = None
         self._fence: Fence | None = None
+        self._topics: frozenset[str] = frozenset()
         self._fault: Exception | None = None
         load_classic()
 
@@ -133,7 +134,7 @@ class PushSource:
         patterns = sorted(topic for topic in topics if topic.startswith("^"))
         if patterns:
             raise SourceError(f"this client subscribes to names alone, not to patterns such as {patterns[0]!r}")
-        self._fence = fence
+        self._fence, self._topics = fence, frozenset(topics)
         self._servers = Servers(self._namesrv, self._group, self._credentials)
         self._servers.open(topics, deadline, latest=self._latest)
         self._client = PushClient(
@@ -237,10 +238,17 @@ class PushSource:
     # ---- the client's threads
     def _take(self, message: Any) -> bool:  # noqa: ANN401 - see read()
         try:
-            return self._inbox.hand_over(*self._record(read(message, self._properties)))
+            return self._inbox.hand_over(*self._record(self._born_here(read(message, self._properties))))
         except BaseException as error:  # noqa: BLE001 - what leaves a callback has no defined effect in the client
             self._fault = error if isinstance(error, Exception) else RuntimeError(repr(error))
             return False
+
+    def _born_here(self, arrived: Arrived) -> Arrived:
+        """What comes by the retry topic says itself where it was born: that may be a topic of others, or none."""
+        topic = arrived.partition.topic
+        if topic in self._topics:
+            return arrived
+        raise SourceError(f"{arrived.identity} says that it was born in {topic!r}, which is not read here")
 
     def _record(self, arrived: Arrived) -> tuple[Record, str]:
         if self._fence is None:

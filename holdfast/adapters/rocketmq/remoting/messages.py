@@ -52,6 +52,7 @@ class StoredMessage:
         "born_host",
         "born_ms",
         "crc",
+        "fault",
         "flag",
         "offset",
         "physical_offset",
@@ -101,6 +102,8 @@ class StoredMessage:
         self.raw_body = raw_body
         self.raw_properties = raw_properties
         self._body: bytes | None = None
+        #: Why it cannot be read, where that is known already.
+        self.fault: Malformed | None = None
         self._properties: Mapping[str, str] | None = None
 
     @property
@@ -111,6 +114,8 @@ class StoredMessage:
             Malformed: the checksum or the compression is wrong.
             MissingExtraError: its compression needs a package that is not installed.
         """
+        if self.fault is not None:
+            raise self.fault
         if self._body is None:
             raw = self.raw_body
             if self.crc is not None and zlib.crc32(raw) & 0x7FFFFFFF != self.crc:
@@ -161,9 +166,9 @@ def decode_messages(payload: bytes) -> list[StoredMessage]:
     at, end = 0, len(payload)
     try:
         while at < end:
-            message, at = _one(payload, at)
+            message, at = one(payload, at)
             if message.sys_flag & INNER_BATCH == INNER_BATCH:
-                found.extend(_unwrapped(message))
+                found.extend(unwrapped(message))
             else:
                 found.append(message)
     except struct.error as error:
@@ -222,7 +227,8 @@ def read_plain(payload: bytes) -> list[Plain] | None:
     return found
 
 
-def _one(payload: bytes, at: int) -> tuple[StoredMessage, int]:
+def one(payload: bytes, at: int) -> tuple[StoredMessage, int]:
+    """The message there, and where the next begins. Raises Malformed, struct.error."""
     [sys_flag] = _SYS_FLAG.unpack_from(payload, at + _SYS_FLAG_AT)
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
         head = _HEADS[16 if sys_flag & BORN_HOST_V6 else 4, 16 if sys_flag & STORE_HOST_V6 else 4]
@@ -272,7 +278,7 @@ def _one(payload: bytes, at: int) -> tuple[StoredMessage, int]:
     return message, last
 
 
-def _unwrapped(batch: StoredMessage) -> Iterator[StoredMessage]:
+def unwrapped(batch: StoredMessage) -> Iterator[StoredMessage]:
     """The messages inside: their offsets follow the batch's own (MessageDecoder.decodeMessage)."""
     inner, at, offset = batch.body, 0, batch.offset
     while at < len(inner):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.spark.driver import Plan
 
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 #: Long: a start and a batch of each query take half a minute on an idle machine.
 _PATIENCE_S = 900.0
 
@@ -82,7 +82,7 @@ class Drivers:
     @contextmanager
     def _started(self, plan: Plan) -> Iterator[subprocess.Popen[bytes]]:
         plan.write(self.folder)
-        driver = spawn([sys.executable, "-m", "tests.spark.driver", str(self.folder)], self._log, cwd=_ROOT)
+        driver = spawn([sys.executable, "-m", "tests.spark.driver", str(self.folder)], self._log, cwd=ROOT)
         try:
             yield driver
         finally:

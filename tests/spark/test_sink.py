@@ -193,6 +193,19 @@ def test_of_the_copies_of_a_key_that_is_done_none_is_written(lake: Lake) -> None
     assert lake.read() == [("a", 1), ("b", 1), ("c", 4), ("d", 5)]
 
 
+def test_jobs_of_a_batch_say_in_sparks_ui_what_they_are(lake: Lake) -> None:
+    told: list[str | None] = []
+
+    def write(rows: DataFrame, batch: BatchWrite) -> None:
+        told.append(rows.sparkSession.sparkContext.getLocalProperty("spark.job.description"))
+
+    lake.spark.sparkContext.setJobDescription("of the application")
+    lake.put(0, ("a", 1), ("a", 2), write=write, safe="upsert")
+    told.append(lake.spark.sparkContext.getLocalProperty("spark.job.description"))
+    lake.spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+    assert told == ["holdfast: batch 0 of sink orders-lake, attempt 1: 1 of 2 rows written", "of the application"]
+
+
 def test_several_columns_make_one_key_and_a_number_is_not_its_text(lake: Lake) -> None:
     assert lake.put(0, ("a", 1), ("a", 2), key=("order_id", "amount")).owned == 2
     assert lake.put(1, ("a", 2), ("a", 3), key=("order_id", "amount")).owned == 1

@@ -6,13 +6,15 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.spark._pyspark import ClassicDataFrame
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from holdfast.adapters.spark._pyspark import SparkSession
+    from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
 
+_DESCRIPTION = "spark.job.description"
 _CONF_NAME = re.compile(r"[\w.-]+")
 
 
@@ -30,6 +32,21 @@ def changed(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+@contextmanager
+def described(rows: DataFrame, what: str) -> Iterator[None]:
+    """This thread's jobs are called so in Spark's UI and event log, meanwhile. Spark Connect has no such names."""
+    if not isinstance(rows, ClassicDataFrame):
+        yield
+        return
+    context = rows.sparkSession.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type] # None: there was none
 
 
 def resolved_url(setting: str, given: str, scheme: str, spark: SparkSession) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.spark.confs import described
 from holdfast.adapters.spark.keys import with_key
 from holdfast.adapters.spark.tasks import COUNTED, NAME, counting
 from holdfast.adapters.spark.values import BatchRefused, BatchWrite, Keeping
@@ -84,7 +85,8 @@ def _as_the_sink_says(rows: DataFrame, attempt: Attempt, key: Sequence[str], wri
 
 def _not_done(rows: DataFrame, at: StoreAt, sink: str, key: Sequence[str], patience_s: float) -> int:
     names = with_key(rows, key, NAME).select(NAME)
-    found = names.mapInArrow(counting(at, sink, patience_s), COUNTED).collect()
+    with described(rows, f"holdfast: keys of sink {sink} looked up, whose batch was finished before"):
+        found = names.mapInArrow(counting(at, sink, patience_s), COUNTED).collect()
     failed = next((each.failed for each in found if each.failed), "")
     if failed:
         raise StoreUnavailable(f"keys of sink {sink!r} were not looked up: {failed}")

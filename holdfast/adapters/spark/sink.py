@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS
+from holdfast.adapters.spark.confs import described
 from holdfast.adapters.spark.keys import check_columns, key_columns
 from holdfast.adapters.spark.lives import begin, finish, life
 from holdfast.adapters.spark.marking import Keep, asked, check, counted, fenced, kept, named, owned
@@ -224,12 +225,14 @@ class IdempotentSink:
         write: bool,
     ) -> BatchReport:
         spark = rows.sparkSession
+        what = f"holdfast: batch {attempt.of.batch} of sink {attempt.of.sink}, attempt {attempt.number}"
         with (
             kept(named(rows, at, attempt.of.sink, self.key, self.keep)) as keyed,
             kept(asked(keyed, at, attempt, self.patience_s)) as told,
         ):
             try:
-                counts = counted(told)
+                with described(rows, f"{what}: keys claimed"):
+                    counts = counted(told)
             except SPARK_ERRORS:
                 require_workers(spark)
                 raise
@@ -238,7 +241,8 @@ class IdempotentSink:
             if not session.live():
                 raise fenced(attempt, batches)
             if write:
-                self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned))
+                with described(rows, f"{what}: {counts.owned} of {counts.rows} rows written"):
+                    self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned))
             finish(attempt, batches, session, self.patience_s)
             self.writer.confirm(spark, attempt)
         return BatchReport(

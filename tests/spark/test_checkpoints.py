@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 from holdfast.adapters.spark import BatchRefused, BatchReport, idempotent_sink, reason, writers
 from holdfast.dedup.redis_store import RedisClaims
+from holdfast.errors import KeyMissing
 from tests.servers.postgres import ask
 
 if TYPE_CHECKING:
@@ -156,6 +157,12 @@ def test_a_function_that_replaces_is_not_given_another_batch_under_a_number_that
         lake.put(0, ("a", 1), ("b", 1), write=write, safe="replace")
     assert lake.put(0, ("a", 1), write=write, safe="replace").finished_before
     assert lake.put(0, ("a", 1), ("b", 1), write=write, safe="replace", query="q2").owned == 1
+
+
+def test_a_row_without_a_key_is_no_part_of_a_batch_that_was_finished(lake: Lake) -> None:
+    lake.put(0, ("a", 1))
+    with pytest.raises(KeyMissing, match="1 rows of batch 0"):
+        lake.put(0, ("a", 1), (None, 2))
 
 
 def test_a_finished_batch_that_redis_has_forgotten_is_looked_up_in_the_sink(lake: Lake) -> None:

@@ -184,7 +184,10 @@ def keeping(at: StoreAt, scope: str, columns: Sequence[str]) -> Callable[[Batche
 
 
 def counting(at: StoreAt, scope: str, patience_s: float) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Of keys' texts, one row a task: how many are not done, and what the store's error says, if there was one."""
+    """Of keys' texts, one row a task: how many are not done, and what the store's error says, if there was one.
+
+    A row without a key counts too: a batch that was finished had none.
+    """
 
     def count(rows: Batches) -> Iterator[pa.RecordBatch]:
         left, failed = 0, ""
@@ -197,7 +200,7 @@ def counting(at: StoreAt, scope: str, patience_s: float) -> Callable[[Batches], 
             except StoreError as error:
                 failed = str(error)
             else:
-                left += sum(key is not None and key not in done for key in keys)
+                left += sum(key not in done for key in keys)
         yield pa.RecordBatch.from_pydict({"left": [left], "failed": [failed]})
 
     return count

@@ -149,6 +149,11 @@ class Core:
         return f"{type(self.error).__name__}: {self.error}" if self.error is not None else self._why
 
     @property
+    def asked_to_stop(self) -> bool:
+        """Whether somebody has asked for it."""
+        return self._stops > 0
+
+    @property
     def hurry(self) -> bool:
         """Whether somebody has asked twice."""
         return self._stops > 1

@@ -28,9 +28,10 @@ from holdfast.plugin.tray import Tray
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.plugin.lanes import Entry
+    from holdfast.plugin.ownership import Ownership
     from holdfast.plugin.partitioned import Partitioned
     from holdfast.plugin.ports import Batch
     from holdfast.records import Partition, Record
@@ -70,6 +71,8 @@ class Driven(Engine):
         #: Partitions whose records the loop does not want for now.
         self.held: set[Partition] = set()
         self._positions: dict[Partition, int] = {}
+        #: Up to where calls that have returned have handed out, by ownership: read by any thread.
+        self._returned: dict[Ownership, int] = {}
         self._tray: Tray | None = None
         self._told: deque[Callable[[], None]] = deque()
         self._driver: int | None = None
@@ -95,7 +98,7 @@ class Driven(Engine):
     def whole(self) -> Iterator[None]:
         """Around a call of the loop. An Exception is told from where all books are right; anything else that is raised
         comes from a signal handler, from anywhere: then what the call was about to hand out was not handed out."""
-        outer = self._inside
+        outer, through = self._inside, False
         try:
             if not outer:
                 self._inside = True
@@ -103,19 +106,19 @@ class Driven(Engine):
                 self._take_out_of_hand()
                 self._writing = True
             yield
-            if not outer:
-                self._came_through()
+            through = True
         except Exception:
-            if not outer:
-                self._came_through()
+            through = True
             raise
         finally:
             self._inside = outer
+            if through and not outer:
+                self._came_through()
 
     def begin(self, topics: Collection[str]) -> None:
         """Reach the store and join the group. Raises StoreError, SourceError."""
         self.meter.started()
-        self._open(topics, Deadline(self.settings.startup_timeout_s, self.clock))
+        self._open(topics)
         self.meter.running()
         self._late_marks.start()
 
@@ -235,6 +238,11 @@ class Driven(Engine):
     def end(self, partition: Partition, offset: int) -> None:
         """That record is done. Nothing happens where it is not in hand (any more)."""
         self._tell_driver(lambda: self._ended(partition, offset))
+
+    def end_returned(self) -> None:
+        """All that calls have returned by now is done, but for what was told otherwise."""
+        returned = dict(self._returned)  # one step of the interpreter: no other thread comes between
+        self._tell_driver(lambda: self._ended_below(returned))
 
     def again(self, partition: Partition, offset: int) -> None:
         """That record was not done: it is handed out again, if its partition is still ours."""
@@ -375,13 +383,18 @@ class Driven(Engine):
         self._positions[tray.partition] = tray.last + 1
         if (rest := tray.rest()) is not None:
             self.lanes.put_back(rest)
-        for entry in self.in_hand.take_below(tray.partition, tray.last):
+        last, self._tray = tray.last, None
+        for entry in self.in_hand.take_below(tray.partition, last):
             self._end(entry)
-        self._tray = None
 
     def _ended(self, partition: Partition, offset: int) -> None:
         if (entry := self.in_hand.take(partition, offset)) is not None:
             self._end(entry)
+
+    def _ended_below(self, returned: Mapping[Ownership, int]) -> None:
+        for owner, offset in returned.items():
+            for entry in self.in_hand.take_below(owner.partition, offset, owner):
+                self._end(entry)
 
     def _end(self, entry: Entry) -> None:
         if entry.over:
@@ -411,8 +424,13 @@ class Driven(Engine):
 
     # ---- after a call that was torn
     def _came_through(self) -> None:
-        self._giving.clear()
+        if self.done_when != "next_poll":
+            for entry in self._giving:
+                self._returned[entry.owner] = entry.records[-1].offset + 1
+            if len(self._returned) > 2 * len(self.family.owners) + 8:
+                self._returned = {one: at for one, at in self._returned.items() if self.in_hand.has(one)}
         self._writing = False
+        self._giving.clear()  # last of all: from here on the loop has it
 
     def _take_out_of_hand(self) -> None:
         """What a torn call was about to hand out did not reach the loop: it may not count as done by its next call."""

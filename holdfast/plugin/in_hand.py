@@ -57,10 +57,16 @@ class InHand:
         gone = [self._entries.pop(partition) for partition in self._entries.keys() & set(partitions)]
         return [entry for by_owner in gone for entries in by_owner.values() for entry in entries]
 
-    def take_below(self, partition: Partition, offset: int) -> list[Entry]:
-        """All of that partition below the offset."""
+    def has(self, owner: Ownership) -> bool:
+        """Whether there is something of that ownership."""
+        return owner in self._entries.get(owner.partition, ())
+
+    def take_below(self, partition: Partition, offset: int, of: Ownership | None = None) -> list[Entry]:
+        """All of that partition below the offset; of one ownership, or of all."""
         taken = []
         for owner, entries in list(self._entries.get(partition, {}).items()):
+            if of is not None and owner is not of:
+                continue
             while entries and entries[0].record.offset < offset:
                 entry = entries.popleft()
                 if (below := bisect_left(entry.offsets, offset)) < entry.count:

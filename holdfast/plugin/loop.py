@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from holdfast.errors import SourceError, StoreUnavailable
+from holdfast.errors import SourceError, StoreError, StoreUnavailable
 from holdfast.plugin.core import Core
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.ports import NOTHING
@@ -36,6 +36,25 @@ _STARTUP_AGAIN_S = 0.5
 _CLOSE_S = 5.0
 
 
+class Start(Deadline):
+    """How long a start may take. Over as soon as somebody asks the app to stop: whatever waits then looks at it."""
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine.settings.startup_timeout_s, engine.clock)
+        self._engine = engine
+
+    def left_s(self, at_most: float | None = None) -> float:
+        """Nothing, once it was asked to stop."""
+        return 0.0 if self._engine.asked_to_stop else super().left_s(at_most)
+
+    @property
+    def passed(self) -> bool:
+        """Also if it was asked to stop."""
+        return self._engine.asked_to_stop or super().passed
+
+
 class Engine(Core):
     """The turn that moves the parts."""
 
@@ -50,12 +69,12 @@ class Engine(Core):
         """Consume until `stop()`, then drain and leave. Raises what stopped it otherwise."""
         try:
             self.meter.started()
-            self._open(self.routes.topics, Deadline(self.settings.startup_timeout_s, self.clock))
-            self.meter.running()
-            while not self.stopping:
-                self.turn()
-            self.meter.stopping(self.why)
-            self._leave()
+            if self._open(self.routes.topics):
+                self.meter.running()
+                while not self.stopping:
+                    self.turn()
+                self.meter.stopping(self.why)
+                self._leave()
         except Exception as error:  # noqa: BLE001 - raised below, after the client was closed
             self.fail(error)
         finally:
@@ -215,26 +234,40 @@ class Engine(Core):
             self.family.subscribe(topics)
 
     # ---- beginning and end
-    def _open(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Store first, then dead letters, then the group: who joins must be able to work."""
+    def _open(self, topics: Collection[str]) -> bool:
+        """Store first, then dead letters, then the group: who joins must be able to work. Raises what fails.
+
+        Returns: False = it was asked to stop before it had joined.
+        """
+        deadline = Start(self)
+        try:
+            self._reach_store(deadline)
+            targets = {handler.dead_letter for handler in self.routes.handlers if handler.dead_letter}
+            if targets and self.letters is not None:
+                self.letters.check(sorted(targets), deadline)
+            self.recorder.open()
+            self.family.open(topics, deadline)
+        except (StoreError, SourceError) as error:
+            if not self.asked_to_stop:
+                raise
+            _log.info("stopped before the start was over; it was waiting: %s", error)
+            return False
+        self.recorder.started()
+        return True
+
+    def _reach_store(self, deadline: Deadline) -> None:
         told = False
         while self.session is None:
             try:
                 self.store.connect()
                 self.begin_session()
             except StoreUnavailable as error:
-                if deadline.passed or self.stopping:
+                if deadline.passed:
                     raise
                 if not told:
                     _log.warning("%s; trying for another %.0f s", error, deadline.left_s())
                     told = True
                 self.clock.sleep(deadline.left_s(_STARTUP_AGAIN_S))
-        targets = {handler.dead_letter for handler in self.routes.handlers if handler.dead_letter}
-        if targets and self.letters is not None:
-            self.letters.check(sorted(targets), deadline)
-        self.recorder.open()
-        self.family.open(topics, deadline)
-        self.recorder.started()
 
     def _leave(self) -> None:
         """Drain and leave the group, then stay for handlers that outlived the drain."""

@@ -22,7 +22,7 @@ from holdfast.plugin.rebalance import HandOver, Rebalance
 from holdfast.plugin.reports import Reports
 from holdfast.plugin.snapshot import PartitionFigures, SourceFigures
 from holdfast.plugin.strays import handler_of_strays
-from holdfast.plugin.takeover import Takeover
+from holdfast.plugin.takeover import Takeover, may_pass
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Partitioned:
                 self._refresh_at = engine.clock.now() + _REFRESH_S
                 self._refresh()
         except SourceError as error:
-            if not error.retriable:
+            if not may_pass(error):
                 engine.fail(error)
             engine.tell(SourceTrouble(error=str(error)))
         self.reports.step(self.source.end_offsets)
@@ -436,7 +436,7 @@ class Partitioned:
         owners = [owner for owner in self.owners.values() if owner.phase is Phase.OWNED]
         if not owners or engine.session is None or not engine.outage.may_ask:
             return
-        names: Mapping[Partition, str] = {}
+        names: Mapping[Partition, str | SourceError] = {}
         try:
             names = self.source.position_names(
                 [owner.partition for owner in owners], Deadline(_REFRESH_LOOK_S, engine.clock)
@@ -444,7 +444,8 @@ class Partitioned:
         except SourceError as error:  # also of a topic that is gone: the client tells of that in its own way
             engine.tell(SourceTrouble(error=str(error)))
         for owner in owners:
-            if names.get(owner.partition, owner.name) != owner.name:
+            name = names.get(owner.partition, owner.name)
+            if isinstance(name, str) and name != owner.name:
                 engine.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
                 self.retake(owner)
         with engine.outage.asking():

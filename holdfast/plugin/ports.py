@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from holdfast.errors import RecordUnreadable
+    from holdfast.errors import RecordUnreadable, SourceError
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.events import Event
     from holdfast.records import Fence, Partition, Record
@@ -178,18 +178,25 @@ class PartitionedSource(Protocol):
         """
         ...
 
-    def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
+    # Of these three, each partition has its own answer. What goes wrong with one of them (its topic is gone, it has no
+    # leader) stands in its place as a SourceError, and what was not answered may be left out; either is asked for
+    # again, and the others go on. Raised is what is about all of them.
+    def position_names(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, str | SourceError]:
         """A name for each partition's position in the store: other for a topic that was deleted and made again."""
         ...
 
-    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
-        """The group's committed offsets; None = none. An error or a timeout is never None: it raises; where several
-        brokers are asked, what some of them did not answer is left out instead, and asked for again."""
+    def committed(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, Committed | SourceError | None]:
+        """The group's committed offsets; None = none. An error or a timeout is never None."""
         ...
 
-    def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """Where a group begins that has committed nothing (earliest, latest): now, as a number. Raises SourceError, or
-        leaves out, as `committed` does."""
+    def first_offsets(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, int | SourceError]:
+        """Where a group begins that has committed nothing (earliest, latest): now, as a number."""
         ...
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:

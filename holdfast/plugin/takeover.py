@@ -1,5 +1,7 @@
 """Taking over: from assigned to owned. The store first, then the committed offset; a foreign offset wins.
 
+Each partition goes its own way: one whose topic is gone or that has no leader waits alone, and is asked for again.
+
 A committed offset is *ours* if it carries our mark with this very offset; then it is ours however low: a late commit of
 a zombie cannot make anything run twice, since the positions know what is done. One that is not ours was set by somebody
 (a reset, another tool): positions from there on are dropped, and it is committed with our mark before anything runs.
@@ -7,10 +9,10 @@ a zombie cannot make anything run twice, since the positions know what is done. 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.claims import Acquired, Verdict
-from holdfast.errors import SourceError, UnknownTopic
+from holdfast.errors import NotAuthorised, SourceError, UnknownTopic
 from holdfast.plugin.events import AdvanceIgnored, ResetHonoured, RewindIgnored, SourceTrouble
 from holdfast.plugin.ledger import Ledger
 from holdfast.plugin.ownership import Phase
@@ -19,12 +21,15 @@ from holdfast.plugin.retry import BACKOFF
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from holdfast.plugin.commits import Commits
     from holdfast.plugin.core import Core
     from holdfast.plugin.ownership import Ownership
     from holdfast.plugin.ports import Committed, PartitionedSource
+    from holdfast.records import Partition
+
+_T = TypeVar("_T")
 
 #: One look at the broker inside a rebalance callback; what it does not answer in time is asked again in the loop.
 _LOOK_S = 3.0
@@ -32,6 +37,25 @@ _LOOK_S = 3.0
 _LOOK_AGAIN_S = 0.5
 #: How often a partition is asked for whose former owner still lives.
 _AGAIN_S = 0.05
+#: A partition that stands still is told of at once, and then so often.
+_TELL_S = 300.0
+
+
+def may_pass(error: SourceError) -> bool:
+    """Whether an app that was let into its group goes on: the broker answers again, the topic comes back or its
+    partitions go, a slip in credentials or rights is mended."""
+    return error.retriable or isinstance(error, (UnknownTopic, NotAuthorised))
+
+
+class _Wait:
+    """Of one ownership that the broker gave an error for."""
+
+    __slots__ = ("attempts", "told_at", "until")
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.until = 0.0
+        self.told_at: float | None = None
 
 
 class Takeover:
@@ -43,7 +67,7 @@ class Takeover:
         self._committed_with = core.committed_with
         self._again = 0.0
         self._look_s = _LOOK_S
-        self._troubles = 0
+        self._waits: dict[Ownership, _Wait] = {}
 
     def begin(self, owners: Sequence[Ownership]) -> None:
         """Take over what is to be had at once, inside the rebalance; then `start` tells. Raises StoreUnavailable."""
@@ -56,11 +80,14 @@ class Takeover:
         Raises StoreUnavailable. Trouble with the broker is told, and asked again.
         """
         waiting = [owner for owner in owners if owner.phase < Phase.OWNED]
-        if not waiting or self._clock.now() < self._again:
+        if self._waits:
+            self._waits = {owner: self._waits[owner] for owner in waiting if owner in self._waits}
+        now = self._clock.now()
+        if not waiting or now < self._again:
             return
-        self._again = self._clock.now() + _AGAIN_S
+        self._again = now + _AGAIN_S
         self._look_s = _LOOK_AGAIN_S
-        self._advance(waiting)
+        self._advance([owner for owner in waiting if owner not in self._waits or self._waits[owner].until <= now])
 
     def adopted(self, owner: Ownership) -> None:
         """The broker has our commit of the offset that is adopted: nothing is known from there on."""
@@ -75,27 +102,54 @@ class Takeover:
 
     # ---- the steps
     def _advance(self, owners: Sequence[Ownership]) -> None:
-        try:
-            self._name([owner for owner in owners if not owner.name])
-            self._acquire([owner for owner in owners if owner.name and owner.phase is Phase.ASSIGNED])
-            self._read([owner for owner in owners if owner.phase is Phase.ACQUIRED])
-            self._drop([owner for owner in owners if owner.phase is Phase.RESETTING])
-            self._commits.commit(owner for owner in owners if owner.phase is Phase.ADOPTING)
-        except SourceError as error:
-            # A topic may be deleted in the moment in which it is assigned; the client takes it back soon.
-            if not (error.retriable or isinstance(error, UnknownTopic)):
-                raise
-            self._troubles += 1
-            self._again = self._clock.now() + (BACKOFF.wait_s(self._troubles, error) or 0.0)
-            self._tell(SourceTrouble(error=str(error)))
-        else:
-            self._troubles = 0
+        self._asking(self._name, [owner for owner in owners if not owner.name])
+        self._acquire([owner for owner in owners if owner.name and owner.phase is Phase.ASSIGNED])
+        self._asking(self._read, [owner for owner in owners if owner.phase is Phase.ACQUIRED])
+        self._drop([owner for owner in owners if owner.phase is Phase.RESETTING])
+        self._asking(self._commits.commit, [owner for owner in owners if owner.phase is Phase.ADOPTING])
+
+    def _asking(self, step: Callable[[Sequence[Ownership]], None], owners: Sequence[Ownership]) -> None:
+        """A step that asks the broker. What it raises is about all of them."""
+        if owners:
+            try:
+                step(owners)
+            except SourceError as error:
+                self._troubled(owners, error)
+
+    def _answered(self, owners: Sequence[Ownership], replies: Mapping[Partition, _T | SourceError]) -> list[Ownership]:
+        """Those that have an answer. Who was left out is asked for again, who has an error after a while."""
+        answered: list[Ownership] = []
+        troubled: dict[str, tuple[SourceError, list[Ownership]]] = {}
+        for owner in owners:
+            reply = replies.get(owner.partition, owner)
+            if isinstance(reply, SourceError):
+                troubled.setdefault(str(reply), (reply, []))[1].append(owner)
+            elif reply is not owner:
+                answered.append(owner)
+        for error, theirs in troubled.values():
+            self._troubled(theirs, error)
+        return answered
+
+    def _troubled(self, owners: Sequence[Ownership], error: SourceError) -> None:
+        if not may_pass(error):
+            raise error
+        now = self._clock.now()
+        untold = []
+        for owner in owners:
+            wait = self._waits.setdefault(owner, _Wait())
+            wait.attempts += 1
+            wait.until = now + (BACKOFF.wait_s(wait.attempts, error) or 0.0)
+            if wait.told_at is None or now - wait.told_at >= _TELL_S:
+                wait.told_at = now
+                untold.append(owner)
+        if untold:
+            names = ", ".join(str(owner.partition) for owner in untold)
+            self._tell(SourceTrouble(error=f"not taken over yet, and tried again: {names}: {error}"))
 
     def _name(self, owners: Sequence[Ownership]) -> None:
-        if owners:
-            names = self._source.position_names([owner.partition for owner in owners], self._deadline())
-            for owner in owners:
-                owner.name = names[owner.partition]
+        names = self._source.position_names([owner.partition for owner in owners], self._deadline())
+        for owner in self._answered(owners, names):
+            owner.name = str(names[owner.partition])
 
     def _acquire(self, owners: Sequence[Ownership]) -> None:
         owners = [owner for owner in owners if not self._debts.owes(owner.name)]
@@ -114,23 +168,26 @@ class Takeover:
                 return
 
     def _read(self, owners: Sequence[Ownership]) -> None:
-        if not owners:
-            return
-        committed = self._source.committed([owner.partition for owner in owners], self._deadline())
-        owners = [owner for owner in owners if owner.partition in committed]
-        unknown = [owner.partition for owner in owners if _is_new(owner) and committed[owner.partition] is None]
-        first = self._source.first_offsets(unknown, self._deadline()) if unknown else {}
-        silent = set(unknown).difference(first)
-        for owner in owners:
-            if owner.partition in silent:
-                continue
-            if owner.partition in first:
-                # The group begins here. That is adopted like a reset, and so remembered: asked again later, a policy
-                # such as "latest" would answer with another offset, and what lies between would be lost.
-                owner.adopting, owner.begins = first[owner.partition], True
+        found = self._source.committed([owner.partition for owner in owners], self._deadline())
+        new = []
+        for owner in self._answered(owners, found):
+            committed = found[owner.partition]
+            if committed is None and _is_new(owner):
+                new.append(owner)
+            elif not isinstance(committed, SourceError):
+                self._judge(owner, committed)
+        if new:
+            self._asking(self._begin, new)
+
+    def _begin(self, owners: Sequence[Ownership]) -> None:
+        """The group begins there. That is adopted like a reset, and so remembered: asked again later, a policy such as
+        "latest" would answer with another offset, and what lies between would be lost."""
+        first = self._source.first_offsets([owner.partition for owner in owners], self._deadline())
+        for owner in self._answered(owners, first):
+            offset = first[owner.partition]
+            if not isinstance(offset, SourceError):
+                owner.adopting, owner.begins = offset, True
                 owner.move(Phase.RESETTING)
-            else:
-                self._judge(owner, committed[owner.partition])
 
     def _deadline(self) -> Deadline:
         return Deadline(self._look_s, self._clock)

@@ -8,7 +8,8 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from holdfast import Holdfast, RedisClaims, Settings
 from holdfast.adapters.kafka import KafkaSource
@@ -240,6 +241,49 @@ def test_a_topic_made_again_under_a_living_member_is_read_from_its_start(
     until(
         lambda: {offset for offset in range(60) if member.handled.count((0, offset)) > (offset < 30)} == set(range(60))
     )
+    member.stop()
+    assert member.error is None
+
+
+def test_what_retention_leaves_is_read_whatever_the_reset_policy(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    """By its own policy the client would go on at the log's end, and what it left out would count as a gap."""
+    produce(kafka, topic, 5)
+    latest = {**protocol, "auto.offset.reset": "latest"}
+    first = Running(kafka, redis_url, topic, topic, protocol | {"auto.offset.reset": "earliest"})
+    until(lambda: kafka.committed(topic, topic).get(0) == 5)
+    first.stop()
+    produce(kafka, topic, 25)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 20)]).values():
+        future.result(_PATIENCE_S)
+    second = Running(kafka, redis_url, topic, topic, latest)
+    until(lambda: len(second.handled) == 10)
+    until(lambda: kafka.committed(topic, topic).get(0) == 30)
+    second.stop()
+    assert second.handled == [(0, offset) for offset in range(20, 30)]
+    assert second.error is None
+
+
+def test_a_topic_that_is_deleted_stops_nothing_of_the_others(
+    kafka: KafkaServer, redis_url: str, protocol: dict[str, Any]
+) -> None:
+    stem = f"pattern-{uuid.uuid4().hex[:8]}"
+    stays, goes = f"{stem}-stays", f"{stem}-goes"
+    for each in (stays, goes):
+        kafka.create_topic(each, 2)
+        produce(kafka, each, 5)
+    member = Running(kafka, redis_url, f"^{stem}.*", stem, protocol)
+    until(lambda: len(member.handled) == 10)
+    kafka.delete_topic(goes)
+    seen_s = time.monotonic() + 3  # metadata is asked for each half second: the client has met it by then
+    while time.monotonic() < seen_s:
+        produce(kafka, stays, 1)
+        time.sleep(0.2)
+    assert member.alive
+    ends = kafka.end_offsets(stays)[0]
+    until(lambda: kafka.committed(stem, stays).get(0) == ends)
     member.stop()
     assert member.error is None
 

@@ -16,13 +16,14 @@ import pytest
 from holdfast import Holdfast, MemoryClaims, Settings
 from holdfast.errors import HandlerFailed, NotAuthorised, SettingError, SourceUnavailable, StateError, UnknownTopic
 from holdfast.plugin.events import RebalanceReport, SourceTrouble
-from tests.engine.bench import PATIENCE_S, Bench, numbered, partition
+from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, numbered, partition
 from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.plugin.events import Event
+    from holdfast.timing import Deadline
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 P0 = partition()
@@ -38,6 +39,25 @@ class TestStop:
             member.start().join()
             assert bench.work.started == []
             assert bench.ids() == []
+
+    @pytest.mark.parametrize("waits_for", ["the store", "the broker"])
+    def test_while_the_start_waits_ends_it_without_an_error(self, waits_for: str) -> None:
+        store, waiting = FlakyClaims(), threading.Event()
+
+        class Slow(MemoryPartitionedSource):
+            def open(self, topics: Any, listener: Any, owners: Any, deadline: Deadline) -> None:
+                waiting.set()
+                while not deadline.passed:
+                    deadline.left_s()
+                raise SourceUnavailable("no answer")
+
+        if waits_for == "the store":
+            store.go_down()
+        with Bench(claims=store) as bench:
+            member = bench.member(source=Slow, settings=Settings(startup_timeout_s=3600.0))
+            bench.wait(lambda: waiting.is_set() or store.calls["connect"])
+            member.stop()
+        assert store.inner.state.sessions == {}
 
     def test_twice_hands_over_at_once_what_runs(self) -> None:
         with Bench() as bench:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from holdfast import Settings
-from holdfast.errors import UnknownTopic
+from holdfast.errors import NotAuthorised, SourceUnavailable, UnknownTopic
 from holdfast.plugin.events import (
     AdvanceIgnored,
     CommitOverwritten,
@@ -20,6 +22,7 @@ from tests.engine.partitioned_source import MemoryPartitionedSource
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.errors import SourceError
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
@@ -216,6 +219,45 @@ def _tell(member: Member, offset: int, told: int) -> bool:
     if not member.source.news:
         member.source.news.append(lambda listener: listener.overwritten(P0, offset))
     return False
+
+
+class TestOnePartitionInTrouble:
+    """What is wrong with one topic or partition keeps no other from being taken over."""
+
+    @pytest.mark.parametrize("step", ["position_names", "committed", "first_offsets"])
+    @pytest.mark.parametrize("error", [UnknownTopic("gone: no such topic"), SourceUnavailable("no leader")])
+    def test_it_waits_alone_is_told_of_once_and_goes_on_when_it_can(self, step: str, error: SourceError) -> None:
+        healed: list[bool] = []
+        bad = partition(0, "bad")
+
+        def answer(self: Any, asked: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Any]:
+            found = getattr(MemoryPartitionedSource, step)(self, asked, deadline)
+            return found if healed else {**found, **dict.fromkeys({bad} & set(asked), error)}
+
+        troubled: Any = type("Troubled", (MemoryPartitionedSource,), {step: answer})
+        with Bench(orders=2, bad=1) as bench:
+            for topic, number in (("orders", 0), ("orders", 1), ("bad", 0)):
+                bench.broker.produce(topic, number, f"{topic}{number}")
+            member = bench.member(settings=SETTINGS, source=troubled, topics=("orders", "bad"))
+            bench.wait_committed(1, 0)
+            bench.wait_committed(1, 1)
+            assert member.owns == {partition(0), partition(1)}
+            [told] = member.told(SourceTrouble)
+            assert str(bad) in told.error
+            assert str(error) in told.error
+            healed.append(True)
+            bench.wait_committed(1, 0, "bad")
+            assert len(member.told(SourceTrouble)) == 1
+        assert set(bench.work.starts().values()) == {1}
+
+    def test_a_right_that_is_taken_away_for_a_while_does_not_stop_an_app_that_was_let_in(self) -> None:
+        with Bench(orders=1) as bench:
+            member = bench.member(settings=SETTINGS, start=False)
+            member.source.fail("committed", *[NotAuthorised("not any more")] * 2)
+            bench.broker.produce("orders", 0, "x")
+            member.start()
+            bench.wait_committed(1)
+            assert member.source.failing("committed") == 0
 
 
 class TestSeveralBrokers:

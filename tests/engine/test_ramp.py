@@ -16,7 +16,6 @@ from holdfast.plugin.loop import Engine
 from holdfast.plugin.partitioned import Partitioned
 from holdfast.plugin.ports import Batch, End
 from holdfast.records import Record
-from holdfast.timing import Deadline
 from tests.engine.bench import PATIENCE_S, numbered, partition
 from tests.engine.leased_source import HandClock, MemoryLeasedSource, MemoryQueue
 from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
@@ -134,7 +133,7 @@ class Rig:
         for each in () if new_group else (P0, P1):
             self.group.set_offset(each, 0, ours=True)  # somebody had it
         self.group.aim({self.source: [P0]})
-        self.engine._open([topic], Deadline(1.0))
+        self.engine._open([topic])
         self._number = 0
         self._owed = [0.0, 0.0]
 

@@ -21,7 +21,7 @@ class Ids:
     def __init__(self, topic_id: str) -> None:
         self._topic_id = topic_id
 
-    def of(self, topics: list[str], deadline: Deadline) -> dict[str, str]:
+    def of_each(self, topics: list[str], deadline: Deadline) -> dict[str, str]:
         assert not deadline.passed
         return dict.fromkeys(topics, self._topic_id)
 

@@ -114,7 +114,8 @@ def test_the_words_of_an_error_decide_nothing() -> None:
         (KafkaError.FENCED_INSTANCE_ID, CommitFate.FATAL),
         (KafkaError._FATAL, CommitFate.FATAL),
         (KafkaError.OFFSET_METADATA_TOO_LARGE, CommitFate.FATAL),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, CommitFate.FATAL),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, CommitFate.AGAIN),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, CommitFate.AGAIN),
     ],
 )
 def test_what_becomes_of_a_commit(code: int, fate: CommitFate) -> None:

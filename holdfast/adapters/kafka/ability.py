@@ -12,21 +12,24 @@ is refused, and the client ends with `_FATAL`.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka import tls
 from holdfast.adapters.kafka._client import libversion
 from holdfast.adapters.kafka.admin import Admin
-from holdfast.adapters.kafka.api_versions import CONSUMER_GROUP_HEARTBEAT, ApiVersions, fetch
+from holdfast.adapters.kafka.api_versions import CONSUMER_GROUP_HEARTBEAT, fetch
 from holdfast.adapters.kafka.properties import addresses
 from holdfast.adapters.kafka.wire import Malformed
+from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from holdfast.timing import Deadline
+    from holdfast.adapters.kafka.api_versions import ApiVersions
 
 # librdkafka speaks version 1 of the heartbeat, which is that of Kafka 4.0 (KIP-848, general availability).
 _HEARTBEAT_VERSION = 1
@@ -34,6 +37,10 @@ _FEATURE = "group.version"
 # librdkafka 2.12.0 is its first release in which the consumer protocol is more than a preview (its CHANGELOG).
 _GENERAL_AVAILABILITY = 0x020C0000
 _DEFAULT_PORT = 9092
+# librdkafka has just been answered: a broker that does not answer us within that will not.
+_ANSWER_S = 5.0
+# More addresses are of no use: any broker knows.
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +73,8 @@ def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerAbility:
         context = tls.context(conf) if tls.uses_tls(conf) else None
     except (tls.CannotSay, OSError, ValueError) as error:
         return _not_asked(str(error))
-    failure = "no address"
-    for host, port in bootstrap(conf):
-        try:
-            return judge(_fetch(host, port, context, deadline))
-        except (OSError, Malformed) as error:  # the next one may answer; librdkafka found one that does
-            failure = f"{host}:{port}: {error}"
-    return _not_asked(failure)
+    found = _first_answer(bootstrap(conf), context, Deadline(deadline.left_s(at_most=_ANSWER_S)))
+    return _not_asked(found) if isinstance(found, str) else judge(found)
 
 
 def judge(answer: ApiVersions) -> BrokerAbility:
@@ -96,6 +98,33 @@ def bootstrap(conf: Mapping[str, object]) -> list[tuple[str, int]]:
         if not colon or not port.isdecimal() or (":" in host and not host.endswith("]")):
             host, port = address, str(_DEFAULT_PORT)  # no port, or an IPv6 address without brackets
         found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def _first_answer(
+    addresses: Sequence[tuple[str, int]], context: ssl.SSLContext | None, deadline: Deadline
+) -> ApiVersions | str:
+    """All are asked at once, and the first answer counts: one that takes connections and is silent costs nothing. Or
+    what went wrong with the last of them."""
+    answers: SimpleQueue[ApiVersions | str] = SimpleQueue()
+
+    def one(host: str, port: int) -> None:
+        try:
+            answers.put(_fetch(host, port, context, deadline))
+        except (OSError, Malformed) as error:  # another may answer; librdkafka found one that does
+            answers.put(f"{host}:{port}: {error}")
+
+    asked = addresses[:_AT_ONCE]
+    for host, port in asked:
+        threading.Thread(target=one, args=(host, port), name=f"holdfast-asks-{host}", daemon=True).start()
+    found: ApiVersions | str = "no address"
+    for _ in asked:
+        try:
+            found = answers.get(timeout=max(0.001, deadline.left_s(_ANSWER_S)))
+        except Empty:
+            break
+        if not isinstance(found, str):
+            break
     return found
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import addresses, for_helpers
-from holdfast.errors import SettingError, SourceUnavailable
+from holdfast.errors import SettingError, SourceError, SourceUnavailable
+from holdfast.records import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
     from holdfast.timing import Deadline
@@ -24,15 +25,17 @@ _SILENT = logging.Logger("holdfast.kafka.admin", level=logging.CRITICAL + 1)  # 
 _TOLD_S = 5.0
 # How long to wait for an answer before looking whether the client has met an error that no waiting cures.
 _LOOK_S = 0.05
+# The longest that a call blocks which no signal interrupts, and which can be made again.
+CALL_S = 2.0
 # The least that a call gets: with 0 it would be over before it was sent.
 _LEAST_S = 0.1
 # Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
 _SOME_TOPIC = "__consumer_offsets"
 
 
-def request_s(deadline: Deadline, share: float = 1.0) -> float:
+def request_s(deadline: Deadline, share: float = 1.0, at_most: float | None = None) -> float:
     """The timeout of one call of a client: what is left, or a share of it."""
-    return max(deadline.left_s() * share, _LEAST_S)
+    return max(deadline.left_s(at_most) * share, _LEAST_S)
 
 
 class Admin:
@@ -54,6 +57,7 @@ class Admin:
 
     def reach(self, deadline: Deadline) -> str:
         """Reach one broker and log in there; returns the cluster's id. Raises SourceError."""
+        self._forget()
         what, slice_s = f"connecting to {self._where}", 0.2
         wait = Wait(what, deadline)
         while True:
@@ -65,13 +69,35 @@ class Admin:
                 self._look(deadline, what)
                 wait.goes_on()
                 # Each call asks anew, so one that is shorter than the way to the broker and back would never succeed.
-                slice_s *= 2
+                slice_s = min(2 * slice_s, CALL_S)
             else:
                 return str(cluster.cluster_id)
+
+    def leaders(self, topics: Collection[str], deadline: Deadline) -> dict[Partition, int | SourceError]:
+        """Which broker leads each of their partitions; or why none does, or why nothing is known of the topic.
+
+        Who asks a client for offsets of one that has no leader waits for it, and so do all others of the same call.
+        Raises SourceError: no broker answers.
+        """
+        found: dict[Partition, int | SourceError] = {}
+        for topic in sorted(topics):
+            what = f"asking {self._where} who leads {topic}"
+            try:
+                known = self.client.list_topics(topic, timeout=request_s(deadline)).topics[topic]
+            except KafkaException as error:
+                raise as_source_error(error.args[0], what) from error
+            for number, each in known.partitions.items():
+                wrong = each.error or (KafkaError(KafkaError.LEADER_NOT_AVAILABLE) if each.leader < 0 else None)
+                at = Partition(topic, number)
+                found[at] = each.leader if wrong is None else as_source_error(wrong, f"{what}-{number}")
+            if known.error is not None:
+                found[Partition(topic, -1)] = as_source_error(known.error, what)
+        return found
 
     def answer(self, future: Future[Any], deadline: Deadline, what: str) -> Any:  # noqa: ANN401 - as the binding has it
         """The future's result. Raises SourceError: the client's typed error, or SourceUnavailable at the deadline."""
         what = f"{what} at {self._where}"
+        self._forget()
         while not future.done():
             self._look(deadline, what)
         try:
@@ -80,6 +106,13 @@ class Admin:
             if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - a public name of the binding
                 raise self._no_answer(deadline, what) from error
             raise as_source_error(error.args[0], what) from error
+
+    def _forget(self) -> None:
+        """What the client has met before this question says nothing of it: a broker that refused us an hour ago may
+        only have been starting. If it is still so, the client meets it again while this question waits."""
+        while self.client.poll(0):
+            pass
+        self._errors.clear()
 
     def _look(self, deadline: Deadline, what: str) -> None:
         """Wait a moment, then raise what no waiting cures: while the brokers refuse the credentials, librdkafka goes on

@@ -61,6 +61,11 @@ class Beginnings:
         later = "; what it learns of later begins at the first record" if self._when == LATEST else ""
         return f"where the group {self._group} has no offset, it begins {where} ({self._why}){later}"
 
+    @property
+    def chosen(self) -> bool:
+        """Whether somebody has said where; else a group without an offset is an error."""
+        return self._when is not None
+
     def look(self, consumer: Consumer, topics: Collection[str], deadline: Deadline) -> None:
         """Before the group is joined, and for topics that are named later. Raises SourceError."""
         new = {topic for topic in topics if topic not in self._looked_at}

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
-from holdfast.errors import SourceError, SourceFatal
+from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.ports import CommitFate, Start
 from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 _client_log = logging.getLogger("holdfast.kafka.client")
 
+#: How often trouble is told that is ridden out: the client meets it at each attempt to connect.
+_TELL_S = 30.0
 #: The start of the log (rdkafka.h, RD_KAFKA_OFFSET_BEGINNING).
 _BEGINNING = -2
 
@@ -58,8 +61,12 @@ class Callbacks:
         self.assigned: set[Partition] = set()
         #: How often partitions came; 0 = no client of this source was let into the group yet.
         self.assignments = 0
+        #: The credentials were good: brokers have answered. That they are good for the group is known by `assignments`.
+        self.connected = False
         #: What only a person can cure, until it is raised.
         self.trouble: SourceError | None = None
+        #: What is ridden out, and when it was told.
+        self._told_at: dict[tuple[int, str], float] = {}
         self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
 
     # ---- the group
@@ -143,15 +150,15 @@ class Callbacks:
         fate = faults.commit_fate(error)
         if error is not None:
             _log.info("a commit was refused: %s", error)
-            if fate is faults.CommitFate.FATAL and faults.cure_of(error) is faults.Cure.PERSON:
-                self._troubled(error, f"committing for {self._group}")
+            if fate is faults.CommitFate.FATAL or faults.is_about_rights(error):
+                self.met(error, f"committing for {self._group}")
         return _FATES[fate]
 
     # ---- errors
     def on_error(self, error: KafkaError) -> None:
         """Of the client as a whole, such as refused credentials."""
         if faults.cure_of(error) is faults.Cure.PERSON:
-            self._troubled(error, f"talking to Kafka at {self._brokers}")
+            self.met(error, f"talking to Kafka at {self._brokers}")
         else:
             everything = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's name
             _log.log(logging.WARNING if everything else logging.INFO, "%s", error)
@@ -166,8 +173,27 @@ class Callbacks:
         trouble, self.trouble = self.trouble, None
         return trouble
 
-    def _troubled(self, error: KafkaError, what: str) -> None:
-        self.trouble = self.trouble or faults.as_source_error(error, what)
+    def passes(self, error: KafkaError) -> bool:
+        """Whether an error that a person has to cure is waited for: one topic's, or of rights that we had already. Who
+        has worked for days does not stop because a password is changed, or a broker has not loaded its users yet."""
+        if faults.is_about_a_topic(error):
+            return True
+        let_in = self.assignments > 0 or (self.connected and faults.is_about_credentials(error))
+        return let_in and faults.is_about_rights(error)
+
+    def met(self, error: KafkaError, what: str) -> None:
+        """An error that the next poll raises: it stops the app, or is told now and then while it lasts."""
+        if faults.cure_of(error) is not faults.Cure.PERSON:
+            return
+        found = faults.as_source_error(error, what)
+        if not self.passes(error):
+            if self.trouble is None or self.trouble.retriable:
+                self.trouble = found
+            return
+        now = SYSTEM_CLOCK.now()
+        if now - self._told_at.get((error.code(), what), -_TELL_S) >= _TELL_S:
+            self._told_at[error.code(), what] = now
+            self.trouble = self.trouble or SourceUnavailable(f"{found}. Until then everything else goes on")
 
 
 def partitions_of(ones: Iterable[TopicPartition]) -> list[Partition]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import TopicPartition
 from holdfast.adapters.kafka.topic_ids import position_name
+from holdfast.errors import SourceError
 from holdfast.plugin.ports import Committed
 
 if TYPE_CHECKING:
@@ -33,11 +34,16 @@ class CommitMark:
         self._group, self._ids, self._store_id = group, ids, store_id
         self._known: dict[str, str] = {}
 
-    def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
+    def position_names(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, str | SourceError]:
         """What the store calls the partitions; asks the broker for the ids of their topics. Raises SourceError."""
-        self._known.update(self._ids.of(sorted({partition.topic for partition in partitions}), deadline))
+        found = self._ids.of_each(sorted({partition.topic for partition in partitions}), deadline)
+        self._known.update({topic: answer for topic, answer in found.items() if isinstance(answer, str)})
         return {
-            partition: position_name(self._group, partition, self._known[partition.topic]) for partition in partitions
+            partition: answer if isinstance(answer, SourceError) else position_name(self._group, partition, answer)
+            for partition in partitions
+            for answer in (found[partition.topic],)
         }
 
     def on(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:

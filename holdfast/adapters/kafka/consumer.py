@@ -196,9 +196,13 @@ class KafkaConsumer(ClientCalls):
     def done(self, message: Message | None = None) -> None:
         """This message has been handled; None: all that were returned have. Any thread. What is not in hand any more
         (its partition was lost, say) is passed over in silence."""
-        if message is None:
+        if message is None and self._driven.done_when == "next_poll":
             with self._turn():
                 self._driven.end_all()
+        elif message is None:
+            if self._closed:
+                raise RuntimeError("Consumer closed")
+            self._driven.end_returned()
         else:
             self._driven.end(*place_of(message))
 

@@ -15,6 +15,7 @@ from holdfast.adapters.kafka import tls
 from holdfast.adapters.kafka.ability import bootstrap
 from holdfast.adapters.kafka.config import GroupProtocol
 from holdfast.adapters.kafka.wire import Malformed, answer, compact, exchange, request
+from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     import ssl
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka._client import Consumer
     from holdfast.adapters.kafka.emission import ClientConfig
-    from holdfast.timing import Deadline
 
 _log = logging.getLogger("holdfast.kafka")
 
@@ -32,6 +32,8 @@ _LEAVE_FOR_GOOD = -1
 _GONE = frozenset({25, 69})  # UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND
 #: One look at a client that is about to go.
 _LOOK_S = 0.02
+# How long one address may take to tell who coordinates the group.
+_ADDRESS_S = 2.0
 
 
 class Failed(Exception):
@@ -86,7 +88,8 @@ def leave_for_good(conf: Mapping[str, object], member: StaticMember, deadline: D
     failure = "no address"
     for host, port in bootstrap(conf):
         try:
-            coordinator = _find(host, port, context, member.group, deadline)
+            share = Deadline(deadline.left_s(at_most=_ADDRESS_S))  # one that is silent leaves time for the next
+            coordinator = _find(host, port, context, member.group, share)
             reply = exchange(*coordinator, context, encode_leave(member), deadline)
         except (OSError, Malformed, UnicodeError) as error:
             failure = f"{host}:{port}: {error}"

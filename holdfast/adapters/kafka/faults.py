@@ -49,7 +49,7 @@ FAULTS = (
     Fault(
         (_E._PARTITION_EOF, _E._MAX_POLL_EXCEEDED, _E.OFFSET_OUT_OF_RANGE, _E._LOG_TRUNCATION),
         Cure.CLIENT, SourceUnavailable,
-        "an event of one partition or member; the client goes on, from where auto.offset.reset says",
+        "an event of one partition or member; the client goes on",
     ),
     Fault(
         # Only with auto.offset.reset=error, and then the partition stands still until somebody assigns it anew.
@@ -165,6 +165,23 @@ def is_about_a_topic(error: KafkaError) -> bool:
     return error.code() == _E.TOPIC_AUTHORIZATION_FAILED or as_source_error(error, "").__class__ is UnknownTopic
 
 
+def is_about_credentials(error: KafkaError) -> bool:
+    """Whether a broker does not take who we say we are: that is said before anything else is."""
+    return error.code() in (
+        _E._AUTHENTICATION,
+        _E.SASL_AUTHENTICATION_FAILED,
+        _E.UNSUPPORTED_SASL_MECHANISM,
+        _E.ILLEGAL_SASL_STATE,
+        _E._SSL,
+    )
+
+
+def is_about_rights(error: KafkaError) -> bool:
+    """Whether credentials or rights are refused."""
+    fault = fault_of(error)
+    return fault is not None and fault.error is NotAuthorised
+
+
 def is_about_static_id(error: KafkaError) -> bool:
     """Whether a static member's client may have ended over its id. `_FATAL` hides what is behind it, and the binding
     has no call for it; of a classic member's errors only the fence is fatal."""
@@ -231,8 +248,12 @@ COMMIT_FATES = (
         CommitFate.FATAL, "this client has ended",
     ),
     _Commit(
-        (_E.GROUP_AUTHORIZATION_FAILED, _E.TOPIC_AUTHORIZATION_FAILED, _E.OFFSET_METADATA_TOO_LARGE,
-         _E.INVALID_COMMIT_OFFSET_SIZE, _E.INVALID_GROUP_ID, _E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED),
+        (_E.GROUP_AUTHORIZATION_FAILED, _E.TOPIC_AUTHORIZATION_FAILED, _E._AUTHENTICATION,
+         _E.SASL_AUTHENTICATION_FAILED),
+        CommitFate.AGAIN, "who commits was let in before: a right that was taken away comes back, or the group goes on",
+    ),
+    _Commit(
+        (_E.OFFSET_METADATA_TOO_LARGE, _E.INVALID_COMMIT_OFFSET_SIZE, _E.INVALID_GROUP_ID),
         CommitFate.FATAL, "the broker will say the same to every repetition",
     ),
 )  # fmt: skip

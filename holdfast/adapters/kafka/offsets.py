@@ -1,4 +1,4 @@
-"""Offsets asked of a consumer: all answered, or raised as one typed error, in bounded time."""
+"""Offsets asked of a consumer, in bounded time: all answered or raised as one typed error, or an answer each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaException
 from holdfast.adapters.kafka.admin import request_s
 from holdfast.adapters.kafka.callbacks import topic_partitions
+from holdfast.errors import SourceError
 from holdfast.records import Partition
 
 if TYPE_CHECKING:
@@ -35,29 +36,62 @@ def offsets_at(
     Raises:
         SourceError: of the call, or of one partition.
     """
+    found = {}
+    for partition, answer in offsets_of_each(consumer, partitions, when, deadline, what).items():
+        if isinstance(answer, SourceError):
+            raise answer
+        found[partition] = answer
+    return found
+
+
+def offsets_of_each(
+    consumer: Consumer, partitions: Sequence[Partition], when: int, deadline: Deadline, what: str
+) -> dict[Partition, int | SourceError]:
+    """The same for partitions that have a leader (`Admin.leaders`), with an answer each. Raises what is about all."""
     asked = topic_partitions(partitions, dict.fromkeys(partitions, when))
-    replies = _ask(lambda timeout_s: consumer.offsets_for_times(asked, timeout=timeout_s), asked, deadline, what)
-    return {Partition(reply.topic, reply.partition): reply.offset for reply in replies}
+    return {
+        Partition(reply.topic, reply.partition): reply.offset if error is None else error
+        for reply, error in _replies(
+            lambda timeout_s: consumer.offsets_for_times(asked, timeout=timeout_s), asked, deadline, what
+        )
+    }
 
 
 def committed(
     consumer: Consumer, partitions: Sequence[Partition], deadline: Deadline, what: str
 ) -> list[TopicPartition]:
     """What the group has committed, with its metadata; an offset below 0 = nothing. Arguments and errors as above."""
+    found = []
+    for reply, error in committed_of_each(consumer, partitions, deadline, what):
+        if error is not None:
+            raise error
+        found.append(reply)
+    return found
+
+
+def committed_of_each(
+    consumer: Consumer, partitions: Sequence[Partition], deadline: Deadline, what: str
+) -> list[tuple[TopicPartition, SourceError | None]]:
+    """The same, and what is wrong with each. Raises what is about all of them."""
     asked = topic_partitions(partitions)
-    return _ask(lambda timeout_s: consumer.committed(asked, timeout=timeout_s), asked, deadline, what)
+    return _replies(lambda timeout_s: consumer.committed(asked, timeout=timeout_s), asked, deadline, what)
 
 
-def _ask(
+def _replies(
     call: Callable[[float], list[TopicPartition]], asked: Sequence[TopicPartition], deadline: Deadline, what: str
-) -> list[TopicPartition]:
+) -> list[tuple[TopicPartition, SourceError | None]]:
     if not asked:
         return []
     try:
         replies = call(request_s(deadline))
     except KafkaException as error:
         raise faults.as_source_error(error.args[0], what) from error
-    for reply in replies:
-        if reply.error is not None:
-            raise faults.as_source_error(reply.error, f"{what}: {reply.topic}-{reply.partition}")
-    return replies
+    return [
+        (
+            each,
+            None
+            if each.error is None
+            else faults.as_source_error(each.error, f"{what}: {each.topic}-{each.partition}"),
+        )
+        for each in replies
+    ]

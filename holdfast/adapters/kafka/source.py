@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka import ability, farewell, faults
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
-from holdfast.adapters.kafka.admin import Wait, request_s
+from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
 from holdfast.adapters.kafka.beginnings import OF_AN_APP, Beginnings
 from holdfast.adapters.kafka.callbacks import Callbacks, ClientLog, topic_partitions
 from holdfast.adapters.kafka.commit_mark import CommitMark
@@ -17,7 +17,7 @@ from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.group_session import GroupSession
 from holdfast.adapters.kafka.log_ends import LogEnds
-from holdfast.adapters.kafka.offsets import LATEST, committed, offsets_at
+from holdfast.adapters.kafka.offsets import LATEST, committed_of_each, offsets_at, offsets_of_each
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.adapters.kafka.static_member import Refusals, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
@@ -87,7 +87,7 @@ class KafkaSource:
         self._owners: Mapping[Partition, Fence] = {}
         self._topics: list[str] = []
         self._partitions: dict[tuple[str, int], Partition] = {}
-        ids = TopicIds(self._checked.conf)
+        self._ids = ids = TopicIds(self._checked.conf)
         self._mark = CommitMark(self._checked.group, ids, lambda: self._callbacks.listener.store_id)
         self._ends = LogEnds(ids.admin, self._checked.conf)
         self._session = GroupSession(self._checked.group, ids.admin)
@@ -150,6 +150,7 @@ class KafkaSource:
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
         self._make_client(deadline)
         self._look_for_topics(deadline)
+        self._callbacks.connected = True
         self._look_where_to_begin(deadline)
         self._join()
 
@@ -270,6 +271,11 @@ class KafkaSource:
         if cure is faults.Cure.CLIENT:
             _log.info("%s", error)
             return True
+        if cure is faults.Cure.PERSON and self._callbacks.passes(error):
+            self._callbacks.met(error, what)
+            if not error.fatal():
+                return True
+            cure = faults.Cure.REBUILD
         if cure is faults.Cure.REBUILD:
             if SYSTEM_CLOCK.now() - self._rebuild_at > _STABLE_S:
                 self._rebuilds = 0
@@ -286,7 +292,7 @@ class KafkaSource:
                 _log.warning("the brokers do not let the consumer protocol in, though they offer it: joining without")
                 self._use(ability.BrokerAbility(consumer_protocol=False, why=f"the brokers refused the join ({error})"))
         else:
-            self._callbacks.trouble = self._callbacks.trouble or faults.as_source_error(error, what)
+            self._callbacks.met(error, what)
         return False
 
     def _said(self, error: KafkaError, wait_s: float) -> SourceError | None:
@@ -325,6 +331,9 @@ class KafkaSource:
         own = {
             "on_commit": self._callbacks.on_commit,
             "error_cb": self._callbacks.on_error,
+            # Where a group begins is asked once. Of a client that finds itself outside of the log (retention was
+            # quicker, the log was cut) nothing may be left out: "latest" would make a gap of what is there.
+            "auto.offset.reset": "earliest" if self._beginnings.chosen else "error",
             "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
             "logger": self._client.conf.get("logger", ClientLog()),
         }
@@ -347,47 +356,91 @@ class KafkaSource:
 
     def _look_for_topics(self, deadline: Deadline) -> None:
         """Topics that are named must exist: the client by itself would wait for them in silence."""
-        consumer = self._client_or_raise()
         asked = f"reaching Kafka at {self._checked.bootstrap}"
-        try:
+        wait = Wait(asked, deadline)
+        known = self._list_topics(None, asked, wait, deadline)
+        for topic in self._topics:
+            if topic.startswith("^") or topic in known:
+                continue
+            error = self._list_topics(topic, asked, wait, deadline)[topic].error
+            if error is not None:
+                raise faults.as_source_error(error, f"subscribing to {topic}")
+
+    def _list_topics(self, topic: str | None, asked: str, wait: Wait, deadline: Deadline) -> Mapping[str, Any]:
+        """Asked again and again, a moment each: no signal is seen inside of a call of the client."""
+        consumer, call_s = self._client_or_raise(), _FIRST_TRY_S
+        while True:
+            timeout_s = request_s(deadline, at_most=call_s)
             try:
-                known = consumer.list_topics(timeout=max(deadline.left_s(_FIRST_TRY_S), 0.1)).topics
-            except KafkaException as first:
-                if deadline.passed or faults.cure_of(first.args[0]) is not faults.Cure.CLIENT:
-                    raise
-                Wait(asked, deadline).goes_on()
-                known = consumer.list_topics(timeout=request_s(deadline)).topics
-            for topic in self._topics:
-                if topic.startswith("^") or topic in known:
-                    continue
-                error = consumer.list_topics(topic, timeout=request_s(deadline)).topics[topic].error
-                if error is not None:
-                    raise faults.as_source_error(error, f"subscribing to {topic}")
-        except KafkaException as error:
-            consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
-            trouble = self._callbacks.take_trouble()
-            raise trouble or faults.as_source_error(error.args[0], asked) from error
+                found = (
+                    consumer.list_topics(timeout=timeout_s) if topic is None else consumer.list_topics(topic, timeout_s)
+                )
+            except KafkaException as error:
+                consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
+                trouble = self._callbacks.take_trouble()
+                over = deadline.passed or faults.cure_of(error.args[0]) is not faults.Cure.CLIENT
+                if trouble is not None or over:
+                    raise trouble or faults.as_source_error(error.args[0], asked) from error
+                wait.goes_on()
+                call_s = CALL_S
+            else:
+                return cast("Mapping[str, Any]", found.topics)
 
     def _look_where_to_begin(self, deadline: Deadline) -> None:
         _log.info("%s", self._beginnings)
         self._beginnings.look(self._client_or_raise(), self._topics, deadline)
 
     # ---- positions
-    def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
+    def position_names(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, str | SourceError]:
         """Group, topic, topic id, number: a topic that was deleted and made again has another id."""
         return self._mark.position_names(partitions, deadline)
 
-    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
-        """What the group has committed. Raises SourceError: an error is not "nothing"."""
-        replies = committed(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
-        return {Partition(reply.topic, reply.partition): self._mark.read(reply) for reply in replies}
+    def committed(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, Committed | SourceError | None]:
+        """What the group has committed. An error is not "nothing"."""
+        replies = committed_of_each(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
+        return {Partition(each.topic, each.partition): error or self._mark.read(each) for each, error in replies}
 
-    def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
+    def first_offsets(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, int | SourceError]:
         """As `Beginnings` says, asked once; later offsets of a group are its own."""
         self._beginnings.look(self._client_or_raise(), self._topics, deadline)
-        found: dict[Partition, int] = {}
+        found: dict[Partition, int | SourceError] = {}
         for when, some in self._beginnings.of(partitions).items():
-            found |= self._list_offsets(some, when, deadline)
+            found |= self._offsets_of_each(some, when, deadline)
+        return found
+
+    def _offsets_of_each(
+        self, partitions: Sequence[Partition], when: int, deadline: Deadline
+    ) -> Mapping[Partition, int | SourceError]:
+        """Asked of those that have a leader now, and if a broker does not answer, of each broker's apart."""
+        leaders = self._ids.admin().leaders({partition.topic for partition in partitions}, deadline)
+        found: dict[Partition, int | SourceError] = {}
+        led: dict[int, list[Partition]] = {}
+        for one in partitions:
+            leader = leaders.get(one, leaders.get(Partition(one.topic, -1)))
+            if isinstance(leader, int):
+                led.setdefault(leader, []).append(one)
+            else:
+                found[one] = leader or SourceUnavailable(f"{one}: the brokers know nothing of it yet")
+        together = [one for each in led.values() for one in each]
+        consumer, what = self._client_or_raise(), "asking for the ends of the logs"
+        share = Deadline(deadline.left_s() / 2 if len(led) > 1 else deadline.left_s(), SYSTEM_CLOCK)
+        try:
+            return found | offsets_of_each(consumer, together, when, share, what)
+        except SourceError:
+            if len(led) < 2:
+                raise
+        for own in led.values():
+            share = Deadline(deadline.left_s() / len(led), SYSTEM_CLOCK)
+            try:
+                found |= offsets_of_each(consumer, own, when, share, what)
+            except SourceError as error:
+                found |= dict.fromkeys(own, error)
         return found
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:

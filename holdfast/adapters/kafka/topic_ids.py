@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import TopicCollection
 from holdfast.adapters.kafka.admin import Admin
+from holdfast.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -34,6 +35,7 @@ class TopicIds:
     def __init__(self, conf: Mapping[str, object]) -> None:
         self._conf = conf
         self._admin: Admin | None = None
+        self._first: dict[str, str] = {}
 
     def admin(self) -> Admin:
         """The client that asks; made at the first call. Raises SettingError."""
@@ -51,18 +53,46 @@ class TopicIds:
             UnknownTopic: one of them does not exist.
             NotAuthorised: one of them may not be described, or the credentials are refused.
         """
+        found = {}
+        for topic, answer in self.of_each(topics, deadline).items():
+            if isinstance(answer, SourceError):
+                raise answer
+            found[topic] = answer
+        return found
+
+    def of_each(self, topics: Collection[str], deadline: Deadline) -> dict[str, str | SourceError]:
+        """The same, but what goes wrong with one topic stands in its place. Raises what is about all of them."""
         if not topics:
             return {}
         admin = self.admin()
         if admin.reach(deadline).startswith(_MOCK):
-            return dict.fromkeys(topics, "")
+            return {topic: self._as_first(topic, "") for topic in topics}
         asked = admin.client.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=max(0.001, deadline.left_s())
         )
-        found = {
-            topic: str(admin.answer(future, deadline, f"asking for the id of {topic}").topic_id)
-            for topic, future in sorted(asked.items())
-        }
+        found: dict[str, str | SourceError] = {}
+        for topic, future in sorted(asked.items()):
+            try:
+                found[topic] = str(admin.answer(future, deadline, f"asking for the id of {topic}").topic_id)
+            except SourceError as error:
+                if not future.done():
+                    raise  # no answer, or credentials that are refused: that is about all of them
+                found[topic] = error
+        errors = [answer for answer in found.values() if isinstance(answer, SourceError)]
+        if len(errors) == len(found):
+            raise errors[0]
         # During an upgrade from below 2.8 brokers differ: a mixture is "none", so that no topic seems to have changed
         # only because another broker answered.
-        return dict.fromkeys(found, "") if _NO_ID in found.values() else found
+        none = _NO_ID in found.values()
+        return {
+            topic: answer if isinstance(answer, SourceError) else self._as_first(topic, "" if none else answer)
+            for topic, answer in found.items()
+        }
+
+    def _as_first(self, topic: str, answer: str) -> str:
+        """Ids that appear (the brokers were upgraded) or disappear make no topic another one: what this process was
+        told first holds until it ends. Only from one id to another the topic has changed."""
+        first = self._first.get(topic)
+        if first is None or (first and answer):
+            self._first[topic] = answer
+        return self._first[topic]

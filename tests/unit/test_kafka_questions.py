@@ -1,0 +1,179 @@
+"""What is asked of a cluster beside the consumer: an answer or an error for each, and nothing remembered wrongly."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from holdfast.adapters.kafka.admin import Admin
+from holdfast.adapters.kafka.callbacks import Callbacks
+from holdfast.adapters.kafka.commit_mark import CommitMark
+from holdfast.adapters.kafka.topic_ids import TopicIds
+from holdfast.errors import NotAuthorised, SourceUnavailable, UnknownTopic
+from holdfast.plugin.ports import CommitFate
+from holdfast.records import Partition
+from holdfast.timing import Deadline
+
+CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+NO_ID = "A" * 22
+REFUSED = KafkaError(KafkaError._AUTHENTICATION, "a broker that had not loaded its users yet")
+PARTITION = Partition("orders", 0)
+
+
+class Cluster:
+    """In the place of an AdminClient: ids by topic, errors of the client when it is polled."""
+
+    def __init__(self, admin: Admin, ids: dict[str, str | int]) -> None:
+        self.ids, self.errors = ids, admin._errors
+        self.untold: list[KafkaError] = []
+        admin.client = self  # type: ignore[assignment]
+
+    def poll(self, _: float) -> int:
+        told, self.untold = len(self.untold), self.untold[:0]
+        return told
+
+    def list_topics(self, topic: str, **_: Any) -> Any:
+        parts = {number: SimpleNamespace(leader=number - 1, error=None) for number in range(3)}
+        wrong = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART) if topic not in self.ids else None
+        found = SimpleNamespace(error=wrong, partitions={} if wrong else parts)
+        return SimpleNamespace(cluster_id="c", topics={topic: found})
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        futures: dict[str, Future[Any]] = {}
+        for topic in topics.topic_names:
+            future = futures[topic] = Future()
+            if topic in self.ids:
+                future.set_result(SimpleNamespace(topic_id=self.ids[topic]))
+            else:
+                future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        return futures
+
+
+def topic_ids(**ids: str | int) -> tuple[TopicIds, Cluster]:
+    asks = TopicIds(CONF)
+    return asks, Cluster(asks.admin(), ids)
+
+
+def test_a_topic_that_is_gone_hides_no_other() -> None:
+    asks, _ = topic_ids(orders="one")
+    found = asks.of_each(["orders", "gone"], Deadline(5))
+    assert found["orders"] == "one"
+    assert isinstance(found["gone"], UnknownTopic)
+    with pytest.raises(UnknownTopic):
+        asks.of(["orders", "gone"], Deadline(5))
+
+
+def test_a_partition_without_a_leader_hides_no_other() -> None:
+    asks, _ = topic_ids(orders="one")
+    found = asks.admin().leaders(["orders", "gone"], Deadline(5))
+    assert found[Partition("orders", 1)] == 0
+    assert found[Partition("orders", 2)] == 1
+    assert isinstance(found[Partition("orders", 0)], SourceUnavailable)
+    assert isinstance(found[Partition("gone", -1)], UnknownTopic)
+
+
+def test_ids_that_appear_or_disappear_make_no_topic_another_one() -> None:
+    for first, later in (("one", NO_ID), (NO_ID, "one")):
+        asks, cluster = topic_ids(orders=first)
+        before = asks.of(["orders"], Deadline(5))
+        cluster.ids["orders"] = later
+        assert asks.of(["orders"], Deadline(5)) == before
+        cluster.ids["orders"] = first
+        assert asks.of(["orders"], Deadline(5)) == before
+    asks, cluster = topic_ids(orders="one")
+    assert asks.of(["orders"], Deadline(5)) == {"orders": "one"}
+    cluster.ids["orders"] = "another"
+    assert asks.of(["orders"], Deadline(5)) == {"orders": "another"}
+
+
+@pytest.mark.parametrize(("committed_with", "now"), [(NO_ID, "one"), ("one", NO_ID), ("one", "one")])
+def test_a_commit_from_before_the_brokers_were_upgraded_is_ours(committed_with: str, now: str) -> None:
+    asks, _ = topic_ids(orders=committed_with)
+    mark = CommitMark("g", asks, lambda: "")
+    mark.position_names([PARTITION], Deadline(5))
+    [committed] = mark.on({PARTITION: 7})
+    asks, _ = topic_ids(orders=now)
+    mark = CommitMark("g", asks, lambda: "")
+    mark.position_names([PARTITION], Deadline(5))
+    read = mark.read(committed)
+    assert read is not None
+    assert (read.offset, read.ours) == (7, True)
+    moved = mark.read(TopicPartition("orders", 0, 5, committed.metadata))
+    assert moved is not None
+    assert not moved.ours  # somebody has set another offset and kept the metadata
+
+
+def test_what_a_client_has_met_before_a_question_says_nothing_of_it() -> None:
+    admin = Admin(CONF)
+    cluster = Cluster(admin, {})
+    cluster.errors.append(REFUSED)
+    future: Future[str] = Future()
+    answering = threading.Timer(0.02, future.set_result, ["fine"])
+    answering.start()
+    assert admin.answer(future, Deadline(5), "asking") == "fine"
+    answering.join()
+
+
+def test_what_it_meets_meanwhile_is_raised_at_once() -> None:
+    admin = Admin(CONF)
+    cluster = Cluster(admin, {})
+
+    def poll(timeout_s: float) -> int:
+        if timeout_s:
+            cluster.errors.append(REFUSED)
+        return 0
+
+    cluster.poll = poll  # type: ignore[method-assign,assignment]
+    with pytest.raises(NotAuthorised):
+        admin.answer(Future(), Deadline(3600), "asking")
+
+
+class TestTroubleOfTheConsumer:
+    def test_refused_credentials_end_a_start(self) -> None:
+        callbacks = Callbacks("g", "here")
+        callbacks.on_error(REFUSED)
+        assert isinstance(callbacks.take_trouble(), NotAuthorised)
+
+    @pytest.mark.parametrize("let_in", [{"connected": True}, {"assignments": 1}])
+    def test_later_they_are_told_now_and_then_and_end_nothing(self, let_in: dict[str, Any]) -> None:
+        callbacks = Callbacks("g", "here")
+        vars(callbacks).update(let_in)
+        callbacks.on_error(REFUSED)
+        told = callbacks.take_trouble()
+        assert told is not None
+        assert told.retriable
+        assert "sasl" in str(told)
+        callbacks.on_error(REFUSED)
+        assert callbacks.take_trouble() is None
+
+    def test_a_group_that_is_closed_to_us_ends_a_start_though_we_were_let_in_to_the_broker(self) -> None:
+        callbacks = Callbacks("g", "here")
+        callbacks.connected = True
+        callbacks.met(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), "joining g")
+        assert isinstance(callbacks.take_trouble(), NotAuthorised)
+
+    def test_what_ends_the_app_is_not_hidden_by_what_does_not(self) -> None:
+        callbacks = Callbacks("g", "here")
+        callbacks.assignments = 1
+        callbacks.met(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "consuming gone")
+        callbacks.met(KafkaError(KafkaError._BAD_MSG), "consuming orders")
+        trouble = callbacks.take_trouble()
+        assert trouble is not None
+        assert not trouble.retriable
+
+    def test_a_commit_that_is_refused_for_want_of_rights_is_sent_again(self) -> None:
+        callbacks = Callbacks("g", "here")
+        callbacks.assignments = 1
+        seen: list[Any] = []
+        callbacks.listener = SimpleNamespace(committed=lambda *told: seen.append(told))
+        callbacks.on_commit(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [TopicPartition("orders", 0, 7)])
+        callbacks.tell_commits()
+        assert seen == [({PARTITION: 7}, {PARTITION: CommitFate.AGAIN})]
+        told = callbacks.take_trouble()
+        assert told is not None
+        assert told.retriable

@@ -43,6 +43,23 @@ for offset in range(40):
         told.revoked([("orders", 0)])
 told.stopped()
 """
+#: Made before forks, of which one child never says a word.
+_FORKED = """
+import os, sys
+from holdfast import Audit, FileEvents, LoopAudit
+with LoopAudit(Audit(FileEvents(sys.argv[1]), flush_s=3_600), "g") as told:
+    told.assigned({("orders", 0): 7})
+    told.handled("orders", 0, 7)
+    for number in range(3):
+        child = os.fork()
+        if child == 0:
+            if number:
+                told.handled("orders", number, 0)
+                told.committed({("orders", number): 1})
+            told.stopped()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+"""
 
 
 _ROTATING: tuple[dict[str, Any], ...] = ({"rotate_bytes": 5}, {"rotate_s": 1e-9}, {})
@@ -91,6 +108,24 @@ def test_a_disk_that_takes_half_a_line_gets_it_whole_in_the_next_file(tmp_path: 
     assert handled(events) == [2 * number for number in range(40)]
     assert len(list(tmp_path.glob("*.jsonl"))) > 1
     assert all(path.stat().st_size <= 2_000 for path in tmp_path.glob("*.jsonl"))
+
+
+def test_each_process_that_speaks_after_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _FORKED, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    runs: dict[str, list[Event]] = {}
+    for event in read(tmp_path):
+        runs.setdefault(event.stamp.run, []).append(event)
+    assert len(list(tmp_path.iterdir())) == len(runs) == 3
+    assert len({of_run[0].stamp.member for of_run in runs.values()}) == 3
+    for of_run in runs.values():
+        assert [event.stamp.seq for event in of_run] == list(range(len(of_run)))
+        assert of_run[-1].body == Stopped(clean=True, records={"handled": 1})
+    spans = {(body.partition, handled(of_run)[0]) for of_run in runs.values() for body in spans_of(of_run)}
+    assert spans == {("0", 7), ("1", 0), ("2", 0)}
+
+
+def spans_of(events: list[Event]) -> list[Spans]:
+    return [event.body for event in events if isinstance(event.body, Spans)]
 
 
 def test_a_file_that_is_large_or_old_enough_is_followed_by_another(tmp_path: Path) -> None:

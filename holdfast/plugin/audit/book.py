@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from holdfast.dedup.forks import after_fork
 from holdfast.plugin.audit.emitter import Emitter
 from holdfast.plugin.audit.schema import (
     Assigned,
@@ -67,7 +68,8 @@ class _Page:
 
 class Book:
     """Any thread. What is written here is told at the next flush, by the emitter's thread or by whoever asks for it;
-    the lock keeps events in the order in which things happened, and nobody is waited for under it."""
+    the lock keeps events in the order in which things happened, and nobody is waited for under it. A forked child has
+    an empty one, which has to be opened and started."""
 
     def __init__(self, audit: Audit, group: str) -> None:
         self._audit = audit
@@ -75,6 +77,10 @@ class Book:
         self._key = KeyWriter(audit, group)
         #: Whether keys are asked for.
         self.keys = self._key.wanted
+        self._begin()
+        after_fork(self, Book._begin)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._pages: dict[Owned, _Page] = {}
         self._came: dict[str, list[Place]] = {}

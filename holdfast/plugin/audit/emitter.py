@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.forks import after_fork
 from holdfast.plugin.audit.schema import Event, Stamp, encode
 from holdfast.timing import SYSTEM_CLOCK, Deadline, wall_ms
 
@@ -33,12 +34,22 @@ _AGAIN_S = 0.2
 class Emitter:
     """One start of one consumer: its run. `put` never waits; a thread of its own encodes and writes.
 
-    Any thread may `put`, one after the other: whoever needs an order holds a lock around it.
+    Any thread may `put`, one after the other: whoever needs an order holds a lock around it. A forked child is another
+    run, which has to be started: two that number their events under one name would hide each other's.
     """
 
     def __init__(self, audit: Audit, group: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._audit, self._group, self._clock = audit, group, clock
-        self.member = audit.member or f"{socket.gethostname()}-{os.getpid()}"
+        #: Of the processes that this one was forked from: to be left alone, a client's threads are not here.
+        self._not_ours: list[Sink] = []
+        self._sink: Sink | None = None
+        self._begin()
+        after_fork(self, Emitter._begin)
+
+    def _begin(self) -> None:
+        if self._sink is not None:
+            self._not_ours.append(self._sink)
+        self.member = self._audit.member or f"{socket.gethostname()}-{os.getpid()}"
         self.run = secrets.token_hex(8)
         #: Events that were taken. One more than the number of the last one.
         self.taken = 0
@@ -47,7 +58,7 @@ class Emitter:
         self._due: Callable[[], None] = lambda: None
         self._wake = threading.Event()
         self._until: Deadline | None = None
-        self._sink: Sink | None = None
+        self._sink = None
         self._thread: threading.Thread | None = None
 
     def start(self, due: Callable[[], None]) -> None:

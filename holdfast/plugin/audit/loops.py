@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Self
 
+from holdfast.dedup.forks import after_fork
 from holdfast.plugin.audit.book import Book, Unowned
 from holdfast.plugin.audit.schema import Outcome, Place, label
 from holdfast.plugin.audit.settings import checked
@@ -24,7 +25,8 @@ Where = tuple[str, int]
 class LoopAudit:
     """What a loop says of itself. It is taken at its word, and must not say more than what has happened.
 
-    Any thread. No call waits, but for the first and the last.
+    Any thread. No call waits, but for the first and the last. A forked child is a run of its own, with partitions of
+    its own: it begins with the first call there, which may raise SettingError as this one does.
 
     Args:
         audit: as for `Holdfast`.
@@ -37,15 +39,28 @@ class LoopAudit:
 
     def __init__(self, audit: Audit, group: str, *, source: str = "loop") -> None:
         checked(audit)
-        self._every_s = audit.progress_s
+        self._every_s, self._source = audit.progress_s, source
+        self._book = Book(audit, group)
+        self._begin()
+        after_fork(self, LoopAudit._begin)
+        self._ours()
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         #: Partitions that it has: where they stand, and the ends of their logs.
         self._stands: dict[Partition, list[int | None]] = {}
-        self._assigns = False
+        self._assigns = self._open = False
         self._look_at = 0.0
-        self._book = Book(audit, group)
-        self._book.open()
-        self._book.start(source, None)
+
+    def _ours(self) -> Book:
+        """This process's, with its beginning told: a child that says nothing is no run."""
+        if not self._open:
+            with self._lock:
+                if not self._open:
+                    self._book.open()
+                    self._book.start(self._source, None)
+                    self._open = True
+        return self._book
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +77,7 @@ class LoopAudit:
             for where, position in positions.items():
                 self._stands[Partition(*where)] = [position, (ends or {}).get(where)]
             places = [self._place(Partition(*where)) for where in positions]
-        self._book.came(places, "assigned")
+        self._ours().came(places, "assigned")
 
     def revoked(self, wheres: Iterable[Where], trigger: str = "revoked") -> None:
         """These are gone, with what was committed last. Say `lost` where the group had taken them before."""
@@ -71,7 +86,7 @@ class LoopAudit:
             places = [self._place(partition) for partition in partitions]
             for partition in partitions:
                 self._stands.pop(partition, None)
-        self._book.went(places, trigger)
+        self._ours().went(places, trigger)
 
     def handled(
         self,
@@ -97,12 +112,12 @@ class LoopAudit:
         keys = ((offset, key),) if key is not None and self._book.keys else ()
         times = (now if began_ms is None else began_ms, now)
         owner = Unowned(Partition(topic, partition))
-        self._book.add(owner, outcome, (range(offset, offset + 1),), times, keys)
+        self._ours().add(owner, outcome, (range(offset, offset + 1),), times, keys)
 
     def absent(self, topic: str, partition: int, first: int, after: int) -> None:
         """The log has no records from `first` up to, without, `after`. A loop that does not say so has lost them."""
         now = wall_ms()
-        self._book.add(Unowned(Partition(topic, partition)), Outcome.ABSENT, (range(first, after),), (now, now))
+        self._ours().add(Unowned(Partition(topic, partition)), Outcome.ABSENT, (range(first, after),), (now, now))
 
     def committed(self, positions: Mapping[Where, int], ends: Mapping[Where, int] | None = None) -> None:
         """Everything below is done, by the loop's own word. Told each `progress_s`, and when partitions go. What is not
@@ -118,7 +133,7 @@ class LoopAudit:
                 self._look_at = now + self._every_s
             places = [self._place(partition) for partition in self._stands] if due else []
         if places:
-            self._book.stands(places)
+            self._ours().stands(places)
 
     def stopped(self, error: BaseException | None = None) -> None:
         """The loop has ended, and has told everything. Waits for the sink, for `Audit.close_s` at most. Idempotent."""

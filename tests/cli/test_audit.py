@@ -86,6 +86,22 @@ def test_what_spark_needs_and_is_missing_is_said_in_one_sentence(
     assert "Traceback" not in ran.stderr
 
 
+def test_the_module_says_in_one_sentence_that_there_is_no_java(tmp_path: Path) -> None:
+    unset = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_REMOTE")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "holdfast.adapters.spark.audit", str(tmp_path), "--output", str(tmp_path / "out")],
+        env=unset | {"PATH": "/nowhere"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    [said] = ran.stderr.splitlines()
+    assert "Spark needs Java" in said
+    assert "install Java 17 or 21" in said
+
+
 def test_what_is_asked_has_to_make_sense(here: Here, tmp_path: Path) -> None:
     here("audit", code=2)
     here("audit", tmp_path, "--tables", tmp_path, code=2)

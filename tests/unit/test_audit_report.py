@@ -15,6 +15,7 @@ from holdfast.plugin.audit.report import tables as shown
 from holdfast.plugin.audit.report.build import MOST_GROUPS, audit_of
 from holdfast.plugin.audit.report.page import page, pictures
 from holdfast.plugin.audit.report.reading import Steps
+from holdfast.plugin.audit.report.style import AT_LEAST_PX
 from holdfast.plugin.audit.report.words import mood, remarks, verdict
 from holdfast.plugin.audit.verdicts import KeyCause
 from tests.docs.sample_audit import GROUP, TOPIC, at, row, sample, sample_audit, write
@@ -160,6 +161,17 @@ class TestPage:
         assert "orders-3: nothing for 7.4 s" in drawn["ownership"]
         assert 'class="lost"' in drawn["offsets"]
         assert 'class="repeated"' in drawn["offsets"]
+
+    def test_on_a_screen_of_500_pixels_what_is_too_wide_says_that_it_scrolls(self, audit: Audit) -> None:
+        said = page(audit)
+        [narrower_than] = re.findall(r"max-width:(\d+)px\)\{\.scrolls::before\{display:block\}", said)
+        assert 500 < AT_LEAST_PX + 32 == int(narrower_than) + 1
+        regions = re.findall(r'<div class="([^"]+)"[^>]*><table>(.*?)</table>', said, re.DOTALL)
+        columns = [(kind, table.count('scope="col"')) for kind, table in regions]
+        assert len(columns) >= 5
+        assert {kind for kind, number in columns if number > 5} == {"wide scrolls"}
+        assert "scrolls" not in {word for kind, number in columns if number <= 5 for word in kind.split()}
+        assert '"wide"><svg' not in said
 
     def test_names_are_anybodys_text(self, tmp_path: Path) -> None:
         evil = '<script>alert("\x1b[31m")</script>'

@@ -7,6 +7,7 @@ and tells what is final as it comes. The session is Spark's own, with its own se
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from holdfast.adapters.spark._pyspark import PySparkException, SparkSession
@@ -14,16 +15,20 @@ from holdfast.adapters.spark.audit.events import stream
 from holdfast.adapters.spark.audit.following import follow
 from holdfast.adapters.spark.audit.job import AuditSettings, audit
 from holdfast.adapters.spark.reasons import reason
-from holdfast.errors import HoldfastError
+from holdfast.adapters.spark.require import require_java
+from holdfast.errors import ClientUnusable, HoldfastError
 
 #: Tasks of a stream, where the session says nothing. They stay what they were in the first batch, and one group is one
 #: task: with Spark's own 200 a batch takes a minute on a small machine.
 _TASKS = 8
 _SHUFFLE = "spark.sql.shuffle.partitions"
+#: Where one of these is set, Java runs already (spark-submit), or elsewhere (Spark Connect).
+_STARTED = frozenset(("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"))
 
 
 def main() -> int:
-    """Exit code 0, or 2 where there is nothing to judge; 1 where a stream has failed, 130 where it was interrupted."""
+    """Exit code 0, or 2 where there is nothing to judge; 1 where a stream has failed or Spark cannot start; 130 where
+    it was interrupted."""
     parser = argparse.ArgumentParser(prog="holdfast.adapters.spark.audit", description=__doc__.split("\n\n")[0])
     parser.add_argument("events", nargs="+", metavar="EVENTS")
     parser.add_argument("--output", required=True, help="one folder a table is written below it")
@@ -34,6 +39,12 @@ def main() -> int:
     args = parser.parse_args()
     if args.follow and args.complete:
         parser.error("--complete is for events that end")
+    if os.environ.keys().isdisjoint(_STARTED):
+        try:
+            require_java()
+        except ClientUnusable as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
     spark = SparkSession.builder.appName("holdfast audit").getOrCreate()
     try:
         if args.follow:

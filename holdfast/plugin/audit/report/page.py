@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.plugin.audit.report.model import Audit, GroupAudit
     from holdfast.plugin.audit.report.tables import Cell, Table
 
+#: Columns that fit on a phone.
+_NARROW = 5
 _MOODS = {"bad": "not as promised", "unsure": "not all is known", "good": "as promised"}
 
 
@@ -140,7 +142,7 @@ def _figure(picture: Picture | None, place: int, note: str = "") -> str:
         return ""
     caption = f"{picture.title}. {picture.words} {note}".strip()
     return (
-        f'<figure><div class="wide" tabindex="0" role="region" aria-label="{clean(picture.title)}">'
+        f'<figure><div class="wide scrolls" tabindex="0" role="region" aria-label="{clean(picture.title)}">'
         f"{picture.inline(f'g{place}-')}</div><figcaption>{clean(caption)}</figcaption></figure>"
     )
 
@@ -163,8 +165,9 @@ def _table(table: Table, anchors: dict[str, str] | None = None, *, heading: str 
         )
         rows.append(f'<tr><th scope="row"{" class=n" if right[0] else ""}>{first}</th>{cells}</tr>')
     note = f'<p class="faint">{clean(table.note)}</p>' if table.note else ""
+    wide = "wide scrolls" if len(table.headings) > _NARROW else "wide"
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{clean(table.title)}"><table>'
+        f'<div class="{wide}" tabindex="0" role="region" aria-label="{clean(table.title)}"><table>'
         f"{_caption(table, heading)}"
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{note}"
     )

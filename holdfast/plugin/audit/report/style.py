@@ -51,11 +51,22 @@ PICTURE = "\n".join(
     ]
 )
 
-PAGE = """\
+#: Pictures and tables of many columns are not made narrower than that: they scroll, and on a screen where they do they
+#: say so. Padding: of the page, on each side.
+AT_LEAST_PX, _PADDING_PX = 680, 16
+
+_SCROLLING = f"""\
+:root{{--at-least:{AT_LEAST_PX}px}}
+.scrolls table{{min-width:var(--at-least)}}
+.scrolls::before{{display:none;position:sticky;left:0;width:max-content;font-size:.8rem;color:var(--faint);
+  content:'wider than this screen: scrolls sideways \\2192'}}
+@media screen and (max-width:{AT_LEAST_PX + 2 * _PADDING_PX - 1}px){{.scrolls::before{{display:block}}}}
+"""
+_PAGE = """\
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);
   font:15px/1.5 system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}
-main{max-width:1060px;margin:0 auto;padding:1.2rem 1rem 3rem}
+main{max-width:1060px;margin:0 auto;padding:1.2rem 16px 3rem}
 h1{font-size:1.5rem;line-height:1.3;margin:.2rem 0 .4rem;text-wrap:balance}
 h2{font-size:1.25rem;margin:2.4rem 0 .3rem;padding-top:1rem;border-top:1px solid var(--line)}
 h3{font-size:1.02rem;margin:1.8rem 0 .2rem}
@@ -68,7 +79,7 @@ dl.figures div{background:var(--panel);border-radius:.5rem;padding:.5rem .7rem}
 dl.figures dt{font-size:.8rem;color:var(--faint)}
 dl.figures dd{margin:0;font-size:1.25rem;font-weight:600;font-variant-numeric:tabular-nums}
 .wide{overflow-x:auto;margin:.3rem 0}
-figure{margin:.6rem 0 0}figure svg{display:block;width:100%;min-width:680px;height:auto}
+figure{margin:.6rem 0 0}figure svg{display:block;width:100%;min-width:var(--at-least);height:auto}
 figcaption{font-size:.85rem}
 table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums;min-width:60%}
 caption{text-align:left;padding:.1rem 0 .3rem}
@@ -80,6 +91,7 @@ tbody th{font-weight:400;border-bottom-color:var(--grid)}
 nav ul{columns:2 16rem}
 details{margin-top:2.5rem;border-top:1px solid var(--line);padding-top:.8rem}summary{cursor:pointer}
 a{color:inherit}
-@media print{main{max-width:none;padding:0}figure svg{min-width:0}.wide{overflow:visible}
+@media print{main{max-width:none;padding:0}figure svg,.scrolls table{min-width:0}.wide{overflow:visible}
   figure,tr{break-inside:avoid}h2,h3{break-after:avoid}details{display:none}}
 """
+PAGE = _SCROLLING + _PAGE

@@ -2,10 +2,9 @@
 
 A client that hands out queues among its members without a word (see `GatedSource`) may let two of them read one queue
 for a while. What keeps a message from running twice is its claim, always. The gate is for the rest: the first record of
-a queue waits until the former owner has ended what it had in hand, or is dead; and what the former owner has marked as
-done is acknowledged without asking for its claim.
+a queue waits until the former owner has ended what it had in hand, or is dead.
 
-    a record came > acquire its queue's position > (patience at most) > known as done: acknowledged, else it goes on
+    a record came > acquire its queue's position > (patience at most) > it goes on
     nothing of the queue came for a while, and nothing is in hand > mark > let go
 
 Nobody can be asked to let go: the client does not say that it has lost a queue, it only delivers no more of it. So a
@@ -13,6 +12,11 @@ wait has an end, after which the queue's records go by their claims alone: two t
 each other. What is marked is what was done, each offset for itself; the watermark follows where none is missing.
 Offsets that never come (filtered out by tags, sent back) are passed over by the group's offset at the broker: below it
 every record was answered by some member, or sent back, which makes it another record.
+
+Nothing is skipped for its offset: what is known as done may be of another log, where the topic was made again or the
+broker's store was emptied, and no offset says of which. The claims know messages, and so tell logs apart: a record that
+is known as done by its offset, and had to run nevertheless, shows that what is known is of another log. It is forgotten
+then, or who reads this queue by positions next would skip the new log's records.
 """
 
 from __future__ import annotations
@@ -42,8 +46,6 @@ _IDLE_S = 0.25
 _MARK_EVERY_S = 0.1
 #: How often a queue is asked for that another has.
 _AGAIN_S = 0.05
-#: So long after a hand-over a client may bring what the former owner has done.
-_HAND_OVER_S = 60.0
 #: How often the group's offset is looked at, which lets the watermark pass over what never comes.
 _LOOK_EVERY_S = 30.0
 _LOOK_S = 0.5
@@ -62,7 +64,6 @@ class _Gate:
     acquired: Acquired | None = None
     unsure: bool = False
     epoch: int = 0
-    acquired_at: float = 0.0
     #: Records that wait, the first of them since then. After the patience they do no more, until it is ours.
     held: deque[Record] = field(default_factory=deque)
     waits_since: float | None = None
@@ -75,8 +76,9 @@ class _Gate:
     watermark: int = 0
     above: set[int] = field(default_factory=set)
     done: list[int] = field(default_factory=list)
-    #: The broker was asked what it says of the queue, and is to be asked again then.
-    looked: bool = False
+    #: A record ran that is known as done: what is known is of another log. Nothing is marked until it is forgotten.
+    refuted: bool = False
+    #: When the broker is asked next what it says of the queue.
     look_at: float = 0.0
     #: The group's offset as it was then, as far as it could be believed; and the lowest offset that has come since.
     believed: int | None = None
@@ -89,13 +91,9 @@ class _Gate:
     highest: int = -1
     judge_at: float = 0.0
 
-    def known(self, record: Record) -> bool:
+    def known(self, offset: int) -> bool:
         """Whether it is noted as done."""
-        return record.offset < self.watermark or record.offset in self.above
-
-    def new(self, now: float) -> bool:
-        """Whether it was handed over of late. Later what is known says nothing: the topic may have been made anew."""
-        return self.acquired is not None and not self.unsure and now < self.acquired_at + _HAND_OVER_S
+        return offset < self.watermark or offset in self.above
 
     def advance(self, watermark: int = 0) -> None:
         """Everything below that is done too, and then what follows without a gap."""
@@ -108,7 +106,7 @@ class _Gate:
 
     def lost(self) -> None:
         """It is not ours any more."""
-        self.acquired, self.unsure, self.looked = None, False, False
+        self.acquired, self.unsure, self.refuted = None, False, False
         self.done.clear()
 
 
@@ -124,7 +122,7 @@ class Gates:
 
     # ---- a record's way
     def sift(self, records: Sequence[Record]) -> list[Record]:
-        """Those of them, and of those that wait, which may be handled now. Others wait, or are acknowledged."""
+        """Those of them, and of those that wait, which may be handled now. Others wait."""
         go = []
         for record in records:
             gate = self._gate(record)
@@ -165,6 +163,9 @@ class Gates:
         for entry in entries:
             gate = self._entered.get((entry.record.partition, entry.record.offset))
             if gate is not None and gate.acquired is not None and not gate.unsure:
+                # What was dead-lettered gave its claim back: it runs again where it comes again, in whatever log.
+                if entry.started and entry.letter is None and any(map(gate.known, entry.offsets)):
+                    gate.refuted, gate.look_at = True, 0.0
                 gate.done += entry.offsets
 
     # ---- the session's
@@ -203,7 +204,7 @@ class Gates:
 
     def _mark(self, session: ClaimSession, *, at_once: bool = False) -> None:
         now = self._engine.clock.now()
-        gates = [gate for gate in self._gates.values() if gate.done]
+        gates = [gate for gate in self._gates.values() if gate.done and not gate.refuted]
         if not gates or (now < self._mark_at and not at_once):
             return
         self._mark_at = now + _MARK_EVERY_S
@@ -233,10 +234,9 @@ class Gates:
             if isinstance(reply, Acquired):
                 if reply.epoch != gate.epoch + 1:  # somebody else has had it since we did
                     gate.look_at, gate.believed, gate.believed_at = 0.0, None, -math.inf
-                gate.acquired, gate.epoch, gate.acquired_at, gate.passing = reply, reply.epoch, now, False
+                gate.acquired, gate.epoch, gate.passing = reply, reply.epoch, False
                 gate.watermark, gate.above = reply.watermark, set(reply.done)
                 gate.advance()
-                gate.looked = False
             elif reply is Verdict.FENCED:
                 return  # the session is lost, as the engine sees in this turn
         self._engine.outage.answered()
@@ -281,29 +281,13 @@ class Gates:
                 return []
         held, gate.waits_since = list(gate.held), None
         gate.held.clear()
-        if not (gate.new(now) and gate.looked and any(map(gate.known, held)) and self._alone(gate)):
-            return held
-        done = [record for record in held if gate.known(record)]
-        self._source.acknowledge(done)
-        self._engine.settling.skipped += len(done)
-        for record in done:
-            self._engine.recorder.known(record)
-        return [record for record in held if not gate.known(record)]
-
-    def _alone(self, gate: _Gate) -> bool:
-        """Whether that number still names one queue alone: a broker that came may have begun to deliver its own."""
-        try:
-            return self._source.alone(gate.queue, Deadline(_LOOK_S, self._engine.clock))
-        except SourceError:
-            return False  # not known: their claims decide
+        return held
 
     # ---- what the broker says
     def _look(self, gate: _Gate, session: ClaimSession) -> None:
         """Where the log begins and ends, and what the group has answered."""
         now = self._engine.clock.now()
-        asked_for = not gate.looked and gate.new(now) and any(map(gate.known, gate.held))
-        due = asked_for or now >= gate.look_at
-        if gate.acquired is None or gate.unsure or not due or now < self._look_at:
+        if gate.acquired is None or gate.unsure or now < gate.look_at or now < self._look_at:
             return
         try:
             seen = self._source.look(gate.queue, Deadline(_LOOK_S, self._engine.clock))
@@ -312,13 +296,13 @@ class Gates:
             self._engine.tell(SourceTrouble(error=str(error)))
             return
         gate.look_at = now + _LOOK_EVERY_S
-        if max(gate.watermark - 1, max(gate.above, default=-1)) >= seen.end:
+        if gate.refuted or max(gate.watermark - 1, max(gate.above, default=-1)) >= seen.end:
             self._begin_anew(gate, session, seen.first)
             return
         if not gate.judged and seen.dense and (seen.committed is not None or gate.watermark):
             gate.expected = max(seen.first, gate.watermark, seen.committed or 0)
             gate.judge_at = now + _FIRST_S
-        gate.looked = gate.judged = True
+        gate.judged = True
         # The group's offset may be the word of a member whose client has skipped records. So it counts no further than
         # what has come here and was answered; and only if nothing below has come until the next look, since batches
         # come by several threads. The first look is before our client has answered anything: it is the others' word.
@@ -347,9 +331,13 @@ class Gates:
             )
 
     def _begin_anew(self, gate: _Gate, session: ClaimSession, first: int) -> None:
-        """The log is shorter than what is known of it: the topic was deleted and made again."""
+        """What is known is of another log: the topic was deleted and made again, or its broker's store was emptied."""
         with self._engine.outage.asking():
             gate.look_at = 0.0
             if session.drop(gate.name, gate.epoch, first):
                 self._engine.tell(ResetHonoured(partition=gate.queue, offset=first, watermark=gate.watermark))
-                gate.watermark, gate.above = first, set()
+                gate.watermark, gate.above, gate.highest, gate.refuted = first, set(), -1, False
+                # The group's offset may be of the other log, too: what it says now counts at the next look.
+                gate.believed, gate.believed_at = first, self._engine.clock.now()
+            else:
+                gate.lost()

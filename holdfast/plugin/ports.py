@@ -335,20 +335,12 @@ class GatedSource(Protocol):
         """The queue that it came from, with its broker; None = it cannot be told. Does not wait."""
         ...
 
-    def alone(self, queue: Partition, deadline: Deadline) -> bool:
-        """Asked anew: whether all records of that topic and number are of that queue. Raises SourceError."""
-        ...
-
     def position_name(self, queue: Partition) -> str:
         """The name of its position in the store."""
         ...
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
         """Ask the broker. Raises SourceError."""
-        ...
-
-    def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """See `LeasedSource`."""
         ...
 
 

@@ -86,9 +86,6 @@ class GatedMember:
             return None
         return record.partition._replace(broker=min(self.log.brokers))
 
-    def alone(self, queue: Partition, deadline: Deadline) -> bool:
-        return self.log.brokers == {queue.broker}
-
     def position_name(self, queue: Partition) -> str:
         return f"p/{queue.broker}/{queue.number}"
 

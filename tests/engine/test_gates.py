@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Holdfast, MemoryClaims, Settings
+from holdfast import Holdfast, MemoryClaims, Retry, Settings
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.events import ResetHonoured, SourceTrouble
 from holdfast.plugin.gates import _LOOK_EVERY_S
 from tests.engine.audit_events import MemoryEvents
-from tests.engine.bench import PATIENCE_S, Work
+from tests.engine.bench import PATIENCE_S, Letters, Work
 from tests.engine.gated_source import GatedMember, Log
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ LONG_S = 60.0
 class Member:
     """One app in a thread; also its observer."""
 
-    def __init__(self, field: Field, name: str, patience_s: float, ids: str) -> None:
+    def __init__(self, field: Field, name: str, patience_s: float, ids: str, letters: Letters | None) -> None:
         self.field = field
         self.events: list[Event] = []
         self.source = GatedMember(field.log, field.changed, patience_s=patience_s, ids=ids)
@@ -39,8 +39,10 @@ class Member:
             settings=Settings(ramp=None),
             observers=[self],
             audit=field.told.audit(name),
+            dead_letters=letters,
         )
-        self.app.handler("jobs", name="handle")(lambda record: field.work.do(name, record))
+        given: dict[str, Any] = {"dead_letter": "dlq", "retry": Retry(attempts=1)} if letters else {}
+        self.app.handler("jobs", name="handle", **given)(lambda record: field.work.do(name, record))
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -94,9 +96,11 @@ class Field:
         self.log, self.work, self.claims = Log(), Work(self.changed), MemoryClaims()
         self.members: list[Member] = []
 
-    def member(self, name: str = "a", *, patience_s: float = LONG_S, ids: str = "m") -> Member:
+    def member(
+        self, name: str = "a", *, patience_s: float = LONG_S, ids: str = "m", letters: Letters | None = None
+    ) -> Member:
         """Args: ids: members that have different ones know each other's records by their positions alone."""
-        self.members.append(Member(self, name, patience_s, ids))
+        self.members.append(Member(self, name, patience_s, ids, letters))
         return self.members[-1]
 
     def wait(self, over: Callable[[], object], what: str = "") -> None:
@@ -196,15 +200,15 @@ class TestTheLease:
 
 
 class TestTheWatermark:
-    def test_what_the_former_owner_has_marked_is_acknowledged_without_running(self, field: Field) -> None:
-        field.member("former", ids="x").source.deliver(0, 1, 2, 5)
+    def test_what_the_former_owner_has_done_is_acknowledged_without_running(self, field: Field) -> None:
+        field.member("former").source.deliver(0, 1, 2, 5)
         field.wait(lambda: field.position().watermark == 3 and field.position().owner is None)
-        later = field.member("later", ids="y")
+        later = field.member("later")
         later.source.deliver(0, 1, 2, 3, 4, 5)
         field.wait(lambda: len(later.acked) == 6)
         assert sorted(seen.value for seen in field.work.started if seen.member == "later") == ["3", "4"]
         later.stop()
-        assert _outcomes(field.told, "later") == {Outcome.HANDLED: 2, Outcome.SKIPPED_POSITION: 4}
+        assert _outcomes(field.told, "later") == {Outcome.HANDLED: 2, Outcome.SKIPPED_KEY: 4}
 
     def test_a_gap_does_not_count_as_done(self, field: Field) -> None:
         former = field.member("former")
@@ -258,44 +262,6 @@ class TestTheWatermark:
         field.wait(lambda: member.acked == [3, 5, 6, 7])
         assert set(field.work.starts().values()) == {1}
 
-    def test_nothing_is_taken_for_done_where_another_broker_has_come(self, field: Field) -> None:
-        field.member("former", ids="x").source.deliver(0, 1)
-        field.wait(lambda: field.position().watermark == 2 and field.position().owner is None)
-        later = field.member("later", ids="y")
-        later.source.alone = lambda queue, deadline: False  # type: ignore[method-assign]
-        later.source.deliver(0, 1)
-        field.wait(lambda: later.acked == [0, 1])
-        assert field.work.starts() == {"0": 2, "1": 2}
-
-    def test_nor_where_the_broker_does_not_answer(self, field: Field) -> None:
-        field.member("former", ids="x").source.deliver(0, 1)
-        field.wait(lambda: field.position().watermark == 2 and field.position().owner is None)
-        field.log.answers = False
-        later = field.member("later", ids="y")
-        later.source.deliver(0, 1)
-        field.wait(lambda: later.acked == [0, 1])
-        assert field.work.starts() == {"0": 2, "1": 2}
-
-    def test_a_topic_that_was_made_again_begins_with_nothing_known(self, field: Field) -> None:
-        field.member("former", ids="x").source.deliver(*range(10))
-        field.wait(lambda: field.position().watermark == 10 and field.position().owner is None)
-        field.log.end = 3
-        later = field.member("later", ids="y")
-        later.source.deliver(0, 1, 2)
-        field.wait(lambda: later.acked == [0, 1, 2])
-        assert field.work.starts()["0"] == 2
-        assert any(isinstance(event, ResetHonoured) for event in later.events)
-
-    def test_one_that_is_made_again_while_it_is_held_too(self, field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("holdfast.plugin.gates._HAND_OVER_S", 0.0)
-        monkeypatch.setattr("holdfast.plugin.gates._IDLE_S", LONG_S)
-        member = field.member()
-        member.source.deliver(0, 1)
-        field.wait(lambda: field.position().watermark == 2)
-        member.source.identity = lambda record: f"new{record.offset}"  # type: ignore[method-assign]
-        member.source.deliver(0, 1)
-        field.wait(lambda: field.work.starts() == {"0": 2, "1": 2})
-
     def test_with_several_brokers_there_is_no_gate(self, field: Field) -> None:
         field.log.brokers = {"a", "b"}
         field.work.hold("5")
@@ -307,6 +273,52 @@ class TestTheWatermark:
         field.work.let_go()
         field.wait(lambda: later.acked == [5, 6])
         assert field.work.starts() == {"5": 1, "6": 1}
+
+
+class TestAnotherLog:
+    """The topic was made again, or its broker's store was emptied: the same offsets, other messages (ids)."""
+
+    @pytest.mark.parametrize("end", [3, 1_000], ids=["shorter", "longer"])
+    def test_all_of_it_runs_and_what_was_known_is_forgotten(self, field: Field, end: int) -> None:
+        field.member("former", ids="x").source.deliver(*range(10))
+        field.wait(lambda: field.position().watermark == 10 and field.position().owner is None)
+        field.log.end = end
+        later = field.member("later", ids="y")
+        later.source.deliver(2, 0, 1)
+        field.wait(lambda: later.acked == [0, 1, 2])
+        assert [field.work.starts()[value] for value in ("0", "1", "2")] == [2, 2, 2]
+        field.wait(lambda: field.position().watermark == 3 and not field.position().above)
+        assert [event.watermark for event in later.events if isinstance(event, ResetHonoured)] == [10]
+
+    def test_while_the_queue_is_held_too(self, field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("holdfast.plugin.gates._IDLE_S", LONG_S)
+        member = field.member()
+        member.source.deliver(0, 1, 2)
+        field.wait(lambda: field.position().watermark == 3)
+        member.source.identity = lambda record: f"new{record.offset}"  # type: ignore[method-assign]
+        member.source.deliver(0, 1)
+        field.wait(lambda: field.work.starts() == {"0": 2, "1": 2, "2": 1})
+        field.wait(lambda: field.position().watermark == 2)
+
+    def test_it_runs_though_the_broker_does_not_answer(self, field: Field) -> None:
+        field.member("former", ids="x").source.deliver(0, 1)
+        field.wait(lambda: field.position().watermark == 2 and field.position().owner is None)
+        field.log.answers = False
+        later = field.member("later", ids="y")
+        later.source.deliver(0, 1)
+        field.wait(lambda: later.acked == [0, 1])
+        assert field.work.starts() == {"0": 2, "1": 2}
+
+    def test_what_is_dead_lettered_once_more_shows_no_other_log(self, field: Field) -> None:
+        """Its claim was given back, so it is tried wherever it comes again."""
+        field.work.fail("1", RuntimeError("bad"), RuntimeError("bad"))
+        letters = Letters(field.changed)
+        for name in ("former", "later"):
+            member = field.member(name, letters=letters)
+            member.source.deliver(0, 1, 2)
+            field.wait(lambda: len(field.members[-1].acked) == 3 and field.position().owner is None)
+        assert len(letters.sent) == 2
+        assert not [event for event in field.members[-1].events if isinstance(event, ResetHonoured)]
 
 
 class TestWhatTheClientSkips:

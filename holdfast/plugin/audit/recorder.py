@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.audit.book import Book, Owned, Unowned
+from holdfast.plugin.audit.book import Book, Owned
 from holdfast.plugin.audit.schema import Outcome, Place, Rebalanced, label
 from holdfast.plugin.events import RebalanceReport
 from holdfast.plugin.snapshot import AuditFigures
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.events import Event
     from holdfast.plugin.ownership import Ownership
     from holdfast.plugin.snapshot import PartitionFigures
-    from holdfast.records import Partition, Record
+    from holdfast.records import Partition
 
 #: After partitions came: by then the client has heard of the ends of their logs, as a rule.
 _SOON_S = 0.5
@@ -52,9 +52,6 @@ class Recorder:
 
     def skipped(self, owner: Ownership, offset: int) -> None:
         """A record that is done, by its position."""
-
-    def known(self, record: Record) -> None:
-        """The same of a source whose partitions nobody owns."""
 
     def absent(self, owner: Ownership, offsets: range) -> None:
         """The source has gone past these without delivering any."""
@@ -119,10 +116,6 @@ class EngineRecorder(Recorder):
     def skipped(self, owner: Ownership, offset: int) -> None:
         """See `Recorder`."""
         self._one(owner, range(offset, offset + 1), Outcome.SKIPPED_POSITION)
-
-    def known(self, record: Record) -> None:
-        """See `Recorder`."""
-        self._one(Unowned(record.partition), range(record.offset, record.offset + 1), Outcome.SKIPPED_POSITION)
 
     def absent(self, owner: Ownership, offsets: range) -> None:
         """See `Recorder`."""

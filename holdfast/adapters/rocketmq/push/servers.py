@@ -50,10 +50,6 @@ class Servers:
         route = self._client.known_route(topic)
         return None if route is None else _only(route, number)
 
-    def alone(self, queue: Partition, deadline: Deadline) -> bool:
-        """The same, asked anew."""
-        return _only(self._client.route(queue.topic, deadline, fresh=True), queue.number) == queue
-
     def look(self, queue: Partition, deadline: Deadline, *, dense: bool) -> Seen:
         """Where the queue's log begins and ends, and what the group has answered."""
         committed = self._client.query_offset(queue, self._group, deadline)

@@ -40,7 +40,7 @@ class PushSource:
     A record is acknowledged when it is handled, known as done, or dead-lettered; never before. Without a business
     key it is known by its UNIQ_KEY, which stays the same when the message is delivered again. Where one broker has
     the topic, the first record of a queue waits for the member that has it (`gate_patience_s` at most, since a
-    native thread waits with it), and what that member has marked is acknowledged without running.
+    native thread waits with it). What has run is skipped by its claim alone: no offset says which log it is of.
 
     What this client cannot do, whatever is wrapped around it:
 
@@ -179,10 +179,6 @@ class PushSource:
         if self._servers is None or record.partition.broker == RETRY:
             return None
         return self._servers.queue(record.topic, record.partition.number)
-
-    def alone(self, queue: Partition, deadline: Deadline) -> bool:
-        """Whether no other broker has the topic now. Raises SourceError."""
-        return self._opened.alone(queue, deadline)
 
     def position_name(self, queue: Partition) -> str:
         """As those of RocketMQSource: who moves from one to the other takes along what is done."""

@@ -126,7 +126,7 @@ class RedisAdmin:
         """Whether a business key of it is known: walks over the database until one is found. None: digests hide it."""
         if self._layout.hash_keys:
             return None
-        return any(self._pages(f"k:{scoped(scope)}"))
+        return any(page for long in ("", "h") for page in self._pages(f"k:{long}{scoped(scope)}"))
 
     def stats(self, progress: Callable[[int, int], None] | None = None) -> Stats:
         """Count what is there. Walks over the whole database by SCAN, in short steps between those of others.

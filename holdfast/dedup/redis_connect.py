@@ -79,7 +79,8 @@ def client_of(url: str, timeout_s: float, credentials: CredentialProvider | None
         ) from None
     kwargs = client.get_connection_kwargs()
     if credentials is not None and (kwargs.get("username") or kwargs.get("password")):
-        raise SettingError("credential_provider", credentials, "leave user and password out of the URL beside it")
+        # Its class alone: a dataclass's text has its fields, and so the password.
+        raise SettingError("credential_provider", type(credentials), "leave user and password out of the URL beside it")
     return client
 
 

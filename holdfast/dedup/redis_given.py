@@ -1,18 +1,22 @@
-"""What a session has given back lately, to be said again where another server has taken the place of the first.
+"""What a session has brought to its end lately, to be said again where another server has taken the place of the first.
 
-A failover to a replica that was behind brings back what was given back: a key or a partition is held by a session that
-lives and knows nothing of it, and everybody would wait until that session ends.
+A failover to a replica that was behind brings back what was given back, finished, or done after a hand-over: a key, a
+record or a partition is held by a session that lives and knows nothing of it, and everybody would wait until that
+session ends.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from holdfast.dedup.claims import Mark, Token
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Sequence
 
-    from holdfast.dedup.claims import Claim, LetGo, Token
+    from holdfast.dedup.claims import Claim, LetGo
     from holdfast.timing import Clock
 
 _K = TypeVar("_K", bound="Hashable")
@@ -21,19 +25,50 @@ _V = TypeVar("_V")
 #: Longer than any replica that is still promoted was behind.
 _KEPT_S = 60.0
 _KEPT_ITEMS = 10_000  # of each kind: some megabytes at most
+#: Characters of results that weigh as much as a key.
+_KEY_CHARS = 500
+
+
+class Finished(NamedTuple):
+    """Keys that were finished together."""
+
+    at: float
+    claims: Sequence[Claim]
+    results: Sequence[str] | None
+    weight: int
 
 
 class Given:
-    """Any thread. What is asked for anew is not given back any more: saying so again would take it from who has it."""
+    """Any thread. What is asked for anew is not given back any more: saying so again would take it from who has it.
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    Args:
+        clock: tells how long ago.
+        window_s: for so long a key is done. What was finished before is not finished again.
+    """
+
+    def __init__(self, clock: Clock, window_s: float) -> None:
+        self._clock, self._window_s = clock, window_s
         #: Held while all is said again: what is asked for anew meanwhile must be asked after that, or it would be given
         #: back while somebody has it.
         self.lock = threading.RLock()
         self._let_gos: dict[tuple[str, int], tuple[float, LetGo]] = {}
         self._unclaims: dict[Claim, tuple[float, Claim]] = {}
         self._releases: dict[Token, tuple[float, Token]] = {}
+        #: What was done after its hand-over: offsets that the owner's next watermark does not bring again.
+        self._marks: dict[Token, tuple[float, Token]] = {}
+        self._finishes: deque[Finished] = deque()
+        self._weight = 0
+        #: The epochs under which partitions are owned.
+        self._epochs: dict[str, int] = {}
+
+    def owns(self, partition: str, epoch: int) -> None:
+        """It was acquired."""
+        self._epochs[partition] = epoch
+
+    def lets_go(self, partitions: Iterable[str]) -> None:
+        """These ownerships are about to end."""
+        for partition in partitions:
+            self._epochs.pop(partition, None)
 
     def let_go(self, items: Iterable[LetGo]) -> None:
         """These ownerships have ended."""
@@ -46,6 +81,23 @@ class Given:
     def release(self, items: Iterable[Token]) -> None:
         """Nobody runs these records."""
         self._keep(self._releases, ((item, item) for item in items))
+
+    def mark(self, items: Iterable[Mark]) -> None:
+        """These are done. Kept of former ownerships."""
+        former = [mark for mark in items if mark.offsets and self._epochs.get(mark.partition) != mark.epoch]
+        if former:
+            done = [Token(mark.partition, offset, mark.epoch) for mark in former for offset in mark.offsets]
+            self._keep(self._marks, ((token, token) for token in done))
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None) -> None:
+        """These keys are done."""
+        weight = len(claims) + sum(map(len, results or ())) // _KEY_CHARS
+        with self.lock:
+            now = self._clock.now()
+            self._finishes.append(Finished(now, claims, results, weight))
+            self._weight += weight
+            while self._finishes and (self._weight > _KEPT_ITEMS or self._finishes[0].at < now - _KEPT_S):
+                self._weight -= self._finishes.popleft().weight
 
     def acquired(self, partitions: Iterable[str]) -> None:
         """These are asked for."""
@@ -66,6 +118,17 @@ class Given:
         old = self._clock.now() - _KEPT_S
         with self.lock:
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
+
+    def done_lately(self) -> tuple[list[Mark], list[Finished]]:
+        """May be said at any time, after what was let go."""
+        now = self._clock.now()
+        offsets: dict[tuple[str, int], list[int]] = {}
+        with self.lock:
+            for partition, offset, epoch in _since(self._marks, now - _KEPT_S):
+                offsets.setdefault((partition, epoch), []).append(offset)
+            old = now - min(_KEPT_S, self._window_s)
+            finishes = [each for each in self._finishes if each.at >= old]
+        return [Mark(partition, epoch, 0, sorted(found)) for (partition, epoch), found in offsets.items()], finishes
 
     def _keep(self, kept: dict[_K, tuple[float, _V]], items: Iterable[tuple[_K, _V]]) -> None:
         with self.lock:

@@ -40,7 +40,7 @@ class RedisSession:
         self._clock = clock
         self._times = times
         self._let_in = False
-        self._given = Given(clock)
+        self._given = Given(clock, times.window / 1000)
         #: The id of the server that was last asked.
         self._server = b""
         self._generation = 0
@@ -82,9 +82,20 @@ class RedisSession:
                 self.unclaim(unclaims)
                 self.release(releases)
             except StoreError as error:
-                log.warning("what session %s gave back lately is said again at its next renewal: %s", self.id, error)
-                return False
+                return self._not_said(error)
+        marks, finishes = self._given.done_lately()
+        try:
+            for mark in marks:
+                self.mark([mark])
+            for each in finishes:  # as they were: no call is larger than the first time
+                self._finish(each.claims, each.results)
+        except StoreError as error:
+            return self._not_said(error)
         return True
+
+    def _not_said(self, error: StoreError) -> bool:
+        log.warning("what session %s has ended lately is said again at its next renewal: %s", self.id, error)
+        return False
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over."""
@@ -98,6 +109,9 @@ class RedisSession:
                 replies.append(Verdict.FENCED)
             else:
                 replies.append(Wait.WAIT if reply == b"W" else acquired(reply))
+        for partition, told in zip(partitions, replies, strict=True):
+            if isinstance(told, Acquired):
+                self._given.owns(partition, told.epoch)
         return replies
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
@@ -110,6 +124,7 @@ class RedisSession:
             args.append([mark.epoch, mark.watermark, len(found), *(number for run in found for number in run)])
         where = [self._layout.position(mark.partition) for mark in marks]
         replies = self._ask_in_order("mark", where, _by_shard(where, args, self._times.position), durable=True)
+        self._given.mark(marks)
         return [frozenset(fenced) for fenced in replies]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
@@ -119,6 +134,7 @@ class RedisSession:
             check_offsets(let.hands)
             args.append([let.epoch, len(let.hands), *let.hands])
         where = [self._layout.position(let.partition) for let in partitions]
+        self._given.lets_go(let.partition for let in partitions)
         self._ask("let_go", _by_shard(where, args), durable=True)
         self._given.let_go(partitions)
 
@@ -173,6 +189,14 @@ class RedisSession:
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
+        verdicts = self._finish(claims, results)
+        if Verdict.FENCED in verdicts:
+            ours = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.FENCED]
+            claims, results = [claims[i] for i in ours], None if results is None else [results[i] for i in ours]
+        self._given.finish(claims, results)
+        return verdicts
+
+    def _finish(self, claims: Sequence[Claim], results: Sequence[str] | None) -> list[Verdict]:
         name = "finish" if results is None else "finish_with"
         return [_VERDICTS[c] for c in self._ask_of_keys(name, self._batch(claims, results))]
 

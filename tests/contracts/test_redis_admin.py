@@ -46,6 +46,14 @@ def claim(name: str, offset: int = 0, scope: str = "billing/orders") -> Claim:
     return Claim(key(name, scope), Token(P, offset, 1))
 
 
+@pytest.mark.parametrize("name", ["short", "long" * 1000])
+def test_a_scope_is_known_by_any_of_its_keys(bench: RedisBench, admin: RedisAdmin, name: str) -> None:
+    bench.begin().claim([claim(name, scope="a")])
+    known = None if bench.claims.parts().layout.hash_keys else True
+    assert admin.knows_scope("a") is known
+    assert not admin.knows_scope("b")
+
+
 class TestShow:
     def test_tells_absent_claimed_and_done_in_the_order_of_the_keys(self, bench: RedisBench, admin: RedisAdmin) -> None:
         a, dead = bench.begin(), bench.begin()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import socket
 import ssl
 import threading
 import traceback
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +20,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Token, Verdict
+from holdfast.dedup.redis_admin import RedisAdmin
+from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import AccessRefused, HoldfastError, SettingError, StoreRefused, StoreUnavailable
@@ -25,11 +31,11 @@ from tests.servers.certificates import Certificates
 from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from holdfast.dedup.redis_session import RedisSession
 
+README = Path(__file__).parents[2] / "README.md"
 SECRET = "se#cr/et"  # noqa: S105 - of a server that lives for one test
 ONE = Claim(ClaimKey("h", "k"), Token("p", 0, 1))
 
@@ -110,6 +116,30 @@ def test_credentials_that_are_missing_or_wrong_are_refused_in_one_sentence(locke
         claims.connect()
     assert "\n" not in str(caught.value)
     assert "mistyped" not in texts(caught.value)
+    claims.close()
+
+
+def test_what_the_readme_permits_a_user_is_enough(locked: RedisServer) -> None:
+    [rights] = re.findall(r"ACL SETUSER app (on .*)`", README.read_text("utf-8"))
+    with locked.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "app", *rights.replace("PASSWORD", "pass").split())
+    claims = RedisClaims.from_url(f"redis://app:pass@127.0.0.1:{locked.port}/0", shards=3, namespace="rights")
+    session = claims.begin(3600.0)
+    [mine] = session.acquire(["p"])
+    assert isinstance(mine, Acquired)
+    one = Claim(ClaimKey("h", "k"), Token("p", 1, mine.epoch))
+    assert session.claim([one]) == [Verdict.NEW]
+    assert session.finish([one], ["result"]) == [Verdict.NEW]
+    session.mark([Mark("p", mine.epoch, 1, [])])
+    session.let_go([LetGo("p", mine.epoch, [])])
+    assert session.renew()
+    coordinator = RedisCoordinator(claims)
+    coordinator.note("g", {"a": "b"})
+    assert coordinator.noted("g", ["a"]) == ["b"]
+    assert not coordinator.describe("g").members
+    assert coordinator.remove("g")
+    assert RedisAdmin.of(claims).stats().done == 1
+    session.end()
     claims.close()
 
 
@@ -331,8 +361,18 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(tmp_path: Path
         claims.close()
 
 
-def test_credentials_besides_those_that_are_asked_for_are_refused() -> None:
-    provider = redis.UsernamePasswordCredentialProvider("app", SECRET)
+@dataclass
+class Telling(redis.CredentialProvider):
+    """One whose text has the password, as a dataclass's has."""
+
+    password: str
+
+
+@pytest.mark.parametrize("made", [partial(redis.UsernamePasswordCredentialProvider, "app"), Telling])
+def test_credentials_besides_those_that_are_asked_for_are_refused(
+    made: Callable[[str], redis.CredentialProvider],
+) -> None:
+    provider = made(SECRET)
     with pytest.raises(SettingError) as caught:
         RedisClaims.from_url("redis://app:other@127.0.0.1:1/0", credential_provider=provider)
     assert caught.value.field == "credential_provider"

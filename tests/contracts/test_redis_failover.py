@@ -13,7 +13,8 @@ from redis.retry import Retry
 
 from holdfast import idempotent
 from holdfast.dedup.calls.debts import Debts, Finish
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Token, Verdict, Wait
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreUnavailable
@@ -137,6 +138,11 @@ class TestBehind:
     """Another server, which has not heard the last of what was acknowledged."""
 
     @staticmethod
+    def what_is_there(server: RedisServer) -> dict[bytes, bytes]:
+        with server.client() as raw:
+            return {bytes(name): raw.dump(name) or b"" for name in raw.scan_iter()}
+
+    @staticmethod
     def fail_over(server: RedisServer, kept: dict[bytes, bytes]) -> None:
         server.kill()
         server.restart()
@@ -151,8 +157,7 @@ class TestBehind:
         assert isinstance(mine, Acquired)
         kept_one, other = Claim(ClaimKey("h", "kept"), Token("p", 1, 1)), Claim(ClaimKey("h", "k"), Token("q", 0, 1))
         assert a.claim([ONE, kept_one]) == [Verdict.NEW] * 2
-        with server.client() as raw:
-            kept = {bytes(name): raw.dump(name) or b"" for name in raw.scan_iter()}
+        kept = self.what_is_there(server)
         a.unclaim([ONE, kept_one])
         assert a.claim([kept_one]) == [Verdict.NEW]
         a.let_go([LetGo("p", mine.epoch, [5])])
@@ -169,13 +174,64 @@ class TestBehind:
         assert a.finish([kept_one]) == [Verdict.DONE]
         claims.close()
 
+    @pytest.mark.parametrize("hash_keys", [False, True])
+    def test_what_was_finished_is_finished_again(self, server: RedisServer, *, hash_keys: bool) -> None:
+        claims = RedisClaims.from_url(server.url, hash_keys=hash_keys)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        two, gone = (Claim(ClaimKey("h", name), ONE.token) for name in ("two", "gone"))
+        assert a.claim([ONE, two]) == [Verdict.NEW] * 2
+        kept = self.what_is_there(server)
+        assert a.claim([gone]) == [Verdict.NEW]
+        assert a.finish([ONE, gone]) == [Verdict.DONE] * 2
+        assert a.finish([two], ["its result"]) == [Verdict.NEW]
+        self.fail_over(server, kept)
+        theirs = [each._replace(token=Token("q", 0, 1)) for each in (ONE, two, gone)]
+        assert answered(lambda: b.claim(theirs[:2])) == [Verdict.BUSY] * 2
+        assert a.renew()
+        assert b.claim(theirs) == [Verdict.DONE] * 3
+        assert b.results([two.key]) == ["its result"]
+        claims.close()
+
+    def test_what_was_fenced_is_not_finished_again(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        two = Claim(ClaimKey("h", "two"), ONE.token)
+        assert a.claim([ONE, two]) == [Verdict.NEW] * 2
+        kept = self.what_is_there(server)
+        RedisAdmin.of(claims).forget([ONE.key], force=True)
+        theirs = [each._replace(token=Token("q", 0, 1)) for each in (ONE, two)]
+        assert b.claim(theirs[:1]) == [Verdict.NEW]
+        assert a.finish([ONE, two]) == [Verdict.FENCED, Verdict.DONE]
+        b.unclaim(theirs[:1])
+        kept = {name: dump for name, dump in kept.items() if b"two" in name or b"sessions" in name}
+        self.fail_over(server, kept)
+        answered(a.renew)
+        assert b.claim(theirs) == [Verdict.NEW, Verdict.DONE]
+        claims.close()
+
+    def test_what_was_in_hand_at_a_hand_over_and_is_done_is_done_again(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine] = a.acquire(["p"])
+        assert isinstance(mine, Acquired)
+        a.let_go([LetGo("p", mine.epoch, [3, 4, 5])])
+        [theirs] = b.acquire(["p"])
+        assert isinstance(theirs, Acquired)
+        kept = self.what_is_there(server)
+        assert a.mark([Mark("p", mine.epoch, 0, [3, 4])]) == [frozenset()]
+        self.fail_over(server, kept)
+        poll = Poll("p", theirs.epoch, [3, 4, 5])
+        assert answered(lambda: b.poll([poll])) == [Polled(frozenset(), frozenset())]
+        assert a.renew()
+        assert b.poll([poll]) == [Polled(frozenset({3, 4}), frozenset())]
+        claims.close()
+
     def test_what_is_owned_again_stays_so(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
         [first] = a.acquire(["p"])
         assert isinstance(first, Acquired)
-        with server.client() as raw:
-            kept = {bytes(name): raw.dump(name) or b"" for name in raw.scan_iter()}
+        kept = self.what_is_there(server)
         a.let_go([LetGo("p", first.epoch, [])])
         [again] = a.acquire(["p"])
         assert isinstance(again, Acquired)

@@ -100,20 +100,25 @@ class Driven(Engine):
         comes from a signal handler, from anywhere: then what the call was about to hand out was not handed out."""
         outer, through = self._inside, False
         try:
-            if not outer:
-                self._inside = True
-                self._torn = self._torn or self._writing
-                self._take_out_of_hand()
-                self._writing = True
-            yield
-            through = True
-        except Exception:
-            through = True
-            raise
-        finally:
+            try:
+                if not outer:
+                    self._inside = True
+                    self._torn = self._torn or self._writing
+                    self._take_out_of_hand()
+                    self._writing = True
+                yield
+                through = True
+            except Exception:
+                through = True
+                raise
+            finally:
+                self._inside = outer
+                if through and not outer:
+                    self._came_through()
+        except BaseException:
+            # It may have struck in the `finally`: each later call would count as one inside of this one, and mend none.
             self._inside = outer
-            if through and not outer:
-                self._came_through()
+            raise
 
     def begin(self, topics: Collection[str]) -> None:
         """Reach the store and join the group. Raises StoreError, SourceError."""

@@ -51,6 +51,9 @@ class Ledger:
     (compaction, transaction markers) counts as done as soon as a later one has come.
 
     What is open is kept as ranges without gaps, so that a thousand records that come and end together cost one step.
+
+    A signal handler may raise between any two lines (see `driven.py`), and the ledger is asked afterwards what to mark
+    and commit: so each change is one statement, and never says that something is done which is not.
     """
 
     __slots__ = ("_done", "_next", "_starts", "_stops")
@@ -79,8 +82,8 @@ class Ledger:
         Raises StateError for an offset below `next`: the caller has to look at that first.
         """
         if offset in self._done and offset >= self._next:
-            self._done.discard(offset)
             self._next = offset + 1
+            self._done.discard(offset)
             return False
         self.polled_all(range(offset, offset + 1))
         return True
@@ -94,12 +97,12 @@ class Ledger:
             raise StateError(f"offset {offsets.start} came after {self._next - 1}")
         if self._done and not self._done.isdisjoint(offsets):
             return False
-        if self._stops and self._stops[-1] == offsets.start:
-            self._stops[-1] = offsets.stop
+        starts, stops = self._starts, self._stops
+        if stops and stops[-1] == offsets.start:
+            stops[-1] = self._next = offsets.stop
         else:
-            self._starts.append(offsets.start)
-            self._stops.append(offsets.stop)
-        self._next = offsets.stop
+            at = len(starts)
+            starts[at:], stops[at:], self._next = (offsets.start,), (offsets.stop,), offsets.stop
         return True
 
     def reached(self, offset: int) -> None:
@@ -128,8 +131,8 @@ class Ledger:
             below, above = (start, min(stop, offsets.start)), (max(start, offsets.stop), stop)
             left += [part for part in (below, above) if part[0] < part[1]]
             last += 1
-        starts[first:last] = [part[0] for part in left]
-        stops[first:last] = [part[1] for part in left]
+        left_starts, left_stops = [part[0] for part in left], [part[1] for part in left]
+        starts[first:last], stops[first:last] = left_starts, left_stops
 
     def watermark_with(self, ranges: Sequence[range]) -> int:
         """The watermark as it would be with these settled as well; ascending, as `joined` gives them."""

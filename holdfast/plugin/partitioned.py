@@ -512,6 +512,8 @@ class Partitioned:
 
     def _end(self, owner: Ownership, trigger: str) -> HandOver:
         """Nothing new starts, and what has not started is handed back."""
+        if owner.cut is not None and not owner.owned:
+            self._cuts.setdefault(owner.partition, owner.cut)  # not adopted yet: the next ownership begins there
         path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock), trigger)
         path.fence()
         path.hand_back()

@@ -293,6 +293,11 @@ class MemoryPartitionedSource:
         with self.broker.changed:
             self._faults[method].extend(errors)
 
+    def forgive(self, method: str) -> None:
+        """That method is as it was."""
+        with self.broker.changed:
+            self._faults[method].clear()
+
     def failing(self, method: str) -> int:
         """How many calls of that method are still to fail."""
         return len(self._faults[method])
@@ -335,9 +340,10 @@ class MemoryPartitionedSource:
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         self.polls += 1
         self._check("poll")
-        fates, self._fates = self._fates, []
-        for partition, offset, fate in fates:
+        while self._fates:  # as Kafka's: what a signal handler keeps from being noted is told once more
+            partition, offset, fate = self._fates[0]
             self._listener.committed({partition: offset}, {partition: fate})
+            self._fates.pop(0)
         while self.news:
             self.news.popleft()(self._listener)
         self._reconcile()

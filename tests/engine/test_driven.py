@@ -15,8 +15,9 @@ import pytest
 
 from holdfast import MemoryClaims, Ramp, Settings
 from holdfast.dedup.keys import resolve_key
-from holdfast.errors import SourceError
+from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.driven import Driven
+from holdfast.plugin.events import SessionLost
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.partitioned import Partitioned
 from tests.engine.bench import PATIENCE_S, FlakyClaims, numbered, partition
@@ -250,6 +251,25 @@ def test_a_lost_session_hands_out_again_what_was_not_done(loops: Loops) -> None:
     assert loop.intake.records == 0
 
 
+def test_a_seek_outlives_a_session_that_is_lost_before_it_took_effect(loops: Loops) -> None:
+    """So does whatever else was set while the partition is not taken over yet: its broker may be away for long."""
+    loops.produce("a", "b")
+    loop = loops.loop()
+    assert taken(loop, 2) == ["a", "b"]
+    until(lambda: take(loop) == [] and loops.committed() == 2)
+    source: Any = loop.family.source
+    source.fail("committed", *[SourceUnavailable("no leader")] * 1000)
+    loop.read_from(partition(), 0)
+    until(lambda: take(loop) == [] and source.failing("committed") < 1000)
+    assert loop.session is not None
+    assert isinstance(loops.claims, MemoryClaims)
+    loops.claims.expire(loop.session.id)
+    loop.session.renew()
+    until(lambda: take(loop) == [] and any(isinstance(event, SessionLost) for event in loops.events))
+    source.forgive("committed")
+    assert taken(loop, 2) == ["a", "b"]
+
+
 def test_a_key_in_hand_elsewhere_is_waited_for(loops: Loops) -> None:
     loops.broker.create("orders", 2)
     group = loops.broker.group("g")
@@ -363,9 +383,11 @@ def test_whatever_happens_to_the_group_every_record_is_done_once(  # noqa: C901 
 class Interrupt:
     """Raises KeyboardInterrupt in the engine's line of that number, counted from here, as a signal handler would."""
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, where: str = "") -> None:
+        """Args: where: only lines of the functions of that name count, in files of that name: "driven.py:whole"."""
         self.left = line
         self.struck = ""
+        self._file, _, self._function = where.partition(":")
 
     def __enter__(self) -> Self:
         sys.settrace(self._frame)
@@ -376,7 +398,9 @@ class Interrupt:
 
     def _frame(self, frame: FrameType, _event: str, _arg: object) -> Any:
         # The memory store is a server: what was asked of it happens or does not.
-        return self._line if "/holdfast/plugin/" in frame.f_code.co_filename else None
+        code = frame.f_code
+        meant = code.co_filename.endswith(self._file) and self._function in (code.co_name, "")
+        return self._line if "/holdfast/plugin/" in code.co_filename and meant else None
 
     def _line(self, frame: FrameType, event: str, _arg: object) -> Any:
         if event == "line":
@@ -389,11 +413,11 @@ class Interrupt:
         return self._line
 
 
-def interrupted(line: int, done_when: DoneWhen, at_most: int) -> None:  # noqa: C901 - one history, read top down
+def interrupted(line: int, done_when: DoneWhen, at_most: int, where: str = "") -> None:  # noqa: C901 - one history, read top down
     """One history with one interrupt, which the loop swallows."""
     loops, returned = Loops(partitions=3), Counter[str]()
     hand: list[Record] = []
-    interrupt = Interrupt(line)
+    interrupt = Interrupt(line, where)
     for number in range(3):
         loops.broker.group("g").set_offset(partition(number), 0, ours=True)  # somebody had it before: the ramp holds it
     key = (lambda record: record.value) if line % 2 else None
@@ -447,6 +471,22 @@ def test_a_loop_that_goes_on_after_ctrl_c_misses_nothing(done_when: DoneWhen, at
     dice = random.Random(f"{done_when} {at_most}")
     for _ in range(15):
         interrupted(dice.randrange(6_000), done_when, at_most)
+
+
+@pytest.mark.parametrize("at_most", [1, 5])
+@pytest.mark.parametrize(
+    ("where", "lines"),
+    [
+        ("driven.py:whole", 40),
+        ("driven.py:_came_through", 12),
+        ("ledger.py:polled_all", 12),
+        ("ledger.py:settle_all", 30),
+    ],
+)
+def test_a_call_that_is_torn_at_its_edges_or_in_the_ledger_is_mended(where: str, lines: int, at_most: int) -> None:
+    """Each line in turn. Few histories of chance strike there, and what was left torn there stayed so for ever."""
+    for line in range(lines):
+        interrupted(30 + line, "next_poll", at_most, where)
 
 
 def test_what_the_ramp_holds_comes_while_the_loop_waits_for_it(loops: Loops) -> None:

@@ -242,6 +242,29 @@ class TestBehind:
         claims.close()
 
 
+def test_a_position_is_read_and_written_once_however_many_of_its_records_are_released(server: RedisServer) -> None:
+    claims = RedisClaims.from_url(server.url)
+    session = claims.begin(3600.0)
+    mine, others = session.acquire(["p", "q"])
+    assert isinstance(mine, Acquired)
+    assert isinstance(others, Acquired)
+    session.let_go([LetGo("p", mine.epoch, range(100)), LetGo("q", others.epoch, range(50))])
+    with server.client() as raw:
+        raw.config_resetstat()
+        session.release(
+            [*(Token("p", n, mine.epoch) for n in range(99)), *(Token("q", n, others.epoch) for n in range(50))]
+        )
+        stats = raw.info("commandstats")
+    assert stats["cmdstat_hmget"]["calls"] == 2
+    assert stats["cmdstat_hset"]["calls"] + stats["cmdstat_hdel"]["calls"] == 2
+    again, empty = session.acquire(["p", "q"])
+    assert isinstance(again, Acquired)
+    assert isinstance(empty, Acquired)
+    assert again.running == {99}
+    assert empty.running == set()
+    claims.close()
+
+
 class TestLockedOut:
     """A slip with passwords or permissions."""
 

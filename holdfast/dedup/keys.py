@@ -15,7 +15,7 @@ two, when a producer changes the type, handles one twice. `true`, `null`, `""`, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,26 +65,40 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the JSON object in the value; dots lead into nested objects."""
+    """A field of the JSON object in the value; dots lead into nested objects. Of a value that a loop's client has
+    deserialised to something else than text: what a mapping has by that name, or else an attribute."""
 
     name: str
 
     def __call__(self, record: Record) -> Any:  # noqa: ANN401 - whatever is there; `_text` judges it
         """Raises KeyMissing: no value, no JSON, or no such field."""
-        if record.value is None:
+        found: Any = record.value
+        if found is None:
             raise _missing(record, "it has no value (a tombstone)", "key=record_key() takes the record's own key")
-        try:
-            found = _decoded(record)
-        except NotJson as error:
-            remedy = "give a function that reads the format: key=lambda record: ..."
-            raise _missing(record, "its value is not JSON", remedy) from error
+        if isinstance(found, bytes | str):
+            try:
+                found = _decoded(record)
+            except NotJson as error:
+                remedy = "give a function that reads the format: key=lambda record: ..."
+                raise _missing(record, "its value is not JSON", remedy) from error
         above = "its value"
         for part in self.name.split("."):
-            if not isinstance(found, dict) or part not in found:
+            inner = _inside(found, part)
+            if inner is _ABSENT:
                 what = f"its value has no field {self.name!r}: {above} {_fields(found)}"
                 raise _missing(record, what, "let the producer set it, or name another field: key=...")
-            found, above = found[part], part
+            found, above = inner, part
         return found
+
+
+_ABSENT = object()
+
+
+def _inside(found: object, part: str) -> object:
+    """The field of that name, or _ABSENT. What JSON knows has no attributes: `real` is no field of a number."""
+    if isinstance(found, Mapping):
+        return found.get(part, _ABSENT)
+    return _ABSENT if type(found) in _JSON_TYPES else getattr(found, part, _ABSENT)
 
 
 def _decoded(record: Record) -> Any:  # noqa: ANN401 - whatever is there
@@ -96,9 +110,10 @@ def _decoded(record: Record) -> Any:  # noqa: ANN401 - whatever is there
 
 def _fields(found: object) -> str:
     """What is there instead. Names of fields, as far as they are names; no values."""
-    if not isinstance(found, dict):
-        return f"is {_JSON_TYPES[type(found)]}"
-    names = [name for name in found if _NAME.fullmatch(name)][:_MOST_NAMES]
+    if not isinstance(found, Mapping):
+        kind = type(found)
+        return f"is {_JSON_TYPES.get(kind) or f'of type {kind.__name__}, without that attribute'}"
+    names = [name for name in found if isinstance(name, str) and _NAME.fullmatch(name)][:_MOST_NAMES]
     if not names:
         return "is an object without fields" if not found else f"has {len(found)} others"
     rest = len(found) - len(names)

@@ -100,7 +100,8 @@ class Holdfast:
                 a function of the record, `record_key()`, `header("name")`. None: the position alone.
             retry: None = `Retry()`, three attempts; one attempt where the source has the broker bring failed records
                 again: what is said here is then tried first.
-            dead_letter: the topic for records that failed for good. None: such a record stops the app.
+            dead_letter: the topic for records that failed for good, which none of `topics` matches. None: such a record
+                stops the app.
             dead_letter_limit: how many of them are the handler's own fault, and what follows then. None: however many.
             batch: call with a list of records instead of one.
             name: what reports and dead letters call it; by default the function's qualified name with its module.
@@ -156,6 +157,7 @@ class Holdfast:
         Raises:
             HandlerFailed: a record failed for good and has no dead letter.
             SystemExit: Ctrl-C while it waited for the broker or the store at the start; the code is 130.
+            SettingError: no handler; one that would get its own dead letters, by its pattern.
             HandlerHung: a handler ran past its timeout and grace, and has no dead letter or is to stop the app.
             SourceError, StoreError: the broker or the store refuses, or does not answer at the start within
                 `Settings.startup_timeout_s`.
@@ -170,6 +172,7 @@ class Holdfast:
             raise SettingError(
                 "on_handler_timeout", "stop", "no handler has a timeout: set handler_timeout_s, or timeout_s of one"
             )
+        self._routes.check_letters()
         letters = self._letters
         wants_letters = (
             self._broker_retries

@@ -160,6 +160,21 @@ class Routes:
         self._by_topic.update({topic: handler for topic in handler.topics if not topic.startswith("^")})
         self._found.clear()
 
+    def check_letters(self) -> None:
+        """Raises SettingError: a handler's pattern matches its own dead letter topic. Its letters would come back to
+        it, fail again, and so on for ever. Asked when all are registered: that topic may have a handler of its own."""
+        for handler in self._handlers:
+            topic = handler.dead_letter
+            # RocketMQ's own (%DLQ%...) are in no pattern, whatever it says.
+            if topic is None or topic.startswith("%") or self.find(topic) is not handler:
+                continue
+            raise SettingError(
+                "dead_letter",
+                topic,
+                f"{handler.name} would get its own dead letters back, since {' or '.join(handler.topics)} matches that "
+                "topic: name one that it does not match (or register a handler for that topic)",
+            )
+
     def find(self, topic: str) -> Handler | None:
         """The topic's handler, or None."""
         try:

@@ -199,7 +199,7 @@ class MemoryGroup:
             return
         target: dict[Partition, MemoryPartitionedSource] = {}
         loads = dict.fromkeys(self.members, 0)
-        wanted = sorted(self.broker.logs)
+        wanted = sorted(p for p in self.broker.logs if any(member.wants(p.topic) for member in self.members))
         fair = -(-len(wanted) // max(1, len(self.members)))
         for keep in (True, False):
             for partition in wanted:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast import BatchOf, Holdfast
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, SourceFatal
 from holdfast.plugin.handlers import Handler, Routes
+from tests.engine.bench import Letters
 from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
@@ -74,6 +76,35 @@ class TestRoutes:
             made.add(handler("a", "orders", "^["))
         assert made.handlers == []
         assert found(made, "orders") is None
+
+
+class TestOwnLetters:
+    """What a handler could not handle does not come back to it as its own dead letter."""
+
+    def app(self) -> Holdfast:
+        source = MemoryPartitionedSource(MemoryBroker(orders=1))
+        source.fail("open", SourceFatal("opened"))
+        return Holdfast(source, claims=None, dead_letters=Letters(threading.Condition()))
+
+    def test_a_pattern_that_matches_its_dead_letter_topic_is_refused_at_the_start(self) -> None:
+        app = self.app()
+        app.handler(r"^orders\..*", dead_letter="orders.dlq", name="pay")(print)
+        with pytest.raises(SettingError, match=r"dead_letter='orders.dlq'.*pay would get its own.*\^orders"):
+            app.run()
+
+    @pytest.mark.parametrize("letters", ["dlq.orders", "%DLQ%"])
+    def test_one_that_does_not_is_not(self, letters: str) -> None:
+        app = self.app()
+        app.handler("^[^d]", dead_letter=letters)(print)
+        with pytest.raises(SourceFatal, match="opened"):
+            app.run()
+
+    def test_letters_that_another_handler_takes_are_its_matter(self) -> None:
+        app = self.app()
+        app.handler(r"^orders\..*", dead_letter="orders.dlq", name="pay")(print)
+        app.handler("orders.dlq", name="look")(print)
+        with pytest.raises(SourceFatal, match="opened"):
+            app.run()
 
 
 class TestScopes:

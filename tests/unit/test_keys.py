@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
@@ -101,6 +102,54 @@ def test_a_record_without_a_key_is_named_with_its_place_and_without_its_content(
 def test_a_mistyped_field_is_told_with_the_names_that_the_record_has(spec: str, value: bytes, told: str) -> None:
     with pytest.raises(KeyMissing) as caught:
         resolve_key(spec)(record(value))
+    assert told in str(caught.value)
+
+
+@dataclass
+class Order:
+    """What a deserialiser makes of a value, when it is no mapping."""
+
+    id: int = 4711
+    of: object = None
+
+
+def deserialised(value: object) -> Record:
+    """As a message of DeserializingKafkaConsumer is seen: its value is no bytes any more."""
+    return record()._replace(value=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        ("id", {"id": 4711}),
+        ("id", MappingProxyType({"id": 4711})),
+        ("id", Order()),
+        ("id", '{"id": 4711}'),
+        ("of.id", {"of": Order()}),
+        ("of.id", Order(of={"id": 4711})),
+    ],
+)
+def test_of_a_deserialised_value_a_field_is_of_a_mapping_or_an_attribute(spec: str, value: object) -> None:
+    assert resolve_key(spec)(deserialised(value)) == "n:4711"
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "told"),
+    [
+        ("ids", {"id": 1}, "no field 'ids': its value has id;"),
+        ("ids", Order(), "no field 'ids': its value is of type Order, without that attribute;"),
+        ("of.ids", Order(of=Order()), "no field 'of.ids': of is of type Order, without that attribute;"),
+        ("real", 17, "no field 'real': its value is a number;"),
+        ("id", [1], "no field 'id': its value is a list;"),
+        ("id", (1,), "no field 'id': its value is of type tuple, without that attribute;"),
+        ("id", "not json", "its value is not JSON;"),
+        ("id", {1: 2}, "no field 'id': its value has 1 others;"),
+        ("id", Order(id=None), "its key is of type NoneType;"),  # type: ignore[arg-type]
+    ],
+)
+def test_of_a_deserialised_value_without_the_field_is_told_what_it_is(spec: str, value: object, told: str) -> None:
+    with pytest.raises(KeyMissing, match="orders, partition 3, offset 42") as caught:
+        resolve_key(spec)(deserialised(value))
     assert told in str(caught.value)
 
 

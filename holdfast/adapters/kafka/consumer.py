@@ -374,7 +374,8 @@ class KafkaConsumer(ClientCalls):
         if not source.told:
             records = cast("Sequence[MessageRecord]", self._driven.take(at_most, timeout_s))
             for record, error in self._driven.unfit:
-                cast("MessageRecord", record).failure = error
+                failed = cast("MessageRecord", record)
+                failed.failure = failed.failure or error  # what could not be deserialised has no key to be judged by
             messages = [record.message for record in self._returned(records)]
         else:
             messages = []

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 class DeserializingKafkaConsumer(KafkaConsumer):
     """A drop-in for `confluent_kafka.DeserializingConsumer`: with key.deserializer and value.deserializer.
 
-    A function for `key=` gets the record as it was deserialised. A message that cannot be deserialised raises the
+    `key=` is about the record as it was deserialised: a name is a field of a mapping or an attribute of the value (of
+    text, a field of the JSON in it), and a function gets that record. Of Protobuf, a field that is not set has its
+    default: where 0 may be no id, give a function. A message that cannot be deserialised raises the
     client's error when it is its turn, and counts as returned: catch it and go on, or it stays undone.
 
     Raises:

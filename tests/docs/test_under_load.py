@@ -1,0 +1,33 @@
+"""Every app and loop of README and docs under load, while a member joins, takes half and leaves."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docs.test_pages import GIVEN, PAGES
+from tests.docs.under_load import Ground, play, put_under
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONSUMES = re.compile(r"\b(?:Holdfast|KafkaConsumer)\(")
+EXAMPLES = [
+    pytest.param(code if page == "README.md" else GIVEN + code, id=f"{page}-{number}")
+    for page, text in sorted(PAGES.items())
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    if CONSUMES.search(code)
+]
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 9
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_all_is_handled_once_in_order_and_committed(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground = Ground()
+    put_under(monkeypatch, ground, tmp_path)
+    play(ground, code.replace("/var/log", str(tmp_path)))

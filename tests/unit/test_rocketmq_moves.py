@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from holdfast.adapters.rocketmq.logs import Log
 from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.prefetch import Moved
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
@@ -93,3 +95,37 @@ def test_a_slave_that_is_behind_and_a_master_that_is_away_cut_nothing(end: int |
     parts = Parts(end=end)
     follow(parts, 50, 30, log=(0, 30))
     assert parts.asked == [("seek", 50, True)]
+
+
+class Others:
+    """Logs of which each is another one; notes which are looked at again."""
+
+    def __init__(self, *queues: Partition) -> None:
+        self.others = deque(Log(queue, 9, orphan=True) for queue in queues)
+        self.again: list[Partition] = []
+
+    def is_read(self, log: Log) -> bool:
+        return log.queue.number < 9
+
+    def retry(self, log: Log) -> None:
+        self.again.append(log.queue)
+
+
+def test_a_master_that_is_away_is_asked_once_and_not_for_each_of_its_queues() -> None:
+    asked: list[str] = []
+
+    class Master(Parts):
+        def begins(self, queue: Partition, deadline: Deadline) -> int:
+            asked.append(queue.broker)
+            if queue.broker == "away":
+                raise SourceUnavailable("away")
+            return 3
+
+    queues = [Partition("orders", number, broker) for number in range(3) for broker in ("away", "here")]
+    parts: Any = Master(end=20)
+    logs: Any = Others(*queues, Partition("orders", 9, "not read any more"))
+    Moves(parts, parts).begin_others(logs, parts)
+    assert sorted(asked) == ["away", "here", "here", "here"]
+    assert logs.again == [queue for queue in queues if queue.broker == "away"]
+    assert parts.asked == [("cut", 3)] * 3
+    assert not logs.others

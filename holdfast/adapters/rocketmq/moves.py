@@ -11,7 +11,7 @@ from holdfast.plugin.ports import End
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from holdfast.adapters.rocketmq.logs import Log
+    from holdfast.adapters.rocketmq.logs import Log, Logs
     from holdfast.adapters.rocketmq.offsets import Offsets
     from holdfast.adapters.rocketmq.prefetch import Moved, Prefetch
     from holdfast.plugin.ports import RebalanceListener
@@ -46,16 +46,30 @@ class Moves:
             self._look_at_cut(queue, asked, listener)
         return None
 
-    def begin_anew(self, log: Log, listener: RebalanceListener) -> bool:
-        """A queue's log is another than the one that was read, or nobody can tell. False = its master does not say
-        where it begins, or that it has come so far: look again."""
+    def begin_others(self, logs: Logs, listener: RebalanceListener) -> None:
+        """Of these the log is another. A master that does not answer is asked for one of its queues, not for each:
+        every question waits inside a poll."""
+        away: set[str] = set()
+        while logs.others:
+            log = logs.others.popleft()
+            if not logs.is_read(log):
+                continue
+            begun = False
+            if log.queue.broker not in away:
+                try:
+                    begun = self._begin_anew(log, listener)
+                except SourceError as error:
+                    _log.info("%s: %s; where it begins is not known yet: %s", log.queue, log.why, error)
+                    away.add(log.queue.broker)
+            if not begun:
+                logs.retry(log)
+
+    def _begin_anew(self, log: Log, listener: RebalanceListener) -> bool:
+        """A queue's log is another than the one that was read, or nobody can tell. False = it has come so far, says its
+        master: look again. Raises SourceError: its master does not say."""
         queue, mark = log.queue, log.mark
-        try:
-            first = self._offsets.begins(queue, Deadline(_LOOK_S))
-            ends = self._offsets.ends([queue], Deadline(_LOOK_S))[queue]
-        except SourceError as error:
-            _log.info("%s: %s; where it begins is not known yet: %s", queue, log.why, error)
-            return False
+        first = self._offsets.begins(queue, Deadline(_LOOK_S))
+        ends = self._offsets.ends([queue], Deadline(_LOOK_S))[queue]
         if log.found is Found.BEYOND and mark is not None and ends > mark.offset:
             return False
         _log.warning("%s: %s; reading it from its beginning, %d", queue, log.why, first)

@@ -287,10 +287,7 @@ class RocketMQSource:
     def _tell(self) -> None:
         for queue, offset, fate in self._offsets.fates():
             self._listener.committed({queue: offset}, {queue: fate})
-        while self._logs.others:
-            log = self._logs.others.popleft()
-            if self._logs.is_read(log) and not self._moves.begin_anew(log, self._listener):
-                self._logs.retry(log)
+        self._moves.begin_others(self._logs, self._listener)
         for told in (self._logs.moved, self._prefetch.moved):
             while told:
                 moved = told.popleft()

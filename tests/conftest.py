@@ -42,7 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    tiers.sort(items, config.getoption("--seed"))
+    tiers.mark(items, config.getoption("--seed"))
+    tiers.order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    return tiers.scheduler(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)

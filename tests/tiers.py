@@ -1,9 +1,9 @@
-"""What `make test` leaves to `make test-all`: marked `full`, by hand or by these rules."""
+"""What `make test` leaves to `make test-all`: marked `full`, by hand or by these rules. And who runs what, and when."""
 
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,26 @@ _SERVERS_OF_ITS_OWN = frozenset(
 )
 
 
-def sort(items: Iterable[pytest.Item], seed: int) -> None:
+_SPARK = "tests/spark/"
+
+
+def scheduler(config: pytest.Config, log: Any) -> object:
+    """pytest-xdist's, a file a process, but that all of Spark's files are one process's: one JVM."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # noqa: PLC0415 - not every environment has it
+
+    class OneSpark(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
+
+    return OneSpark(config, log)
+
+
+def order(items: list[pytest.Item]) -> None:
+    """Spark first: nobody is to wait for that one process at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+
+
+def mark(items: Iterable[pytest.Item], seed: int) -> None:
     """Mark what starts servers of its own, and each story on all protocols of Kafka but one, which `seed` moves on."""
     for item in items:
         if not isinstance(item, pytest.Function):

@@ -220,6 +220,7 @@ class Many:
         return Counter(int(copy.value() or b"") for copy in all_of(self.kafka.bootstrap, self.topic, count))
 
 
+@pytest.mark.full
 def test_a_replay_that_is_killed_loses_no_letter_and_repeats_a_hundred_at_most(
     kafka: KafkaServer, redis_url: str
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_replay_that_is_interrupted_ends_with_what_it_began_and_repeats_nothin
     assert many.copies() == Counter(range(many.count))
 
 
+@pytest.mark.full
 def test_a_replay_whose_store_goes_away_says_what_may_be_sent_twice(kafka: KafkaServer) -> None:
     with RedisServer() as server:
         many = Many(kafka, server.url)

@@ -59,8 +59,8 @@ def sizes(found: dict[int, str]) -> list[int]:
 @pytest.mark.parametrize(
     ("conf", "exact"),
     [
-        ({"partition_assignment_strategy": "range"}, True),
-        ({"partition_assignment_strategy": "cooperative-sticky"}, False),
+        pytest.param({"partition_assignment_strategy": "range"}, True, marks=pytest.mark.full),
+        pytest.param({"partition_assignment_strategy": "cooperative-sticky"}, False, marks=pytest.mark.full),
         ({"group_protocol": "consumer"}, False),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_group_that_rebalances_cannot_be_planned_for_and_says_so(kafka: KafkaS
         assert "ask again when it is stable" in ran.stderr
 
 
-@pytest.mark.parametrize("strategy", ["sticky", "AVG"])
+@pytest.mark.parametrize("strategy", ["sticky", pytest.param("AVG", marks=pytest.mark.full)])
 def test_a_forecast_for_a_group_that_holdfast_coordinates_comes_true(
     rocketmq: RocketMQServer, redis_url: str, here: Here, strategy: str
 ) -> None:

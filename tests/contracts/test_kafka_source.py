@@ -195,7 +195,7 @@ class Holding(Running):
         return sum(number == partition for number, _ in list(self.handled))
 
 
-@pytest.mark.parametrize("name", ["cooperative", "consumer"])
+@pytest.mark.parametrize("name", [pytest.param("cooperative", marks=pytest.mark.full), "consumer"])
 def test_a_partition_that_stays_is_handled_on_while_another_is_drained(
     kafka: KafkaServer, redis_url: str, topic: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def alone() -> Iterator[RocketMQServer]:
         yield server
 
 
+@pytest.mark.full  # servers of their own
 class TestABroker:
     def test_that_is_killed_and_comes_back_has_the_same_log(self, alone: RocketMQServer, redis_url: str) -> None:
         """It has forgotten the group's offsets of the last seconds, perhaps all of them."""

@@ -45,6 +45,7 @@ def test_the_interpreter_lock_held_for_longer_than_the_lease_repeats_at_most_wha
     tell(stories.lock_for_longer_than_the_lease)
 
 
+@pytest.mark.full
 @_one_protocol
 def test_the_interpreter_lock_held_past_the_poll_interval_repeats_at_most_what_was_in_hand(tell: Tell) -> None:
     tell(stories.lock_for_longer_than_the_poll_interval)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.scenarios.story import Story
 
 _STORIES = [
-    stories_graceful.join,
+    pytest.param(stories_graceful.join, marks=pytest.mark.full),
     stories_graceful.rolling_restart,
     stories_crash.kill,
     stories_crash.stall,

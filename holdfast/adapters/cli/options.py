@@ -178,7 +178,7 @@ def _reached(made: Closable, conf: Mapping[str, object], options: argparse.Names
 def rocketmq_of(options: argparse.Namespace) -> dict[str, str]:
     """How to reach its name servers, one of which listens. Raises SettingError, SourceUnavailable."""
     conf = rocketmq_conf(options.namesrv, options.rocketmq_config)
-    await_listener(conf["namesrv"], 9876, options.timeout)
+    await_listener(conf["namesrv"], None, options.timeout)
     return conf
 
 

@@ -17,12 +17,12 @@ _AGAIN_S = 0.2
 _ADDRESS = re.compile(r"(?:\w+://)?(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:/\s]+))(?::(?P<port>\d{1,5}))?")
 
 
-def await_listener(addresses: str, default_port: int, timeout_s: float) -> None:
+def await_listener(addresses: str, default_port: int | None, timeout_s: float) -> None:
     """Return once one of them takes a connection, or as soon as that cannot be told; then it is the client's matter.
 
     Args:
         addresses: as the clients have them, with commas or semicolons.
-        default_port: where one names none.
+        default_port: where one names none; None: its client wants one, and says so.
         timeout_s: what the command has; at most PATIENCE_S of it are used.
 
     Raises:
@@ -34,7 +34,8 @@ def await_listener(addresses: str, default_port: int, timeout_s: float) -> None:
     while True:
         causes = []
         for place in places:
-            cause = None if place is None else _refusal(place, default_port)
+            port = None if place is None else place["port"] or default_port
+            cause = None if place is None or port is None else _refusal(place["six"] or place["host"], int(port))
             if cause is None:
                 return
             causes.append(cause)
@@ -49,8 +50,7 @@ def await_listener(addresses: str, default_port: int, timeout_s: float) -> None:
         SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
 
 
-def _refusal(place: re.Match[str], default_port: int) -> str | None:
-    host, port = place["six"] or place["host"], int(place["port"] or default_port)
+def _refusal(host: str, port: int) -> str | None:
     try:
         socket.create_connection((host, port), _CONNECT_S).close()
     except ConnectionRefusedError:

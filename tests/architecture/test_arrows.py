@@ -89,6 +89,7 @@ def test_the_face_is_what_it_is_on_purpose() -> None:
         "Audit",
         "BatchFailed",
         "BatchOf",
+        "DeadLetterLimit",
         "Fenced",
         "FileEvents",
         "Holdfast",
@@ -108,6 +109,7 @@ def test_the_face_is_what_it_is_on_purpose() -> None:
         "current_claim",
         "header",
         "idempotent",
+        "make_record",
         "record_key",
     ]
     assert [each for each in holdfast.__all__ if not hasattr(holdfast, each)] == []

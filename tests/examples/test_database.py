@@ -46,7 +46,7 @@ def test_what_is_no_order_is_a_dead_letter_and_the_rest_of_its_batch_is_stored(s
     producer.produce(shop.topic, '{"order_id": "half"}', partition=0)
     producer.produce(shop.topic, '{"order_id": "whole", "customer": "c", "cents": 1}', partition=0)
     assert producer.flush(30) == 0
-    shop.run(_DATABASE, "--database", path, "--once")
+    shop.run(_DATABASE, "--database", path, "--once", handler_fails=True)
     assert rows(path, "SELECT order_id FROM orders") == [("whole",)]
     assert sum(shop.kafka.end_offsets(f"{shop.topic}.dlq").values()) == 1
 

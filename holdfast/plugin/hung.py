@@ -108,7 +108,7 @@ class Hung:
             entry.owner.late.discard(entry.record.offset)
             # Our own cancellation is how a coroutine hangs. What else it raised, or that it ended, is its own word.
             if watched.call.cancel_seen and _was_cancelled(error):
-                return Ended(entry, outcome, self._error(watched, "was cancelled: it did not end"))
+                return Ended(entry, outcome, self._error(entry, "was cancelled: it did not end"))
             return ended
         if entry.gate is Gate.STUCK and entry.letter is None:  # none was made: the app stops, or its handler pauses
             core.outcomes.ended_after_all(entry, well=outcome is Outcome.OK)
@@ -149,7 +149,7 @@ class Hung:
         watched.given_up = True
         self.given_up += 1
         first = entries[0]
-        hung = self._error(watched, "did not end")
+        hung = self._error(first, "did not end")
         # Who blocks the event loop hangs all coroutines: there is no other loop that theirs could be moved to.
         blocked = first.handler.is_async and not watched.call.cancel_seen
         too_many = core.workers.stuck >= core.settings.workers
@@ -166,9 +166,9 @@ class Hung:
             )
         )
         if blocked:
-            core.fail(self._error(watched, "(or another coroutine) blocks the event loop, which all of them share,"))
+            core.fail(self._error(first, "(or another coroutine) blocks the event loop, which all of them share,"))
         elif too_many:
-            core.fail(self._error(watched, f"is one of {core.workers.stuck} calls that hang, as many as workers,"))
+            core.fail(self._error(first, f"is one of {core.workers.stuck} calls that hang, as many as workers,"))
         elif not letter:
             core.fail(hung)
         for entry in entries:
@@ -180,12 +180,11 @@ class Hung:
             else:
                 core.outcomes.gave_up(entry, hung, letter=letter)
 
-    def _error(self, watched: _Watched, what: str) -> HandlerHung:
-        first, settings = watched.entries[0], self._core.settings
-        record = first.record
+    def _error(self, entry: Entry, what: str) -> HandlerHung:
+        settings, record = self._core.settings, entry.record
         return HandlerHung(
-            f"{first.handler.name} {what} on {record.partition}@{record.offset} within its timeout of "
-            f"{first.handler.timeout_s} s and {settings.handler_grace_s} s of grace; it is not tried again, since that "
+            f"{entry.handler.name} {what} on {record.partition}@{record.offset} within its timeout of "
+            f"{entry.handler.timeout_s} s and {settings.handler_grace_s} s of grace; it is not tried again, since that "
             f"run may still have its effect: give what it waits for a timeout of its own, let it look at "
             f"record.cancelled, or raise the timeout"
         )

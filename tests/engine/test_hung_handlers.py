@@ -12,7 +12,7 @@ import pytest
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterError, HandlerHung
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed
-from holdfast.plugin.hung import _Watched
+from holdfast.plugin.hung import Hung, _Watched
 from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, Letters, Work, numbered, partition
 from tests.engine.leased_source import MemoryLeasedSource, MemoryQueue
 from tests.engine.test_campaigns import Campaign
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.plugin.entry import Entry
+    from holdfast.plugin.pipeline import Ended
     from holdfast.records import Record
     from tests.engine.bench import Member
 
@@ -476,6 +477,30 @@ class TestCoroutines:
                 member.join()
             assert bench.group.offset(P0) == 1
             assert bench.ids() == []
+
+    def test_one_that_ends_between_two_looks_is_named_by_its_record(self, hangs: set[str], monkeypatch: Any) -> None:
+        hangs.add("x0")
+        came_back = Hung.came_back
+
+        def looked_at_first(self: Hung, ended: Ended) -> Ended | None:
+            for watched in self._watched:
+                watched.seen = None  # as when a look falls between the handler's end and its call's
+            return came_back(self, ended)
+
+        monkeypatch.setattr(Hung, "came_back", looked_at_first)
+        with Bench() as bench:
+            letters = Letters(bench.changed)
+
+            async def handle(record: Record) -> None:
+                await asyncio.sleep(LONG)
+
+            bench.broker.produce("orders", 0, "x0")
+            bench.member(
+                settings=settings(handler_grace_s=LONG), handler=handle, dead_letters=letters, dead_letter="dlq"
+            )
+            bench.wait_committed(1)
+            [letter] = letters.sent
+            assert "did not end on orders-0@0" in str(letter.reason)
 
     @pytest.mark.parametrize("fails", [False, True])
     def test_how_it_ends_after_its_cancellation_is_its_own_word(self, fails: bool, hangs: set[str]) -> None:

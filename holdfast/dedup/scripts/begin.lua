@@ -5,4 +5,4 @@ for i = 1, #fields, 2 do
   if deadline + 3600000 < NOW then redis.call('HDEL', SESSIONS, fields[i]) end
 end
 put_session(ME, NOW + ARGV[3])
-return server_id()
+return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''

@@ -2,4 +2,4 @@
 -- Reply: LOST, or this server's id, which is another one after each start and each failover.
 if not live(ME) then return redis.status_reply('LOST') end
 put_session(ME, NOW + ARGV[3])
-return server_id()
+return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''

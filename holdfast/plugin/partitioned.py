@@ -357,7 +357,9 @@ class Partitioned:
         """They are not assigned any more."""
         self.assigned.difference_update(partitions)
         for partition in partitions:
-            self.owners.pop(partition, None)
+            owner = self.owners.get(partition)
+            if owner is not None and owner.phase is Phase.GONE:  # else a signal handler came between: `begin_anew`
+                del self.owners[partition]
             self._cuts.pop(partition, None)
         self._engine.intake.gone(partitions)
 

@@ -94,6 +94,11 @@ class RebalanceListener(Protocol):
         """These are gone already: nothing may be committed for them."""
         ...
 
+    def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:
+        """A signal handler has raised while `assigned`, or `revoked` or `lost`, was told of these. It is so all the
+        same: who came is held back and is sought in later."""
+        ...
+
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
         """What became of a commit."""
         ...

@@ -20,7 +20,7 @@ from holdfast.plugin.ports import CommitFate, Start
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.plugin.loop import Engine
     from holdfast.plugin.partitioned import Partitioned
@@ -199,6 +199,13 @@ class Rebalance:
     def lost(self, partitions: Sequence[Partition]) -> None:
         """They are gone."""
         self._go(partitions, "lost", None)
+
+    def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:
+        """No more than what the client has now: whoever goes on takes everything over anew (`Driven`)."""
+        self._family.moving = True
+        self._family.assigned.update(came)
+        self._family.assigned.difference_update(gone)
+        self._engine.intake.gone(gone)
 
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
         """The outcome of a commit."""

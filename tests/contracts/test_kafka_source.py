@@ -23,7 +23,7 @@ from tests.contracts.kafka_brokers import closed_port
 from tests.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import CommitFate
@@ -340,6 +340,8 @@ class _Begins:
     def revoked(self, partitions: Sequence[Partition]) -> None: ...
 
     def lost(self, partitions: Sequence[Partition]) -> None: ...
+
+    def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None: ...
 
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None: ...
 

@@ -442,6 +442,9 @@ class MemoryPartitionedSource:
         if gone:
             try:
                 self._listener.lost(gone)
+            except BaseException:
+                self._listener.torn((), gone)
+                raise
             finally:
                 self._forget(gone)
         with self.broker.changed:
@@ -449,6 +452,9 @@ class MemoryPartitionedSource:
         if leaving:
             try:
                 self._listener.revoked(leaving)
+            except BaseException:
+                self._listener.torn((), leaving)
+                raise
             finally:
                 self._forget(leaving)
         with self.broker.changed:
@@ -457,6 +463,9 @@ class MemoryPartitionedSource:
             starts: Mapping[Partition, Start] = dict.fromkeys(coming, Start(None, hold=True))
             try:
                 starts = self._listener.assigned(coming)
+            except BaseException:
+                self._listener.torn(coming, ())
+                raise
             finally:
                 for partition in coming:
                     self.readers[partition] = Reader(

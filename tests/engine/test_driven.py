@@ -489,6 +489,36 @@ def test_a_call_that_is_torn_at_its_edges_or_in_the_ledger_is_mended(where: str,
         interrupted(30 + line, "next_poll", at_most, where)
 
 
+@pytest.mark.parametrize("at_most", [1, 5])
+def test_an_assignment_that_is_torn_is_made_up_for(at_most: int) -> None:
+    for line in range(8):
+        interrupted(line, "next_poll", at_most, "rebalance.py:assigned")
+
+
+@pytest.mark.parametrize(("function", "lines"), [("revoked", 1), ("_go", 10), ("let_go", 8)])
+def test_a_hand_over_that_is_torn_is_made_up_for(function: str, lines: int) -> None:
+    """Its next owner waits for ours to be let go, whatever the client says."""
+    for line in range(lines):
+        loops = Loops(partitions=2)
+        loops.produce("a")
+        loops.produce("b", number=1)
+        one = loops.loop()
+        assert sorted(taken(one, 2)) == ["a", "b"]
+        two = loops.loop()
+        with suppress(KeyboardInterrupt), Interrupt(line, f"rebalance.py:{function}") as interrupt:
+            until(lambda loop=one, by=interrupt: take(loop) == [] and bool(by.struck))  # type: ignore[misc]
+        target = loops.broker.group("g").target
+        [moved] = [partition for partition, member in target.items() if member is two.family.source]
+        loops.produce("c", number=moved.number)
+        got: list[str] = []
+        stands = f"interrupted at {interrupt.struck}: it stands still"
+        until(lambda loop=one, other=two, got=got: take(loop) == [] and _more(got, other) >= 1, stands)  # type: ignore[misc]
+        assert got == ["c"]
+        end(one)
+        end(two)
+        loops.claims.close()
+
+
 def test_what_the_ramp_holds_comes_while_the_loop_waits_for_it(loops: Loops) -> None:
     loops.broker.group("g").set_offset(partition(0), 0, ours=True)  # somebody had it before
     loops.produce(*numbered("r", range(60)))

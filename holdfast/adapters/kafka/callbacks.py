@@ -78,6 +78,9 @@ class Callbacks:
         starts: Mapping[Partition, Start] = dict.fromkeys(partitions, Start(None, hold=True))
         try:
             starts = self.listener.assigned(partitions)
+        except BaseException:
+            self.listener.torn(partitions, ())
+            raise
         finally:  # if a signal handler raises there, the client would begin by itself, where auto.offset.reset says
             self._assign(consumer, partitions, starts)
 
@@ -102,6 +105,9 @@ class Callbacks:
         """The engine drains, commits and lets go; then the client does."""
         try:
             self.listener.revoked(partitions_of(gone))
+        except BaseException:
+            self.listener.torn((), partitions_of(gone))
+            raise
         finally:
             self._unassign(consumer, gone)
 
@@ -109,6 +115,9 @@ class Callbacks:
         """They are others' already."""
         try:
             self.listener.lost(partitions_of(gone))
+        except BaseException:
+            self.listener.torn((), partitions_of(gone))
+            raise
         finally:
             self._unassign(consumer, gone)
 

@@ -29,8 +29,14 @@ if TYPE_CHECKING:
 
 #: More than any writer has; a driver that has come to its end before is followed by a replay.
 _STEPS = 20
-#: What stays in the quick run, of each.
-_QUICK = {"partition": 9, "postgres": 5, "delta_merge": 12, "delta_replace": 12}
+#: What stays in the quick run, of each: the place of a step, and the step, so that it is certain to be reached.
+_QUICK = {
+    "partition": (9, "Files.touch"),
+    "bad_rows": (11, "DataFrameWriter.save"),
+    "postgres": (5, "PostgresAt.connected"),
+    "delta_merge": (11, "Files.touch"),
+    "delta_replace": (12, "Files.touch"),
+}
 
 
 class Orders:
@@ -40,10 +46,16 @@ class Orders:
         self._spark, self._kind, self._path, self._url = spark, kind, path, url
         if kind == "postgres":
             ask(url, "CREATE TABLE orders (order_id text PRIMARY KEY, amount int)")
-        self.writer: Any = writers.postgres("orders", url) if kind == "postgres" else getattr(writers, kind)(path)
-        self._sink = idempotent_sink("orders", key="order_id", claims=redis_url, write=self.writer, query="q")
+        made = {"postgres": ("orders", url)}.get(kind, (path,))
+        self.writer: Any = getattr(writers, "partition" if kind == "bad_rows" else kind)(*made)
+        self._bad = writers.partition(f"{path}-bad") if kind == "bad_rows" else None
+        self._sink = idempotent_sink(
+            "orders", key="order_id", claims=redis_url, write=self.writer, query="q", bad_rows=self._bad
+        )
 
-    def put(self, batch: int, *keys: str) -> None:
+    def put(self, batch: int, *keys: str | None) -> None:
+        if self._bad:
+            keys = (*keys, None)
         self._sink(self._spark.createDataFrame([(key, batch) for key in keys], "order_id string, amount int"), batch)
 
     def read(self) -> list[str]:
@@ -51,17 +63,22 @@ class Orders:
             return sorted(order for (order,) in ask(self._url, "SELECT order_id FROM orders"))
         readers: dict[str, Callable[[], Any]] = {
             "partition": lambda: self.writer.read(self._spark),
+            "bad_rows": lambda: self.writer.read(self._spark),
             "delta_merge": lambda: self._spark.read.format("delta").load(self._path),
             "delta_replace": lambda: self.writer.read(self._spark, "orders"),
         }
         return sorted(row.order_id for row in readers[self._kind]().collect())
+
+    def bad(self) -> list[int]:
+        """The batches of the rows without a key."""
+        return sorted(row.amount for row in self._bad.read(self._spark).collect()) if self._bad else [0, 1, 2]
 
 
 @pytest.mark.parametrize(
     ("kind", "before"),
     [
         pytest.param(kind, before, marks=() if before == quick else pytest.mark.full)
-        for kind, quick in _QUICK.items()
+        for kind, (quick, _) in _QUICK.items()
         for before in range(_STEPS)
     ],
 )
@@ -82,11 +99,15 @@ def test_a_frozen_driver_that_goes_on_after_its_successor_loses_and_doubles_noth
     zombie.watch(monkeypatch, DataFrameWriter, "save")
     zombie.watch(monkeypatch, Table, "make", "log", "mark")
     zombie.watch(monkeypatch, PostgresAt, "connected")
-    zombie.stand()
+    stood = zombie.stand()
     orders.put(0, "a", "b")
     orders.put(1, "c")
     zombie.go_on()
+    assert stood == (before < len(zombie.steps)), zombie.steps
+    quick, step = _QUICK[kind]
+    assert before != quick or zombie.steps[before] == step
     assert orders.read() == ["a", "b", "c"], zombie.steps
     orders.put(1, "c")  # a replay
     orders.put(2, "a", "d")
     assert orders.read() == ["a", "b", "c", "d"], zombie.steps
+    assert orders.bad() == [0, 1, 2], zombie.steps

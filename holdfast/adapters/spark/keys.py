@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark._pyspark import F, pa, types
 from holdfast.dedup.keys import key_text
@@ -65,7 +65,7 @@ def quoted(name: str) -> str:
 
 
 def with_key(rows: DataFrame, columns: Sequence[str], into: str) -> DataFrame:
-    """The rows with the text of their key in one more column; null = they have none: a null, or an empty text.
+    """The rows with the text of their key in one more column; null = they have none: see `key_texts`.
 
     Where it is one column of text or numbers, Spark makes it; else Python does.
 
@@ -79,7 +79,10 @@ def with_key(rows: DataFrame, columns: Sequence[str], into: str) -> DataFrame:
         return rows.mapInArrow(_texts(columns, into), schema)
     value = column(columns[0])
     if isinstance(kind, types.StringType):
-        return rows.withColumn(into, F.when(value != "", F.concat(F.lit("s:"), value)))
+        # A cast from bytes takes any: Python would not read them, and one such row would end every try at its batch.
+        bytes_ = F.concat(F.lit("x:"), F.lower(F.hex(value.cast("binary"))))
+        text = F.when(F.is_valid_utf8(value), F.concat(F.lit("s:"), value)).otherwise(bytes_)
+        return rows.withColumn(into, F.when(value != "", text))
     return rows.withColumn(into, F.concat(F.lit("n:"), value.cast("string")))
 
 
@@ -106,17 +109,31 @@ def _texts(columns: Sequence[str], into: str) -> Callable[[Iterable[pa.RecordBat
 
 
 def key_texts(batch: pa.RecordBatch, columns: Sequence[str]) -> list[str | None]:
-    """The key of each row; None = it has none: a null, or an empty text.
+    """The key of each row; None = it has none: a null, or an empty text; of several columns also what is no UTF-8.
 
     One column as it is; several as the JSON list of their values, without spaces: a consumer that is not Spark has the
     same key by `key=lambda record: json.dumps([...], ensure_ascii=False, separators=(",", ":"))`.
     """
-    values = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in columns]
+    values = [_values(batch.column(batch.schema.get_field_index(name))) for name in columns]
     if len(values) == 1:
         return [key_text(value) for value in values[0]]
-    return [
-        None
-        if any(value in (None, "") for value in row)
-        else key_text(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
-        for row in zip(*values, strict=True)
-    ]
+    return [_of_several(row) for row in zip(*values, strict=True)]
+
+
+def _values(cells: pa.Array) -> list[Any]:
+    """Texts as their bytes: Spark has some that are no UTF-8, and Arrow does not make them Python's."""
+    if pa.types.is_string(cells.type):
+        cells = cells.cast(pa.binary())
+    elif pa.types.is_large_string(cells.type):
+        cells = cells.cast(pa.large_binary())
+    return list(cells.to_pylist())
+
+
+def _of_several(row: tuple[Any, ...]) -> str | None:
+    if any(value in (None, b"") for value in row):
+        return None
+    try:
+        texts = [value.decode() if isinstance(value, bytes) else value for value in row]
+    except UnicodeDecodeError:
+        return None
+    return key_text(json.dumps(texts, ensure_ascii=False, separators=(",", ":")))

@@ -132,23 +132,24 @@ def _quick(rows: DataFrame) -> AbstractContextManager[None]:
 
 
 def owned(rows: DataFrame, told: DataFrame, counts: Counts, keep: Keep) -> DataFrame:
-    """Of the rows of `named` those that the attempt owns, one of each key.
+    """Of the rows of `named` that have a key those that the attempt owns, one of each key.
 
     Where what was persisted is lost with its executor, Spark asks for the claims again. What `check` has not let pass
     fails the job then: rows that were written for it would have keys in other hands.
     """
+    passed = (*_OWNED, BatchVerdict.DONE.value, COPY, *([NO_KEY] if counts.without_key else ()))
     found = rows
     if counts.copies or counts.of(BatchVerdict.DONE.value):
-        found = rows.join(told.where(_is(COPY, BatchVerdict.DONE.value)), NAME, "left_anti")
+        found = rows.join(told.where(_is(passed, COPY, BatchVerdict.DONE.value)), NAME, "left_anti")
     if counts.copies:
-        found = found.union(_one_each(rows.join(told.where(_is(COPY)), NAME, "left_semi"), keep))
+        found = found.union(_one_each(rows.join(told.where(_is(passed, COPY)), NAME, "left_semi"), keep))
     return found.drop(NAME)
 
 
-def _is(*verdicts: str) -> Column:
-    """Whether a row of what was told is a name that is one of these."""
+def _is(passed: Sequence[str], *verdicts: str) -> Column:
+    """Whether a row of what was told is a name that is one of these; it fails on what `check` has not let pass."""
     told = F.col(VERDICT)
-    known = told.isin(*_OWNED, BatchVerdict.DONE.value, COPY)
+    known = told.isin(*passed)
     lost = F.concat(F.lit("holdfast: claims were lost with an executor, and asked again: "), told)
     return F.when(known, F.col(ROWS).isNull() & told.isin(*verdicts)).otherwise(F.raise_error(lost).cast("boolean"))
 
@@ -162,21 +163,29 @@ def _one_each(rows: DataFrame, keep: Keep) -> DataFrame:
     return rows.withColumn(_PLACE, place).where(F.col(_PLACE) == 1).drop(_PLACE)
 
 
-def check(counts: Counts, attempt: Attempt, batches: RedisBatches, columns: Sequence[str], patience_s: float) -> None:
-    """Whether the rows may be written.
+def check(
+    counts: Counts,
+    attempt: Attempt,
+    batches: RedisBatches,
+    columns: Sequence[str],
+    patience_s: float,
+    *,
+    bad_rows: bool = False,
+) -> None:
+    """Whether the rows may be written. Args: bad_rows: those without a key have somewhere to go.
 
     Raises:
-        KeyMissing: there are rows without a key.
+        KeyMissing: there are rows without a key, and they have not.
         StoreUnavailable: Redis did not answer.
         BatchFenced: another attempt has begun.
         BatchRefused: a consumer that is not Spark still works on some of the keys.
     """
     where = f"batch {attempt.of.batch} of sink {attempt.of.sink!r}"
-    if missing := counts.without_key:
+    if (missing := counts.without_key) and not bad_rows:
         names = ", ".join(columns)
         raise KeyMissing(
-            f"{missing} rows of {where} have no key (null or empty in {names}): filter them before the sink, "
-            "or write them elsewhere"
+            f"{missing} rows of {where} have no key (null or empty in {names}): say by bad_rows= where they go, or "
+            "filter them before the sink"
         )
     if counts.failure:
         raise StoreUnavailable(f"{where} was not written, and is when the query is started again: {counts.failure}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.spark.badrows import lacking_key
 from holdfast.adapters.spark.confs import described
 from holdfast.adapters.spark.keys import with_key
 from holdfast.adapters.spark.tasks import COUNTED, NAME, counting
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.adapters.spark._pyspark import DataFrame
+    from holdfast.adapters.spark.badrows import BadRows
     from holdfast.adapters.spark.store import StoreAt
     from holdfast.adapters.spark.values import Writer
     from holdfast.dedup.batches import Attempt, Finished
@@ -36,6 +38,7 @@ def is_replay(
     key: Sequence[str],
     writer: Writer,
     patience_s: float,
+    bad_rows: BadRows | None = None,
 ) -> bool:
     """Whether the rows are of the batch that this attempt has finished. False: no, and they may be written beside it.
 
@@ -43,15 +46,18 @@ def is_replay(
         BatchRefused: they are not, or nobody knows, and the writer would put them in place of what was finished.
         StoreUnavailable: no answer.
     """
-    attempt = done.attempt
+    attempt, same = done.attempt, done.origin == origin
     if not done.kept:
-        return _as_the_sink_says(rows, attempt, key, writer, same=done.origin == origin)
-    left = _not_done(rows, at, attempt.of.sink, key, patience_s)
-    if not left:
+        return _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=same)
+    left, bad = _not_done(rows, at, attempt.of.sink, key, patience_s)
+    if bad_rows:
+        batch = BatchWrite.of(attempt, tuple(key), 0)
+        bad = bad_rows.left(rows.sparkSession, bad, batch, attempt, same=same)
+    if not left and not bad:
         return True
     said = (
         f"batch {attempt.of.batch} of sink {attempt.of.sink!r} is not the one that query {attempt.of.query} has "
-        f"finished by attempt {attempt.number}: {left} of its rows have keys that are not done. "
+        f"finished by attempt {attempt.number}: {left} of its rows have keys that are not done, and {bad} have none. "
         f"{_cause(done.origin, origin)}"
     )
     if writer.safe != "upsert" and not isinstance(writer, Keeping):
@@ -60,14 +66,25 @@ def is_replay(
     return False
 
 
-def require_replay(rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer) -> None:
+def require_replay(
+    rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer, bad_rows: BadRows | None = None
+) -> None:
     """The sink has a batch of this number as finished, and Redis forgot it. Raises BatchRefused: this is another."""
-    _as_the_sink_says(rows, attempt, key, writer, same=True)
+    _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=True)
 
 
-def _as_the_sink_says(rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer, *, same: bool) -> bool:
+def _as_the_sink_says(
+    rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer, bad_rows: BadRows | None, *, same: bool
+) -> bool:
     where = f"batch {attempt.of.batch} of sink {attempt.of.sink!r}"
     remedy = "give query= another name: what is in the sink already is written again, as Redis has forgotten its keys"
+    if bad_rows:
+        rows, bad = lacking_key(rows, key)
+        if left := bad_rows.left(rows.sparkSession, bad, BatchWrite.of(attempt, tuple(key), 0), same=same):
+            raise BatchRefused(
+                f"{where} was not written: a batch of this number is finished, Redis does not remember its keys any "
+                f"more, and {left} rows without a key were not written with it: {remedy}"
+            )
     if isinstance(writer, Keeping):
         if left := writer.lacking(rows, BatchWrite.of(attempt, tuple(key), 0)):
             raise BatchRefused(
@@ -83,14 +100,15 @@ def _as_the_sink_says(rows: DataFrame, attempt: Attempt, key: Sequence[str], wri
     return True
 
 
-def _not_done(rows: DataFrame, at: StoreAt, sink: str, key: Sequence[str], patience_s: float) -> int:
+def _not_done(rows: DataFrame, at: StoreAt, sink: str, key: Sequence[str], patience_s: float) -> tuple[int, int]:
+    """How many rows have a key that is not done, and how many have none."""
     names = with_key(rows, key, NAME).select(NAME)
     with described(rows, f"holdfast: keys of sink {sink} looked up, whose batch was finished before"):
         found = names.mapInArrow(counting(at, sink, patience_s), COUNTED).collect()
     failed = next((each.failed for each in found if each.failed), "")
     if failed:
         raise StoreUnavailable(f"keys of sink {sink!r} were not looked up: {failed}")
-    return sum(each.left for each in found)
+    return sum(each.left for each in found), sum(each.bad for each in found)
 
 
 def _cause(before: str, now: str) -> str:

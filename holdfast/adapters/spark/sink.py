@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS
+from holdfast.adapters.spark.badrows import BadRows, bad_rows_of
 from holdfast.adapters.spark.confs import described
 from holdfast.adapters.spark.keys import check_columns, key_columns
 from holdfast.adapters.spark.lives import begin, finish, life
@@ -51,6 +52,7 @@ def idempotent_sink(
     safe: Safe | None = None,
     query: str | None = None,
     keep: str | tuple[str, str] = "any",
+    bad_rows: str | PartitionWriter | None = None,
     remember_s: float = 7 * _DAY_S,
     on_skip: OnSkip = "warn",
     observer: Observer | None = None,
@@ -73,6 +75,8 @@ def idempotent_sink(
             "transaction".
         query: a name that stays the same from start to start; another one for another checkpoint. None: Spark's id.
         keep: which row wins when a key stands several times in a batch: "any", ("first", column), ("last", column).
+        bad_rows: where rows without a key go: `writers.partition(path)`, a lake of their own; or the name of a column
+            to be added, that says what is wrong with the key, null where nothing is. None: they end the query.
         remember_s: for how long a key stays done.
         on_skip: what to do about a batch that an earlier attempt has finished: "warn", "raise", or a function.
         observer: gets the report of each batch, on the driver.
@@ -87,6 +91,7 @@ def idempotent_sink(
         SettingError: a setting cannot work, e.g. a function without `safe`, or one that appends.
     """
     how, by = (keep, "") if isinstance(keep, str) else keep
+    writer = writer_of(write, safe)
     return IdempotentSink(
         name=name,
         key=key_columns(key),
@@ -98,7 +103,8 @@ def idempotent_sink(
             keys_expected=keys_expected,
             timeout_s=timeout_s,
         ),
-        writer=writer_of(write, safe),
+        writer=writer,
+        bad_rows=bad_rows_of(bad_rows, writer),
         query=query,
         keep=Keep(how=how, by=by),
         telling=Telling(on_skip=on_skip, observer=observer),
@@ -115,6 +121,7 @@ class IdempotentSink:
     key: tuple[str, ...]
     at: StoreAt
     writer: Writer
+    bad_rows: BadRows | None = None
     query: str | None = None
     keep: Keep = field(default_factory=Keep)
     telling: Telling = field(default_factory=Telling)
@@ -139,7 +146,7 @@ class IdempotentSink:
         Raises:
             BatchFenced: another attempt has begun.
             BatchRefused: another query holds the sink, keys are in other hands, or batch numbers have begun anew.
-            KeyMissing: rows without a key.
+            KeyMissing: rows without a key, and no `bad_rows`.
             StoreUnavailable, StoreRefused: as Redis says.
             SettingError: no such column, or no id of the query.
             ClientUnusable: Spark's Python workers are of another Python, or have no holdfast.
@@ -153,6 +160,8 @@ class IdempotentSink:
     def _run(self, rows: DataFrame, batch_id: int) -> None:
         of = BatchId(self.name, query_of(rows, self.query), batch_id)
         check_columns(rows, self.key)
+        if self.bad_rows:
+            self.bad_rows.check(rows)
         spark = rows.sparkSession
         at, origin = self.at.resolved(spark), origin_of(rows)
         with (
@@ -161,7 +170,7 @@ class IdempotentSink:
         ):
             begun, beside = begin(of, batches, lived, self.patience_s, origin=origin), None
             while isinstance(begun, Finished):
-                self.writer.confirm(spark, begun.attempt)
+                self._confirm(spark, begun.attempt)
                 if is_replay(
                     rows,
                     begun,
@@ -170,18 +179,19 @@ class IdempotentSink:
                     key=self.key,
                     writer=self.writer,
                     patience_s=self.patience_s,
+                    bad_rows=self.bad_rows,
                 ):
                     self.telling.skipped(_skipped(begun.attempt))
                     return
                 beside = begun.attempt
                 begun = begin(of, batches, lived, self.patience_s, origin=origin, beside=beside)
             if begun.last is not None:  # its driver may have died before it came to that
-                self.writer.confirm(spark, begun.last)
+                self._confirm(spark, begun.last)
             attempt, session = begun.attempt, lived.session
             if beside is None and self.writer.finished(spark, BatchWrite.of(attempt, self.key, 0)):
                 # Redis has forgotten it, and the sink has not. Its keys are claimed again, so Redis knows them too:
                 # they are what the next look is for.
-                require_replay(rows, attempt, self.key, self.writer)
+                require_replay(rows, attempt, self.key, self.writer, self.bad_rows)
                 self._write(rows, at, attempt, batches, session, write=False)
                 self.telling.skipped(_skipped(attempt))
             else:
@@ -189,17 +199,21 @@ class IdempotentSink:
                 self.telling.written(replace(report, another=beside is not None))
 
     def remove_orphans(self, spark: SparkSession) -> list[str]:
-        """Remove what attempts that did not finish have left in the lake. Queries on the sink wait meanwhile.
+        """Remove what attempts that did not finish have left in the lake, and in that of `bad_rows`. Queries on the
+        sink wait meanwhile.
 
         Returns:
             The folders.
 
         Raises:
-            SettingError: the writer is not `writers.partition`.
+            SettingError: neither the writer nor `bad_rows` is `writers.partition`.
             BatchRefused: a query is writing for longer than `patience_s`.
             StoreUnavailable, StoreRefused: as Redis says.
         """
-        if not isinstance(self.writer, PartitionWriter):
+        lakes = [
+            each for each in (self.writer, self.bad_rows and self.bad_rows.lake) if isinstance(each, PartitionWriter)
+        ]
+        if not lakes:
             raise SettingError("write", type(self.writer).__name__, "leaves no orphans that are known here")
         # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
         of = BatchId(self.name, "holdfast.orphans", 0)
@@ -211,8 +225,8 @@ class IdempotentSink:
             if isinstance(begun, Finished):
                 return []  # it never is
             if begun.last is not None:  # finished, and perhaps without its mark yet
-                self.writer.confirm(spark, begun.last)
-            return self.writer.sweep(spark, begun.attempt.fence)
+                self._confirm(spark, begun.last)
+            return [folder for each in lakes for folder in each.sweep(spark, begun.attempt.fence)]
 
     def _write(
         self,
@@ -236,15 +250,24 @@ class IdempotentSink:
             except SPARK_ERRORS:
                 require_workers(spark)
                 raise
-            check(counts, attempt, batches, self.key, self.patience_s)
-            mine = owned(keyed, told, counts, self.keep)
+            bad_rows = self.bad_rows
+            check(counts, attempt, batches, self.key, self.patience_s, bad_rows=bad_rows is not None)
+            mine = owned(bad_rows.without(keyed) if bad_rows else keyed, told, counts, self.keep)
             if not session.live():
                 raise fenced(attempt, batches)
+            bad, among = counts.without_key, 0
+            if write and bad_rows and bad:
+                alone = bad_rows.alone(keyed, self.key)
+                if bad_rows.lake:
+                    with described(rows, f"{what}: {bad} rows without a key written"):
+                        bad_rows.lake.write(alone, BatchWrite.of(attempt, self.key, bad))
+                else:
+                    mine, among = mine.unionByName(alone), bad
             if write:
-                with described(rows, f"{what}: {counts.owned} of {counts.rows} rows written"):
-                    self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned))
+                with described(rows, f"{what}: {counts.owned + among} of {counts.rows} rows written"):
+                    self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned + among))
             finish(attempt, batches, session, self.patience_s)
-            self.writer.confirm(spark, attempt)
+            self._confirm(spark, attempt)
         return BatchReport(
             sink=attempt.of.sink,
             query=attempt.of.query,
@@ -254,8 +277,15 @@ class IdempotentSink:
             owned=counts.owned,
             skipped=counts.of("D"),
             copies=counts.copies,
+            bad=bad,
             taken_over=counts.of("T"),
         )
+
+    def _confirm(self, spark: SparkSession, attempt: Attempt) -> None:
+        """Redis has it as finished: say so in the sink. Rows with bad keys first: see badrows.py."""
+        if self.bad_rows:
+            self.bad_rows.confirm(spark, attempt)
+        self.writer.confirm(spark, attempt)
 
 
 def _skipped(attempt: Attempt) -> BatchReport:

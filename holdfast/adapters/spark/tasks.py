@@ -184,13 +184,11 @@ def keeping(at: StoreAt, scope: str, columns: Sequence[str]) -> Callable[[Batche
 
 
 def counting(at: StoreAt, scope: str, patience_s: float) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Of keys' texts, one row a task: how many are not done, and what the store's error says, if there was one.
-
-    A row without a key counts too: a batch that was finished had none.
-    """
+    """Of keys' texts, one row a task: how many are not done, how many are none, and what the store's error says, if
+    there was one."""
 
     def count(rows: Batches) -> Iterator[pa.RecordBatch]:
-        left, failed = 0, ""
+        left, bad, failed = 0, 0, ""
         for batch in rows:
             if failed:
                 continue  # Spark wants its input read
@@ -200,14 +198,15 @@ def counting(at: StoreAt, scope: str, patience_s: float) -> Callable[[Batches], 
             except StoreError as error:
                 failed = str(error)
             else:
-                left += sum(key not in done for key in keys)
-        yield pa.RecordBatch.from_pydict({"left": [left], "failed": [failed]})
+                left += sum(key is not None and key not in done for key in keys)
+                bad += keys.count(None)
+        yield pa.RecordBatch.from_pydict({"left": [left], "bad": [bad], "failed": [failed]})
 
     return count
 
 
 #: What `counting` tells.
-COUNTED = "left bigint, failed string"
+COUNTED = "left bigint, bad bigint, failed string"
 
 
 def _done_at(at: StoreAt, scope: str, keys: Sequence[str | None]) -> set[str]:

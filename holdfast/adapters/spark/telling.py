@@ -51,7 +51,7 @@ class Telling:
     def written(self, report: BatchReport) -> None:
         """This attempt has finished the batch."""
         log.info(
-            "batch: sink=%s query=%s batch=%s attempt=%s rows=%s owned=%s skipped=%s copies=%s taken_over=%s",
+            "batch: sink=%s query=%s batch=%s attempt=%s rows=%s owned=%s skipped=%s copies=%s bad=%s taken_over=%s",
             report.sink,
             report.query,
             report.batch,
@@ -60,8 +60,17 @@ class Telling:
             report.owned,
             report.skipped,
             report.copies,
+            report.bad,
             report.taken_over,
         )
+        if report.bad:
+            log.warning(
+                "%s of %s rows of batch %s of sink %s have no key, and went where bad_rows says",
+                report.bad,
+                report.rows,
+                report.batch,
+                report.sink,
+            )
         self._observed(report)
 
     def failed(self, sink: str, error: HoldfastError) -> None:

@@ -52,7 +52,7 @@ class BatchWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What became of a batch. rows = owned + skipped + copies."""
+    """What became of a batch. rows = owned + skipped + copies + bad."""
 
     sink: str
     query: str
@@ -62,6 +62,7 @@ class BatchReport:
     owned: int = 0  #: written
     skipped: int = 0  #: their key was done before: by an earlier batch, another query, or a consumer that is not Spark
     copies: int = 0  #: more rows of a key that came in the batch itself
+    bad: int = 0  #: their key is none, and they went where `bad_rows` says
     taken_over: int = 0  #: of those owned: somebody had claimed them and died
     finished_before: bool = False  #: the batch was finished by an earlier attempt, and this run was skipped
     another: bool = False  #: an earlier attempt has finished another batch of this number: see the warning

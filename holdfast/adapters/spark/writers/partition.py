@@ -124,6 +124,15 @@ class PartitionWriter:
         own = types.StructType([*layout.columns.fields, *_OWN.fields])
         return reader.schema(own).load(sorted(folders))
 
+    def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
+        """What finished attempts at that batch have written, or that one of them; None: nothing."""
+        files = Files(spark)
+        marks = f"{self._marks(batch.query, batch.batch)}/{attempt.name if attempt else '*'}"
+        folders = [each for each in sorted(self._finished(files, marks)) if files.found(each)]
+        if not folders:
+            return None
+        return spark.read.format(self.format).option("basePath", self.path).load(folders)
+
     def orphans(self, spark: SparkSession) -> list[str]:
         """Folders of attempts that are not finished, the one that is being written included."""
         files = Files(spark)

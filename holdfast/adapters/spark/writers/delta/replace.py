@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.values import BatchWrite, Safe
+    from holdfast.dedup.batches import Attempt
 
 _FENCE = "hf_fence"
 
@@ -47,6 +48,15 @@ class DeltaReplaceWriter(MarkedTable):
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
         """Rows whose keys no finished attempt has written."""
         return lacking(rows, self.read(rows.sparkSession, batch.sink), batch.key)
+
+    def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
+        """What finished attempts at that batch have written, or that one of them; None: nothing."""
+        if not Table(spark, self.table).there:
+            return None
+        rows = self.read(spark, batch.sink).where(
+            (F.col("hf_query") == batch.query) & (F.col("hf_batch") == batch.batch)
+        )
+        return rows.where(F.col(_FENCE) == attempt.fence) if attempt else rows
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
         """Add the rows, and remove those of an attempt that did not finish, in one commit.

@@ -1,0 +1,132 @@
+"""`bad_rows=`: where rows go that have no key, instead of ending the query.
+
+To a lake of their own, or in among the others with a column that says why. Either way an attempt writes them before it
+finishes, and they count when it does: what an attempt without an end has written of them is replaced, or has no mark.
+Nobody can tell two such rows apart, so none is ever dropped as done, and a batch is held to be a replay by how many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark._pyspark import F, types
+from holdfast.adapters.spark.keys import column, with_key
+from holdfast.adapters.spark.tasks import NAME
+from holdfast.adapters.spark.writers import DeltaReplaceWriter, PartitionWriter
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.spark._pyspark import Column, DataFrame, SparkSession
+    from holdfast.adapters.spark.values import BatchWrite, Writer
+    from holdfast.dedup.batches import Attempt
+
+#: Of a lake of bad rows.
+_WHY = "hf_bad_key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRows:
+    """Made by `bad_rows_of`.
+
+    Args:
+        main: the sink's writer.
+        lake: None: they go where the others go.
+        why: the column that says what is wrong with the key.
+    """
+
+    main: Writer
+    lake: PartitionWriter | None
+    why: str
+
+    def check(self, rows: DataFrame) -> None:
+        """Raises SettingError: the rows have a column of that name."""
+        if self.why in rows.columns:
+            raise SettingError("bad_rows", self.why, "the rows have such a column already: rename it, or name another")
+
+    def without(self, rows: DataFrame) -> DataFrame:
+        """Of rows with NAME those that have a key, as they are to be written."""
+        good = rows.where(F.col(NAME).isNotNull())
+        return good if self.lake else good.withColumn(self.why, F.lit(None).cast("string"))
+
+    def alone(self, rows: DataFrame, key: Sequence[str]) -> DataFrame:
+        """Of rows with NAME those that have none, and why."""
+        return rows.where(F.col(NAME).isNull()).drop(NAME).withColumn(self.why, _why(rows, key))
+
+    def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
+        """Redis knows the attempt as finished. Called before the sink's own writer is told: what is marked there has
+        its bad rows marked too."""
+        if self.lake:
+            self.lake.confirm(spark, attempt)
+
+    def left(
+        self, spark: SparkSession, now: int, batch: BatchWrite, attempt: Attempt | None = None, *, same: bool = True
+    ) -> int:
+        """How many would be lost if a batch with `now` of them were skipped as a replay.
+
+        Args:
+            spark: the batch's own.
+            now: rows with bad keys.
+            batch: its number is finished.
+            attempt: by which one; None: by whichever.
+            same: the same Spark query has finished it, as far as is known.
+        """
+        if not now or not same:
+            return now  # of another stream they may be others, however many there are
+        there = self._there(spark, batch, attempt)
+        return 0 if there is None else max(0, now - there)
+
+    def _there(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None) -> int | None:
+        """How many were written with it; None: the writer cannot tell."""
+        writer = self.lake or self.main
+        if not isinstance(writer, PartitionWriter | DeltaReplaceWriter):
+            return None
+        rows = writer.of_batch(spark, batch, attempt)
+        if rows is None or self.why not in rows.columns:
+            return 0
+        return int(rows.where(column(self.why).isNotNull()).count())
+
+
+def lacking_key(rows: DataFrame, key: Sequence[str]) -> tuple[DataFrame, int]:
+    """The rows that have a key, and how many have none."""
+    named = with_key(rows, key, NAME)
+    return named.where(F.col(NAME).isNotNull()).drop(NAME), named.where(F.col(NAME).isNull()).count()
+
+
+def bad_rows_of(given: str | PartitionWriter | None, main: Writer) -> BadRows | None:
+    """What `idempotent_sink(bad_rows=)` was given.
+
+    Raises:
+        SettingError: it is no way for such rows.
+    """
+    if isinstance(given, PartitionWriter):
+        if isinstance(main, PartitionWriter) and main.path.rstrip("/") == given.path.rstrip("/"):
+            raise SettingError("bad_rows", given.path, "is the path of the other rows: give it another, or a column")
+        return BadRows(main=main, lake=given, why=_WHY)
+    if given is None:
+        return None
+    if not given or not isinstance(given, str):
+        raise SettingError("bad_rows", given, "give writers.partition(path), or the name of a column")
+    if main.safe == "upsert":
+        raise SettingError(
+            "bad_rows",
+            given,
+            "a writer that merges by the key cannot take rows without one: give writers.partition(path)",
+        )
+    return BadRows(main=main, lake=None, why=given)
+
+
+def _why(rows: DataFrame, key: Sequence[str]) -> Column:
+    """In words, without what the columns hold."""
+    said = []
+    for name in key:
+        value, kind = column(name), rows.schema[name].dataType
+        wrong = F.when(value.isNull(), F.lit(f"{name} is null"))
+        if isinstance(kind, types.StringType | types.BinaryType):
+            wrong = wrong.when(F.octet_length(value) == 0, F.lit(f"{name} is empty"))
+        if isinstance(kind, types.StringType):
+            wrong = wrong.when(~F.is_valid_utf8(value), F.lit(f"{name} is not UTF-8"))
+        said.append(wrong)
+    return F.concat_ws("; ", *said)

@@ -8,7 +8,10 @@ from collections import Counter, deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
+
 from holdfast import MemoryClaims, Ramp, Settings
+from holdfast.errors import RecordUnreadable
 from holdfast.plugin.events import Event, RebalanceReport
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.leased import Leased
@@ -16,14 +19,12 @@ from holdfast.plugin.loop import Engine
 from holdfast.plugin.partitioned import Partitioned
 from holdfast.plugin.ports import Batch, End
 from holdfast.records import Record
-from tests.engine.bench import PATIENCE_S, numbered, partition
+from tests.engine.bench import PATIENCE_S, Letters, numbered, partition
 from tests.engine.leased_source import HandClock, MemoryLeasedSource, MemoryQueue
 from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-
-    import pytest
 
     from holdfast.records import Partition
 
@@ -44,6 +45,8 @@ class Quick(MemoryPartitionedSource):
     Kafka's client does. Where `ends_late`, the answer of what was asked first stays away."""
 
     ends_late = False
+    #: Cannot be read.
+    bad: Collection[tuple[Partition, int]] = ()
     _asked: Mapping[Partition, int] | None = None
 
     def __init__(self, broker: MemoryBroker) -> None:
@@ -59,9 +62,12 @@ class Quick(MemoryPartitionedSource):
             fetched = super()._read(1_000_000)
             self._fetched.extend([*fetched.records, *fetched.ends])
         came = [self._fetched.popleft() for _ in range(min(at_most, len(self._fetched)))]
-        return Batch(
-            [each for each in came if isinstance(each, Record)], [each for each in came if isinstance(each, End)]
+        records, ends = (
+            [each for each in came if isinstance(each, Record)],
+            [each for each in came if isinstance(each, End)],
         )
+        places = [(each.partition, each.offset) for each in records if (each.partition, each.offset) in self.bad]
+        return Batch(records, ends, {place: RecordUnreadable(f"{place} cannot be read") for place in places})
 
     def pause(self, partitions: Collection[Partition]) -> None:
         super().pause(partitions)
@@ -104,6 +110,7 @@ class Rig:
     """A member whose turns and time are the test's. It owns P0 of two; P1 is nobody's until it is given."""
 
     def __init__(self, ramp: Ramp | None, *, queue: MemoryQueue | None = None, new_group: bool = False) -> None:
+        self.letters = Letters(threading.Condition())
         self.clock = HandClock()
         self.broker = MemoryBroker(orders=2)
         self.source = Quick(self.broker)
@@ -116,12 +123,12 @@ class Rig:
         self.let_go.set()
         routes = Routes()
         topic = "jobs" if queue else "orders"
-        routes.add(Handler(name="handle", call=self._handle, topics=(topic,)))
+        routes.add(Handler(name="handle", call=self._handle, topics=(topic,), dead_letter="dlq"))
         self.engine = Turned(
             store=MemoryClaims(),
             routes=routes,
             settings=Settings(workers=4, ramp=ramp),
-            letters=None,
+            letters=self.letters,
             observers=[self],
             group="g",
             clock=self.clock,
@@ -276,6 +283,23 @@ class TestATakeoverWithABacklog:
         owner.seek_needed = True
         rig.go_on(20, 200, 200)
         assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
+
+    @pytest.mark.parametrize("goes", [False, True])
+    def test_what_waits_and_cannot_be_read_becomes_its_dead_letter(self, *, goes: bool) -> None:
+        rig = Rig(Ramp())
+        rig.source.bad = {(P1, 1_500), (P1, 1_501)}
+        rig.takes_over()
+        rig.go_on(0.5, 200, 200)
+        assert rig.engine.intake.newcomers.records
+        if goes:
+            rig.give(P0)
+            rig.go_on(1, 200, 200)
+            rig.give(P0, P1)
+        assert not rig.letters.sent
+        rig.go_on(20, 200, 200)
+        assert [(each.record.partition, each.record.offset) for each in rig.letters.sent] == [(P1, 1_500), (P1, 1_501)]
+        rest = [offset for offset in range(rig.broker.logs[P1].end) if offset not in (1_500, 1_501)]
+        assert sorted(offset for of, offset in rig.offsets if of == 1) == rest
 
     def test_the_end_of_a_partition_says_nothing_of_what_waits_before_it(self) -> None:
         rig = Rig(Ramp())

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.adapters.spark import BatchRefused, BatchWrite, writers
 from holdfast.adapters.spark.writers import schemas
+from holdfast.adapters.spark.writers.marks import Mark, Marks
 from holdfast.dedup.batches import Attempt, BatchId
 from tests.spark.frozen import Frozen
 
@@ -28,7 +29,13 @@ class Folder:
     def full(self, path: str) -> str:
         return path
 
+    listed = 0  #: folders, by all of them
+
     def found(self, pattern: str) -> list[str]:
+        *above, last = pattern.removeprefix("/").split("/")
+        wild = next((place for place, part in enumerate(above) if "*" in part), len(above))
+        for depth in range(wild, len(above) + ("*" in last)):  # as Hadoop does it: each that matches so far is listed
+            Folder.listed += sum(each.is_dir() for each in Path("/").glob("/".join(above[:depth])))
         return sorted(map(str, Path("/").glob(pattern.removeprefix("/"))))
 
     def remove(self, path: str) -> None:
@@ -99,7 +106,7 @@ class Written:
 
     def is_whole(self, *attempts: Attempt) -> bool:
         """Exactly these count, and their files are there."""
-        marks = {mark.name for mark in (self.path / "_holdfast").glob("q/*/*")}
+        marks = {mark.name.partition(".")[2] for mark in (self.path / "_holdfast").glob("q/*/*")}
         files = {file.parent.name for file in self.path.glob("hf_query=*/hf_batch=*/*/*.parquet")}
         names = {each.name for each in attempts}
         return marks == names and {f"hf_attempt={name}" for name in names} <= files
@@ -195,3 +202,35 @@ def test_columns_of_an_attempt_that_did_not_finish_bind_nobody(lake: Written) ->
     lake.write(lake.attempt(2), "amount integer")
     lake.confirm(lake.attempt(2))
     assert lake.columns() == "struct<order_id:string,amount:int>"
+
+
+def test_marks_of_thousands_of_batches_are_read_by_few_listings_and_those_of_old_lakes_count(lake: Written) -> None:
+    files: Any = Folder(None)
+    marks = Marks(files, str(lake.path / "_holdfast"))
+    made = {Mark("q", batch, lake.attempt(batch, batch).name) for batch in range(2500)}
+    for mark in made:
+        marks.add(mark)
+    Folder.listed = 0
+    assert marks.all() == made
+    assert Folder.listed == 1 + 1 + 3  # the marks, the query, a thousand batches each
+    assert marks.of("q", 5) == {mark for mark in made if mark.batch == 5}
+    old = Mark("q", 2, lake.attempt(9000, 2).name)  # in the very folder that 2000 to 2999 have now
+    files.touch(str(lake.path / "_holdfast" / "q" / "2" / old.attempt))
+    assert marks.all() == made | {old}
+    assert marks.of("q", 2) == {mark for mark in made if mark.batch == 2} | {old}
+    assert marks.has(old)
+    assert not marks.has(Mark("q", 3, old.attempt))
+
+
+def test_an_old_lake_is_gone_on_with(lake: Written) -> None:
+    done, following = lake.attempt(1), lake.attempt(2, batch=1)
+    lake.write(done)
+    lake.confirm(done)
+    [mark] = (lake.path / "_holdfast" / "q" / "0").iterdir()
+    mark.rename(mark.with_name(done.name))  # as it was before: the batch is the folder
+    lake.write(following, "note string")
+    lake.confirm(following)
+    assert lake.columns() == "struct<order_id:string,amount:int,note:string>"
+    assert lake.sweep(lake.attempt(3)) == []
+    lake.write(lake.attempt(4))  # another attempt at the finished batch
+    assert (lake.path / "hf_query=q" / "hf_batch=0" / f"hf_attempt={done.name}").exists()

@@ -159,7 +159,7 @@ def test_a_namespace_of_digests_is_shared_too(lake: Lake) -> None:
 
 def test_a_driver_that_died_between_finish_and_mark_has_written(lake: Lake) -> None:
     lake.put(0, ("a", 1))
-    [mark] = Path(lake.writer.path, "_holdfast").glob("*/0/a*")  # Hadoop puts a checksum beside it
+    [mark] = Path(lake.writer.path, "_holdfast").glob("*/0/0.a*")  # Hadoop puts a checksum beside it
     mark.unlink()
     assert lake.sink().remove_orphans(lake.spark) == []  # it is no orphan
     assert lake.read() == [("a", 1)]

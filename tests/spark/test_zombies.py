@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _STEPS = 20
 #: What stays in the quick run, of each: the place of a step, and the step, so that it is certain to be reached.
 _QUICK = {
-    "partition": (9, "Files.touch"),
-    "bad_rows": (11, "DataFrameWriter.save"),
+    "partition": (12, "Files.touch"),
+    "bad_rows": (16, "DataFrameWriter.save"),
     "postgres": (5, "PostgresAt.connected"),
     "delta_merge": (11, "Files.touch"),
     "delta_replace": (12, "Files.touch"),

@@ -1,7 +1,7 @@
 """Files in a folder of their own for each attempt, and marks that say which attempts count.
 
     <path>/hf_query=<query>/hf_batch=<batch>/hf_attempt=<attempt>/...   what an attempt has written
-    <path>/_holdfast/<query>/<batch>/<attempt>                         empty: that attempt is finished
+    <path>/_holdfast/<query>/<batch // 1000>/<batch>.<attempt>         empty: that attempt is finished; see marks.py
     <path>/_holdfast/_schemas/<attempt>                                which columns there are: see schemas.py
 
 Redis decides what is finished; a mark is its copy, for readers, and for a Redis that has lost its data. It is made
@@ -22,6 +22,7 @@ from holdfast.adapters.spark._pyspark import types
 from holdfast.adapters.spark.keys import lacking
 from holdfast.adapters.spark.writers import schemas
 from holdfast.adapters.spark.writers.files import Files
+from holdfast.adapters.spark.writers.marks import Mark, Marks
 from holdfast.dedup.batches import fence_of
 from holdfast.errors import SettingError
 
@@ -84,7 +85,7 @@ class PartitionWriter:
         files = Files(rows.sparkSession)
         self._fit(files, rows, batch)
         folder = self._batch(batch.query, batch.batch)
-        self._remove(files, f"{folder}/hf_attempt=*", f"{self._marks(batch.query, batch.batch)}/*", batch.fence)
+        self._remove(files, f"{folder}/hf_attempt=*", batch.fence, self._marks(files).of(batch.query, batch.batch))
         writer = rows.write.format(self.format).options(**self.options)
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
@@ -92,7 +93,7 @@ class PartitionWriter:
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
         """Whether some attempt of the batch has a mark."""
-        return bool(Files(spark).found(f"{self._marks(batch.query, batch.batch)}/*"))
+        return bool(self._marks(Files(spark)).of(batch.query, batch.batch))
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
         """Rows whose keys no finished attempt has written."""
@@ -103,7 +104,7 @@ class PartitionWriter:
         files = Files(spark)
         of = attempt.of
         if files.found(f"{self._batch(of.query, of.batch)}/hf_attempt={attempt.name}"):
-            files.touch(f"{self._marks(of.query, of.batch)}/{attempt.name}")
+            self._marks(files).add(Mark(of.query, of.batch, attempt.name))
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The rows of finished attempts, and nothing else; with the columns hf_query, hf_batch and hf_attempt.
@@ -127,8 +128,9 @@ class PartitionWriter:
     def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
         """What finished attempts at that batch have written, or that one of them; None: nothing."""
         files = Files(spark)
-        marks = f"{self._marks(batch.query, batch.batch)}/{attempt.name if attempt else '*'}"
-        folders = [each for each in sorted(self._finished(files, marks)) if files.found(each)]
+        marks = self._marks(files).of(batch.query, batch.batch)
+        counting = {mark for mark in marks if attempt is None or mark.attempt == attempt.name}
+        folders = [each for each in sorted(self._folders(files, counting)) if files.found(each)]
         if not folders:
             return None
         return spark.read.format(self.format).option("basePath", self.path).load(folders)
@@ -140,7 +142,7 @@ class PartitionWriter:
 
     def sweep(self, spark: SparkSession, fence: int) -> list[str]:
         """Remove orphans that are older than this fence: for `IdempotentSink.remove_orphans`, whose own it is."""
-        return self._remove(Files(spark), f"{self.path}/{_FOLDERS}", f"{self.path}/{_MARKS}/*/*/*", fence)
+        return self._remove(Files(spark), f"{self.path}/{_FOLDERS}", fence)
 
     def _fit(self, files: Files, rows: DataFrame, batch: BatchWrite) -> None:
         spark, marks = rows.sparkSession, f"{self.path}/{_MARKS}"
@@ -156,26 +158,28 @@ class PartitionWriter:
         if fitted != old:
             files.write(f"{marks}/_schemas/{batch.attempt}", fitted.json(batch))
 
-    def _remove(self, files: Files, folders: str, marks: str, fence: int) -> list[str]:
-        """Of these folders those without a mark, of attempts older than that fence."""
+    def _remove(self, files: Files, folders: str, fence: int, marks: set[Mark] | None = None) -> list[str]:
+        """Of these folders those without a mark, of attempts older than that fence. None: all marks are looked at."""
         older = [each for each in files.found(folders) if (fence_of(_attempt(each)) or fence) < fence]
-        left = sorted(set(older) - self._finished(files, marks)) if older else []
+        if not older:
+            return []
+        left = sorted(set(older) - (self._finished(files) if marks is None else self._folders(files, marks)))
         for folder in left:
             files.remove(folder)
         return left
 
-    def _finished(self, files: Files, marks: str = "") -> set[str]:
-        folders = set()
-        for mark in files.found(marks or f"{self.path}/{_MARKS}/*/*/*"):
-            query, batch, attempt = mark.rsplit("/", 3)[-3:]
-            folders.add(files.full(f"{self._batch(query, int(batch))}/hf_attempt={attempt}"))
-        return folders
+    def _finished(self, files: Files) -> set[str]:
+        return self._folders(files, self._marks(files).all())
+
+    def _folders(self, files: Files, marks: set[Mark]) -> set[str]:
+        root = files.full(self.path)
+        return {f"{root}/hf_query={query}/hf_batch={batch}/hf_attempt={attempt}" for query, batch, attempt in marks}
 
     def _batch(self, query: str, batch: int) -> str:
         return f"{self.path}/hf_query={query}/hf_batch={batch}"
 
-    def _marks(self, query: str, batch: int) -> str:
-        return f"{self.path}/{_MARKS}/{query}/{batch}"
+    def _marks(self, files: Files) -> Marks:
+        return Marks(files, f"{self.path}/{_MARKS}")
 
 
 def _attempt(folder: str) -> str:

@@ -74,6 +74,8 @@ def sample() -> Rows:
                 to_ms=at(_LONG_S),
                 members=4,
                 killed=1,
+                unheard=0,
+                unreported=0,
                 over=False,
                 events=700,
                 unreadable=0,

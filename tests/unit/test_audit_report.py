@@ -66,6 +66,19 @@ class TestVerdict:
         assert mood(audit) == "unsure"
         assert any("3 events never came" in each for each in remarks(audit.groups[0]))
 
+    @pytest.mark.parametrize("untold", ["unheard", "unreported"])
+    def test_where_something_is_missing_nobody_is_told_that_nothing_is_lost(self, untold: str, tmp_path: Path) -> None:
+        audit = judged(tmp_path, **{untold: 2})
+        assert mood(audit) == "unsure"
+        assert verdict(audit).startswith("Nothing known to be lost, nothing repeated")
+        assert any(each.startswith(("of 2 processes nothing", "2 records are in")) for each in remarks(audit.groups[0]))
+
+    def test_a_group_of_which_nothing_can_be_read_is_named(self, tmp_path: Path) -> None:
+        nothing = dict.fromkeys(t.SUMMARY.names) | {"group": "dark", "unheard": 1}
+        audit = audit_of(ParquetTables(write(tmp_path, {t.SUMMARY: [summary(), nothing]})))
+        assert mood(audit) == "unsure"
+        assert "dark" in page(audit)
+
     def test_a_key_that_was_sent_twice_and_ran_twice_is_wrong(self, tmp_path: Path) -> None:
         audit = judged(tmp_path, producer=2)
         assert mood(audit) == "bad"

@@ -30,7 +30,7 @@ _EXAMPLE = """\
 
 Events are judged by Spark, in this process: pip install 'holdfast[spark]', Java 17 or 21. Tables need no Spark.
 exit codes: 0 nothing is lost and nothing ran twice; 1 something is, or did; 4 not all is known, since a process was
-killed or events are missing; 2 and 3 as of all commands.
+killed, or events are missing or cannot be read; 2 and 3 as of all commands.
 """
 _CODES = {"good": 0, "bad": 1, "unsure": 4}
 

@@ -30,15 +30,17 @@ def tell(audit: Audit, output: Output) -> None:
         _table(tables.of_all(groups), output)
     for group in groups:
         _json(group, output)
-        if len(groups) == 1 or (group.detailed and (group.wrong or group.unsure)):
+        if len(groups) == 1 or ((group.detailed or not group.processes) and (group.wrong or group.unsure)):
             _group(group, output, alone=len(groups) == 1)
 
 
 def _group(group: GroupAudit, output: Output, *, alone: bool) -> None:
     output.say()
-    over = f"{clock(group.from_ms, date=True)} to {clock(group.to_ms, date=True)} UTC"
-    took = long((group.to_ms - group.from_ms) / 1000)
-    output.say(shown(f"group {group.group}, {over} ({took})", 300) + ("" if alone else f": {group_verdict(group)}"))
+    over = ""
+    if group.processes:
+        took = long((group.to_ms - group.from_ms) / 1000)
+        over = f", {clock(group.from_ms, date=True)} to {clock(group.to_ms, date=True)} UTC ({took})"
+    output.say(shown(f"group {group.group}{over}", 300) + ("" if alone else f": {group_verdict(group)}"))
     for note in remarks(group):
         output.say(f"- {shown(note, 300)}")
     for each in tables.wrong(group):
@@ -69,7 +71,9 @@ def _json(group: GroupAudit, output: Output) -> None:
         head[name] = getattr(group, name)
     head |= {each.value: group.gaps.get(each, 0) for each in Verdict}
     head |= {"repeats": {str(cause): count for cause, count in group.repeats.items()}, "sent_twice": group.sent_twice}
-    head |= {"missing_events": group.missing_events, "rebalances": group.rebalances.total}
+    for name in ("unheard", "unreported", "missing_events"):
+        head[name] = getattr(group, name)
+    head["rebalances"] = group.rebalances.total
     output.json(head)
     listed: tuple[tuple[str, Iterable[Any]], ...] = (
         ("gap", group.gap_rows.rows),

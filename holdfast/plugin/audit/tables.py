@@ -249,11 +249,13 @@ SUMMARY = table(
     to_ms              long     the last event
     members            long     number of runs
     killed             long     number of runs that fell silent
+    unheard            long     number of runs of which nothing could be read: a later version, a broken file
     over               boolean  whether all runs stopped cleanly
     events             long     number of events
     unreadable         long     number of lines in the whole input that are no events: cut, or of another version
     missing            long     number of events that were lost on the way
     dropped            long     number of events that members gave up
+    unreported         long     number of records that last words count and no span tells of
     partitions         long     number of partitions
     handled            long     number of executions
     skipped            long     number of records that were skipped as duplicates

@@ -2,22 +2,25 @@
 
 The frame has what `holdfast/plugin/audit/schema.py` has, all kinds in one row, absent fields null; and `unreadable`:
 this line is no event (the last one of a file may have been cut by a kill), or one of a later version. Such lines are
-counted and otherwise left alone. Kinds that are not known stay: they have a number like all others.
+counted; whose they are is read as far as it can be, since of such a member nothing is known. So is a file without any
+line. Kinds that are not known stay: they have a number like all others.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark._pyspark import AnalysisException, F
+from holdfast.adapters.spark.audit.unread import GROUP, NOTHING, RUN, RUN_OF_FILE
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.schema import KINDS, VERSION, Keyed, Place, Span, Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
+    from holdfast.adapters.spark._pyspark import Column, DataFrame, SparkSession
 
 #: Of the classes' annotations.
 _TYPES: dict[str, str | type[Any]] = {
@@ -57,17 +60,35 @@ _KAFKA_STREAM = {"startingOffsets": "earliest", "failOnDataLoss": "false", "maxO
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Events of a column `value` of text: one JSON object each."""
+    """Events of a column `value` of text: one JSON object each; `origin`, if it is there, is the run that lines come
+    from. Of those that are no events `group` and `run` are what is known of them, and null."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
-    event = F.from_json(F.col("value").cast("string"), f"{SCHEMA}, {_BROKEN} STRING", options)
-    rows = (
-        lines.where(F.length(F.trim(F.col("value").cast("string"))) > 0).select(event.alias("event")).select("event.*")
-    )
+    text = F.col("value").cast("string")
+    origin = F.col("origin") if "origin" in lines.columns else F.lit(None).cast("string")
+    event = F.from_json(text, f"{SCHEMA}, {_BROKEN} STRING", options)
+    rows = _with_text(lines).select(event.alias("event"), text.alias("__text"), origin.alias("__origin"))
+    rows = rows.select("event.*", "__text", "__origin")
     whole = [F.col(name).isNotNull() for name in ("v", "kind", "group", "member", "run", "seq", "at_ms")]
     readable = F.col(_BROKEN).isNull() & (F.col("v") <= VERSION)
     for each in whole:
         readable &= each
-    return rows.withColumn("unreadable", ~F.coalesce(readable, F.lit(False))).drop(_BROKEN)
+    rows = rows.withColumn("unreadable", ~F.coalesce(readable, F.lit(False)))
+    said = {"group": _found(GROUP), "run": F.coalesce(_found(RUN), _some("__origin"))}
+    for name, otherwise in said.items():
+        rows = rows.withColumn(name, F.when(F.col("unreadable"), F.coalesce(name, otherwise)).otherwise(F.col(name)))
+    return rows.drop(_BROKEN, "__text", "__origin")
+
+
+def _with_text(lines: DataFrame) -> DataFrame:
+    return lines.where(F.length(F.trim(F.col("value").cast("string"))) > 0)
+
+
+def _found(pattern: str) -> Column:
+    return _some(F.regexp_extract("__text", pattern, 1))
+
+
+def _some(text: Column | str) -> Column:
+    return F.nullif(F.col(text) if isinstance(text, str) else text, F.lit(""))
 
 
 def read(spark: SparkSession, *places: str, options: Mapping[str, str] | None = None) -> DataFrame:
@@ -84,8 +105,16 @@ def read(spark: SparkSession, *places: str, options: Mapping[str, str] | None = 
     if topic := _kafka(places):
         bounds = {"startingOffsets": "earliest", "endingOffsets": "latest"}
         reader = spark.read.format("kafka").options(**bounds, **_at(topic), **(options or {}))
-        return parsed(_loaded(reader.load, places))
-    return parsed(_loaded(lambda: spark.read.options(**_FILES).text(list(places)), places))
+        told = _loaded(reader.load, places)
+        return parsed(told.select("value", F.col("key").cast("string").alias("origin")))
+    lines = _loaded(lambda: spark.read.options(**_FILES).text(list(places)), places)
+    name = F.regexp_replace("_metadata.file_path", "^file:/+", "/")
+    told = _with_text(lines).select("value", name.alias("file"))
+    there = [re.sub("^file:/+", "/", each) for each in lines.inputFiles()]
+    silent = spark.createDataFrame([(NOTHING, each) for each in there], "value STRING, file STRING")
+    silent = silent.join(told.select("file").distinct(), "file", "left_anti").select("value", "file")
+    origin = F.regexp_extract("file", RUN_OF_FILE, 1)
+    return parsed(told.unionByName(silent).withColumn("origin", origin))
 
 
 def stream(spark: SparkSession, *places: str, options: Mapping[str, str] | None = None) -> DataFrame:

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.adapters.spark._pyspark import ClassicDataFrame, F, GroupStateTimeout, pd
 from holdfast.adapters.spark.audit.kept import LiveSettings
 from holdfast.adapters.spark.audit.live import LiveGroup
+from holdfast.adapters.spark.audit.unread import GROUP, sorted_out
 from holdfast.adapters.spark.audit.writing import TableFolders
 from holdfast.errors import SettingError
-from holdfast.plugin.audit.schema import VERSION, Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +36,6 @@ _AHEAD_MS = 3_600_000
 #: Time-outs that follow each other. The first says nothing where the query itself was stopped meanwhile, and what came
 #: since has yet to be read.
 _SILENT = 2
-_STAMP = {each.name: int if each.type == "int" else str for each in fields(Stamp)} | {"kind": str}
 
 
 def follow(
@@ -72,8 +70,10 @@ def follow(
     if not silence_s > asked.quiet_s:
         raise SettingError("silence_s", silence_s, f"give more than quiet_s, which is {asked.quiet_s:g}")
     tables = TableFolders(output=output, format=format)
-    group = F.get_json_object("value", "$.group").alias("group")
-    heard = lines.select(group, "value", F.current_timestamp().alias("now")).where(F.col("group").isNotNull())
+    # Lines that name no group are a group without a name: they are counted there, and can be held against no other.
+    group = F.coalesce(F.get_json_object("value", "$.group"), F.regexp_extract("value", GROUP, 1))
+    heard = lines.where(F.length(F.trim("value")) > 0)
+    heard = heard.select(group.alias("group"), "value", F.current_timestamp().alias("now"))
     rows = (
         heard.withWatermark("now", "0 seconds")
         .groupBy("group")
@@ -102,7 +102,10 @@ def _stepping(asked: LiveSettings, silence_ms: int) -> Callable[..., Iterator[pd
         group, rows = _restored(key[0], kept, asked), []
         now_ms = state.getCurrentProcessingTimeMs()
         if silences == 0:
-            group.feed(_events(frames, now_ms + _AHEAD_MS))
+            lines = (line for frame in frames for line in frame["value"])
+            read = sorted_out(lines, now_ms + _AHEAD_MS)
+            group.feed(read.events)
+            group.unreadable(read.unreadable)
             rows = group.settle()
         elif silences == _SILENT:
             rows = group.silence()
@@ -117,20 +120,3 @@ def _stepping(asked: LiveSettings, silence_ms: int) -> Callable[..., Iterator[pd
 
 def _restored(name: str, kept: bytes | None, asked: LiveSettings) -> LiveGroup:
     return LiveGroup(name, asked) if kept is None else LiveGroup.restored(json.loads(zlib.decompress(kept)), asked)
-
-
-def _events(frames: Iterable[pd.DataFrame], before_ms: int) -> list[dict[str, Any]]:
-    """In the order of each run: a shuffle keeps none."""
-    events = [event for frame in frames for event in map(_event, frame["value"]) if event is not None]
-    return sorted((each for each in events if each["at_ms"] < before_ms), key=lambda each: (each["run"], each["seq"]))
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    """None: it is none, or one of a later version."""
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(event, dict) or event.get("v") != VERSION:
-        return None
-    return event if all(isinstance(event.get(name), of) for name, of in _STAMP.items()) else None

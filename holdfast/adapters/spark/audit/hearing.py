@@ -31,6 +31,9 @@ def hear(kept: Kept, events: Iterable[Event]) -> Iterator[Row]:
         if run is None:
             run = kept.runs[event["run"]] = Run(member=event["member"], from_ms=event["at_ms"])
             kept.count("members")
+            if kept.unheard.pop(event["run"], None) is not None:  # something was no event, and was not the last word
+                run.sound = False
+                kept.count("unheard", -1)
         if event["seq"] < run.next_seq:
             continue
         _stamped(kept, run, event)
@@ -43,6 +46,23 @@ def hear(kept: Kept, events: Iterable[Event]) -> Iterator[Row]:
             run.sound = False
 
 
+def pass_over(kept: Kept, unreadable: Iterable[str]) -> None:
+    """Lines that are no events.
+
+    Args:
+        kept: of their group.
+        unreadable: the run of each; "" where it does not say it.
+    """
+    for name in unreadable:
+        kept.count("unreadable")
+        run = kept.runs.get(name)
+        if run is not None:
+            run.sound = False  # whatever it was: it is not known
+        elif name not in kept.unheard:
+            kept.unheard[name] = kept.newest_ms
+            kept.count("unheard")
+
+
 def _stamped(kept: Kept, run: Run, event: Event) -> None:
     missing = event["seq"] - run.next_seq
     run.sound = run.sound and not missing and not event["dropped"]
@@ -52,7 +72,7 @@ def _stamped(kept: Kept, run: Run, event: Event) -> None:
     run.events, run.next_seq = run.events + 1, event["seq"] + 1
     run.dropped = max(run.dropped, event["dropped"])
     run.last_ms = max(run.last_ms, event["at_ms"])
-    kept.newest_ms = max(kept.newest_ms, event["at_ms"])
+    kept.newest_ms = run.heard_ms = max(kept.newest_ms, event["at_ms"])
     kept.counts["from_ms"] = min(kept.counts.get("from_ms", event["at_ms"]), event["at_ms"])
     if run.ended:  # it was silent for so long that it was taken for dead
         run.ended = False
@@ -64,10 +84,11 @@ def _started(_: Kept, run: Run, event: Event) -> Iterator[Row]:
     yield from ()
 
 
-def _stopped(_: Kept, run: Run, event: Event) -> Iterator[Row]:
+def _stopped(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
     told = sum(event["records"].values())
     run.stopped, run.clean = True, bool(event.get("clean"))
     run.unreported = max(told - sum(run.records.values()), 0)
+    kept.count("unreported", run.unreported)
     run.complete = run.sound and not event.get("in_hand") and not run.unreported
     yield from ()
 

@@ -22,7 +22,7 @@ from holdfast.errors import SettingError
 from holdfast.plugin.audit.tables import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
@@ -110,19 +110,46 @@ def audit(spark: SparkSession, events: DataFrame | str | Sequence[str], settings
         return frame
 
     heard = keep(once(rows))
-    found = judge(facts(heard), asked, keep)
+    unreadable = keep(rows.where("unreadable").groupBy("group", "run").agg(F.count(F.lit(1)).alias("lines")))
+    unheard = _unheard(unreadable, heard)
+    found = judge(facts(heard), asked, keep, unreadable, unheard)
     found["duplicate_keys"] = keep(duplicate_keys(heard))
-    unreadable = rows.where("unreadable").count()
-    found["summary"] = summary(found, unreadable)
+    found["summary"] = summary(found, unreadable, unheard)
     return Audit(tables={name: shaped(found[name], table) for name, table in TABLES.items()}, _kept=kept)
 
 
-def judge(facts_: Facts, asked: AuditSettings, keep: Callable[[DataFrame], DataFrame]) -> dict[str, DataFrame]:
-    """All tables but for those of keys, and the summary. `keep`: what is read more than once is kept."""
-    runs = keep(ended(facts_.runs, int(asked.quiet_s * 1000)))
-    over = runs.groupBy("group").agg(F.min(F.col("ended") == "clean").alias("over"))
+def _unheard(unreadable: DataFrame, heard: DataFrame) -> dict[str | None, int]:
+    """By group, of how many runs nothing can be read; None: nobody knows of which group."""
+    silent = unreadable.join(heard.select("run").distinct(), "run", "left_anti")
+    rows = silent.groupBy("group").agg(F.count_distinct(F.coalesce("run", F.lit(""))).alias("runs"))
+    return {each["group"]: each["runs"] for each in rows.collect()}
+
+
+def judge(
+    facts_: Facts,
+    asked: AuditSettings,
+    keep: Callable[[DataFrame], DataFrame],
+    unreadable: DataFrame,
+    unheard: Mapping[str | None, int],
+) -> dict[str, DataFrame]:
+    """All tables but for those of keys, and the summary.
+
+    Args:
+        facts_: of all events.
+        asked: what is asked.
+        keep: what is read more than once is kept.
+        unreadable: group, run, lines: of lines that are no events, as far as is known.
+        unheard: see `_unheard`.
+    """
+    cut = unreadable.where(F.col("run").isNotNull()).select("run", F.lit(True).alias("cut")).distinct()
+    runs = keep(ended(facts_.runs.join(F.broadcast(cut), "run", "left"), int(asked.quiet_s * 1000)))
+    silent = F.lit(None in unheard) | F.col("group").isin([name for name in unheard if name is not None])
+    groups = runs.groupBy("group").agg(
+        F.min(F.col("ended") == "clean").alias("over"), F.max("doubtful").alias("doubted")
+    )
+    groups = groups.withColumn("unheard", silent)
     owners = ownerships(facts_.entries, runs)
-    swept = keep(judged(facts_.spans, owners, over, Rules(all_of_it=asked.complete)))
+    swept = keep(judged(facts_.spans, owners, groups, Rules(all_of_it=asked.complete)))
     changes = rebalances.changes(facts_.entries, int(asked.gather_s * 1000))
     clusters = keep(rebalances.clusters(changes))
     owned = found(swept, "ownership")

@@ -31,27 +31,28 @@ _SENT = (
     "run", "member", "turn", "epoch", "trigger", "from_seq", "from_ms", "to_ms", "ended_by", "position", "end", "said",
     "told", "last_end", "complete", "killed",
 )  # fmt: skip
+_RULES = ("over", "unheard", "doubted")
 _OWNED = tuple(name for name in OWNERSHIP.names if name not in PLACE)
 _SOME = 4096  # rows that are handed back at once
 
 
-def judged(spans: DataFrame, owners: DataFrame, over: DataFrame, rules: Rules) -> DataFrame:
+def judged(spans: DataFrame, owners: DataFrame, groups: DataFrame, rules: Rules) -> DataFrame:
     """What the sweep finds: a column for each of `FOUND`; read it with `found`.
 
     Args:
         spans: as in `Facts`; those without offsets are passed over.
         owners: as `owners.ownerships` makes them.
-        over: group, over: whether all its runs have stopped cleanly.
-        rules: for all groups; `over` is taken from the frame.
+        groups: group, and those of the rules that are of one group: over, unheard, doubted.
+        rules: for all groups.
     """
     place = F.to_json(F.array(*PLACE)).alias("place")
     of_spans = spans.where(F.col("first").isNotNull()).select(
         place, F.lit(None).cast("string").alias("owner"),
         "first", "next", "outcome", "records", "began_ms", "ended_ms", "run", "epoch", "seq", "old",
     )  # fmt: skip
-    owner = F.to_json(F.struct(*_SENT, F.coalesce("over", F.lit(False)).alias("over")))
+    owner = F.to_json(F.struct(*_SENT, *(F.coalesce(name, F.lit(False)).alias(name) for name in _RULES)))
     nothing = {each.name: F.lit(None).cast(each.dataType) for each in of_spans.schema.fields}
-    of_owners = owners.join(F.broadcast(over), "group", "left").select(
+    of_owners = owners.join(F.broadcast(groups), "group", "left").select(
         place, owner.alias("owner"), *(column.alias(name) for name, column in list(nothing.items())[2:])
     )
     rows = of_owners.unionByName(of_spans).repartition("place")
@@ -101,7 +102,7 @@ def _each_place(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[lis
                 place, owners, sweep, asked = here, [], None, rules
             told = part.column("owner").drop_null().to_pylist()
             for each in map(json.loads, told):
-                asked = replace(rules, over=each.pop("over"))
+                asked = replace(rules, **{name: each.pop(name) for name in _RULES})
                 owners.append(Owner(**each))
             part = part.slice(len(told))
             if part.num_rows:

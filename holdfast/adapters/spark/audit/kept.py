@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: A span as it is kept. `old`: its executions have been judged.
 FIRST, NEXT, OUTCOME, RECORDS, BEGAN, ENDED, RUN, EPOCH, SEQ, OLD = range(10)
 #: Of what `Kept.state` gives.
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,7 @@ class Run:
     member: str
     from_ms: int
     last_ms: int = 0
+    heard_ms: int = 0  #: when its last event came, by the newest of all: its own clock may be behind
     protocol: str | None = None
     source: str | None = None
     next_seq: int = 0
@@ -112,6 +113,8 @@ class Kept:
     settled_ms: int = 0
     told_ms: int = 0  #: rebalances that ended before are told
     runs: dict[str, Run] = field(default_factory=dict)
+    #: Runs of which nothing could be read but their names ("": not even that), and when.
+    unheard: dict[str, int] = field(default_factory=dict)
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
     intake: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
@@ -157,4 +160,4 @@ class Kept:
         return made
 
 
-_PLAIN = ("newest_ms", "settled_ms", "told_ms", "counts")
+_PLAIN = ("newest_ms", "settled_ms", "told_ms", "unheard", "counts")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark.audit.changing import rebalanced
 from holdfast.adapters.spark.audit.compact import merged
-from holdfast.adapters.spark.audit.hearing import hear
+from holdfast.adapters.spark.audit.hearing import hear, pass_over
 from holdfast.adapters.spark.audit.kept import FIRST, OLD, RUN, SEQ, Kept, LiveSettings
 from holdfast.adapters.spark.audit.owner import Owner
 from holdfast.adapters.spark.audit.sweep import Rules, Sweep
@@ -23,7 +23,7 @@ from holdfast.plugin.audit.tables import OWNERSHIP
 from holdfast.plugin.audit.verdicts import Ended, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.adapters.spark.audit.kept import Place, Run
 
@@ -49,6 +49,11 @@ class LiveGroup:
         has to be whole."""
         for row in hear(self._kept, events):
             self._tell("lag", row)
+
+    def unreadable(self, runs: Iterable[str]) -> None:
+        """Lines of the group that are no events: the run of each, "" where it does not say it. A run of which nothing
+        else comes may have done anything: from now on nothing is lost, it is unknown."""
+        pass_over(self._kept, runs)
 
     def settle(self) -> list[tuple[str, Row]]:
         """Tables' names and rows that have become final."""
@@ -92,6 +97,8 @@ class LiveGroup:
                 self._settle_run(name, run, recent_ms)
             self._tell("summary", summed(self._rows, kept))
             self._forget()
+        elif not kept.runs and kept.counts:
+            self._tell("summary", summed(self._rows, kept))
         rows, self._rows = self._rows, []
         return rows
 
@@ -130,7 +137,7 @@ class LiveGroup:
 
     def _settle_place(self, at: Row, place: Place, recent_ms: int) -> None:
         heard = self._hear(place)
-        place.owners.sort(key=lambda each: each.from_ms)
+        place.owners.sort(key=_turn(place.owners))
         for turn, owner in enumerate(place.owners, start=1):
             owner.turn = turn
             run = self._kept.runs.get(owner.run)
@@ -138,10 +145,12 @@ class LiveGroup:
                 continue  # long ago, or its `assigned` says all that is known
             owner.killed = not run.stopped
             owner.complete = owner.complete or run.complete
+            if run.unreported:  # something of it is missing, and nobody knows what
+                owner.complete, owner.told = False, None
             if owner.ended_by is None and run.stopped:
                 owner.to_ms, owner.ended_by = run.last_ms, "stopped"
         if heard or place.records or any(not each[OLD] for each in place.spans):
-            self._sweep(at, place)
+            self._sweep(at, place, self._rules(recent_ms))
         for owner in place.owners:
             self._settle_owner(at, place, owner, recent_ms)
         asked = self.settings
@@ -166,10 +175,18 @@ class LiveGroup:
         place.says = later
         return heard
 
-    def _sweep(self, at: Row, place: Place) -> None:
+    def _rules(self, recent_ms: int) -> Rules:
+        kept = self._kept
+        doubted = any(
+            not each.complete and (each.stopped or not each.sound or each.last_ms < recent_ms)
+            for each in kept.runs.values()
+        )
+        return Rules(final=False, unheard=bool(kept.unheard), doubted=doubted)
+
+    def _sweep(self, at: Row, place: Place, rules: Rules) -> None:
         settled_ms = self._kept.settled_ms
         found = [Owner(**asdict(each) | _UNSEEN) for each in place.owners if each.from_ms < settled_ms]
-        sweep = Sweep(found, Rules(final=False))
+        sweep = Sweep(found, rules)
         place.spans.sort(key=lambda each: (each[FIRST], each[RUN], each[SEQ]))
         nobody = Owner(run="", member="", turn=0, complete=True)
         if place.floor:
@@ -211,7 +228,8 @@ class LiveGroup:
     def _forget(self) -> None:
         kept, asked = self._kept, self.settings
         old_ms = kept.settled_ms - _ms(asked.remember_s)
-        kept.runs = {run: each for run, each in kept.runs.items() if each.last_ms >= old_ms}
+        kept.runs = {run: each for run, each in kept.runs.items() if each.heard_ms >= old_ms}
+        kept.unheard = {run: at_ms for run, at_ms in kept.unheard.items() if at_ms >= old_ms}
         recent_ms = kept.told_ms - _ms(asked.gather_s + asked.before_s)
         kept.changes = [each for each in kept.changes if each.at_ms >= recent_ms]
         for place in kept.places.values():
@@ -221,9 +239,17 @@ class LiveGroup:
             place.told = [each for each in place.told if each in known]
 
     def _is_recent(self, owner: Owner, old_ms: int) -> bool:
-        if owner.to_ms is None:
-            return owner.run in self._kept.runs
-        return owner.to_ms >= old_ms
+        run = self._kept.runs.get(owner.run)
+        if owner.to_ms is None or run is None:
+            return run is not None
+        return owner.to_ms + run.heard_ms - run.last_ms >= old_ms
+
+
+def _turn(owners: list[Owner]) -> Callable[[Owner], int]:
+    """In which order they came: by epoch where all are known, else by the members' clocks."""
+    if all(each.epoch is not None for each in owners):
+        return lambda each: each.epoch or 0
+    return lambda each: each.from_ms
 
 
 def _ms(seconds: float) -> int:

@@ -17,7 +17,8 @@ _OUTCOMES = (*ENDED, Outcome.FAILED.value)
 
 
 def ended(runs: DataFrame, quiet_ms: int) -> DataFrame:
-    """The runs, with how each one ended, whether it has told everything, and what is missing of it.
+    """The runs, with how each one ended, whether it has told everything, what is missing of it, and whether it may have
+    done what nobody knows (`doubtful`). `cut`: lines of it are no events.
 
     A run without a last word lives if it was heard as late as the others, `quiet_ms` forgiven; else it was killed.
     """
@@ -35,7 +36,9 @@ def ended(runs: DataFrame, quiet_ms: int) -> DataFrame:
     )
     whole = (F.col("missing") == 0) & (F.col("dropped") == 0) & (F.coalesce("unreported", F.lit(0)) == 0)
     complete = whole & F.col("stopped") & (F.coalesce("in_hand", F.lit(0)) == 0)
-    return rows.withColumns({"complete": complete, "__counts": F.coalesce("unreported", F.lit(0)) == 0})
+    rows = rows.withColumns({"complete": complete, "__counts": F.coalesce("unreported", F.lit(0)) == 0})
+    told_so_far = (F.col("ended") == Ended.ALIVE.value) & whole & ~F.coalesce("cut", F.lit(False))
+    return rows.withColumn("doubtful", ~(complete | told_so_far))
 
 
 def ownerships(entries: DataFrame, runs: DataFrame) -> DataFrame:

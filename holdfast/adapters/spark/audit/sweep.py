@@ -33,6 +33,8 @@ class Rules:
     over: bool = False  #: all runs of the group have stopped cleanly
     all_of_it: bool = False  #: everything up to the log's end had to be consumed
     final: bool = True  #: no more will come; else what is pending is not told
+    unheard: bool = False  #: nothing can be read of some run of the group: it may have done anything
+    doubted: bool = False  #: some run has not told everything: it may have had partitions of which nobody knows
 
 
 @dataclass(slots=True)
@@ -57,6 +59,8 @@ class Sweep:
     _mark: int = 0
     _last: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     _by_run: dict[str, list[Owner]] = field(default_factory=dict)
+    _counted: bool = False  #: epochs say in which order owners came, and whether one is missing
+    _out_of_order: bool = False  #: members' clocks say so, and it cannot be
 
     def __post_init__(self) -> None:
         self.owners.sort(key=lambda each: each.turn)
@@ -68,6 +72,8 @@ class Sweep:
         if starts:
             self._begin = self._reach = min(starts)
         self._position = max((each.said for each in self.owners if each.said is not None), default=None)
+        self._counted = all(each.epoch is not None for each in self.owners)
+        self._out_of_order = not self._counted and self._goes_back()
         self._end = max((each.last_end for each in self.owners if each.last_end is not None), default=None)
 
     def owner(self, run: str, epoch: int | None, seq: int) -> Owner:
@@ -234,33 +240,62 @@ class Sweep:
 
     def _verdict(self, offset: int) -> tuple[Verdict, Reason, list[Owner]]:
         """Of an offset that no span covers; asked when all spans below have been seen."""
-        readers = self._readers(offset)
-        if self._position is None or offset >= self._position:
-            if not self.rules.all_of_it:
-                return (Verdict.LEFT if self.rules.over else Verdict.PENDING), Reason.LAG, readers
-        elif self._was_reset_beyond(offset, readers):
+        readers, rules = self._readers(offset), self.rules
+        reached = self._position is not None and offset < self._position
+        if not reached and not (rules.all_of_it or (rules.unheard and rules.final)):
+            return (Verdict.LEFT if rules.over else Verdict.PENDING), Reason.LAG, readers
+        if rules.unheard:
+            return Verdict.UNKNOWN, Reason.INCOMPLETE, readers
+        unseen = self._may_have_had_others(readers) or (rules.doubted and not reached)
+        if reached and not unseen and self._was_reset_beyond(offset, readers):
             return Verdict.LEFT, Reason.RESET, readers
+        found = self._by_word(offset, readers)
+        if unseen and found[1] is not Reason.PASSED and found[0] is Verdict.LOST:
+            return Verdict.UNKNOWN, Reason.INCOMPLETE, readers
+        return found
+
+    def _by_word(self, offset: int, readers: list[Owner]) -> tuple[Verdict, Reason, list[Owner]]:
+        """What those who have to answer for it have said."""
         untold = [each for each in readers if not each.has_told(offset)]
         if untold or not readers:
             killed = any(each.killed for each in untold)
             return Verdict.UNKNOWN, Reason.KILLED if killed else Reason.INCOMPLETE, untold
-        if self._position is None or offset >= self._position:
-            return Verdict.LOST, Reason.LAG, readers
-        passed = any(each.said is not None and each.said > offset for each in readers)
-        return Verdict.LOST, Reason.PASSED if passed else Reason.JUMPED, readers
+        if any(each.said is not None and each.said > offset for each in readers):
+            return Verdict.LOST, Reason.PASSED, readers
+        reached = self._position is not None and offset < self._position
+        return Verdict.LOST, Reason.JUMPED if reached else Reason.LAG, readers
 
     def _readers(self, offset: int) -> list[Owner]:
         """Who has to answer for it: the last one that was assigned at or below it and read on from there; and those
-        after it that were, and have begun beyond it. Who came before had to be read again by that last one."""
+        after it that were, and have begun beyond it. Who came before had to be read again by that last one: but where
+        nobody knows who came before, all have to answer."""
         found: list[Owner] = []
         for each in reversed(self.owners):
             if each.position is None or each.position <= offset:
                 if each.position is None and not each.read_below(offset):
                     continue
                 found.append(each)
-                if each.read_below(offset):
+                if each.read_below(offset) and not self._out_of_order:
                     break
         return found[::-1]
+
+    def _goes_back(self) -> bool:
+        """Whether somebody began below what one before had said, and nobody had reset it: as where clocks differ."""
+        said = 0
+        for each in self.owners:
+            if each.position is not None and each.position < said and each.trigger != "reset":
+                return True
+            said = max(said, each.said or 0)
+        return False
+
+    def _may_have_had_others(self, readers: list[Owner]) -> bool:
+        """Owners after the first of these of whom no event came: a hole in the epochs; where nobody counts them,
+        any run that has not told everything."""
+        if not self._counted:
+            return self.rules.doubted or self._out_of_order
+        first = min((each.epoch or 0 for each in readers), default=0)
+        epochs = {each.epoch or 0 for each in self.owners if (each.epoch or 0) >= first}
+        return bool(epochs) and len(epochs) <= max(epochs) - min(epochs)
 
     def _was_reset_beyond(self, offset: int, readers: list[Owner]) -> bool:
         if any(each.said is not None and each.said > offset for each in readers):

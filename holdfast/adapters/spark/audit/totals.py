@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_COUNTED = ("members", "killed", "events", "missing", "dropped", "partitions")
+_COUNTED = ("members", "killed", "unheard", "events", "unreadable", "missing", "dropped", "unreported", "partitions")
 
 
 def summed(rows: Sequence[tuple[str, Row]], kept: Kept) -> Row:
@@ -22,7 +22,7 @@ def summed(rows: Sequence[tuple[str, Row]], kept: Kept) -> Row:
     counts, kept.counts = kept.counts, {}
     skipped = counts.get(Outcome.SKIPPED_POSITION, 0) + counts.get(Outcome.SKIPPED_KEY, 0)
     found: Row = {name: counts.get(name, 0) for name in _COUNTED}
-    found |= {"from_ms": counts.get("from_ms"), "to_ms": kept.newest_ms, "unreadable": 0, "skipped": skipped}
+    found |= {"from_ms": counts.get("from_ms"), "to_ms": kept.newest_ms or None, "skipped": skipped}
     found |= {"over": bool(kept.runs) and all(each.stopped and each.clean for each in kept.runs.values())}
     found |= {each.value: counts.get(each, 0) for each in (Outcome.HANDLED, Outcome.DEAD_LETTERED)}
     gaps, repeats = _of(rows, "gaps"), _of(rows, "duplicates")

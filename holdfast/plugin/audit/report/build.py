@@ -65,8 +65,8 @@ def _figures(row: Row) -> GroupAudit:
     executions = row["handled"] or 0
     return GroupAudit(
         group=row["group"],
-        from_ms=row["from_ms"],
-        to_ms=row["to_ms"],
+        from_ms=row["from_ms"] or 0,
+        to_ms=row["to_ms"] or 0,
         partitions=row["partitions"] or 0,
         records=executions - sum(repeats.values()),
         executions=executions,
@@ -77,6 +77,8 @@ def _figures(row: Row) -> GroupAudit:
         sent_twice=row["producer"],
         killed=row["killed"] or 0,
         missing_events=(row["missing"] or 0) + (row["dropped"] or 0),
+        unheard=row["unheard"] or 0,
+        unreported=row["unreported"] or 0,
         unreadable=row["unreadable"] or 0,
         processes=row["members"] or 0,
         rebalances=Listed(total=row["rebalances"] or 0),
@@ -84,6 +86,8 @@ def _figures(row: Row) -> GroupAudit:
 
 
 def _detailed(figures: GroupAudit, reader: TableReader) -> GroupAudit:
+    if not figures.processes:  # nothing of it can be read
+        return figures
     where: Where = {"group": figures.group}
     runs = _listed(reader.largest(t.MEMBERS, "handled", _MOST_RUNS, where), _run, lambda each: each.began_ms)
     gaps = _gaps(reader, where)

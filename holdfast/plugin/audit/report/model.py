@@ -209,6 +209,7 @@ class GroupAudit:
     """One group's."""
 
     group: str
+    #: 0 and 0 where nothing of it can be read.
     from_ms: int
     to_ms: int
     partitions: int
@@ -227,6 +228,9 @@ class GroupAudit:
     #: Processes that fell silent; events that never came.
     killed: int
     missing_events: int
+    #: Processes of which nothing could be read; records that last words count and no span tells of.
+    unheard: int
+    unreported: int
     #: Of the whole input: what could not be read.
     unreadable: int
     #: How many starts of members.
@@ -278,7 +282,7 @@ class GroupAudit:
     @property
     def unsure(self) -> bool:
         """Whether not all is known."""
-        return bool(self.unknown or self.missing_events)
+        return bool(self.unknown or self.missing_events or self.unheard or self.unreported)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

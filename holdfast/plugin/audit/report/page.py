@@ -69,9 +69,10 @@ def pictures(group: GroupAudit) -> Iterator[Picture]:
 
 
 def _period(audit: Audit) -> str:
-    if not audit.groups:
+    heard = [each for each in audit.groups if each.processes]
+    if not heard:
         return ""
-    first, last = min(each.from_ms for each in audit.groups), max(each.to_ms for each in audit.groups)
+    first, last = min(each.from_ms for each in heard), max(each.to_ms for each in heard)
     over = f"{clock(first, date=True)} to {clock(last, date=True)} UTC ({long((last - first) / 1000)})"
     return f'<p class="faint">By what consumers told of themselves, {over}.</p>'
 

@@ -45,6 +45,7 @@ def verdict(audit: Audit) -> str:
         for cause, count in group.repeats.items():
             repeats[cause] = repeats.get(cause, 0) + count
     said = _sentence(
+        audit.sum(lambda each: each.unheard + each.unreported),
         audit.sum(lambda each: each.lost),
         audit.sum(lambda each: each.unknown),
         repeats,
@@ -56,12 +57,13 @@ def verdict(audit: Audit) -> str:
 
 def group_verdict(group: GroupAudit) -> str:
     """One group in one sentence."""
-    said = _sentence(group.lost, group.unknown, group.repeats, group.sent_twice or 0)
+    said = _sentence(group.unheard + group.unreported, group.lost, group.unknown, group.repeats, group.sent_twice or 0)
     return f"{said}, of {number(group.records, 'record')} that ran"
 
 
-def _sentence(lost: int, unknown: int, repeats: Mapping[str, int], sent_twice: int) -> str:
-    parts = [f"{lost:,} lost" if lost else "Nothing lost"]
+def _sentence(untold: int, lost: int, unknown: int, repeats: Mapping[str, int], sent_twice: int) -> str:
+    """`untold`: something is missing, and nobody can say what."""
+    parts = [f"{lost:,} lost" if lost else "Nothing known to be lost" if untold else "Nothing lost"]
     if unknown:
         parts.append(f"{unknown:,} unknown")
     again = {cause: count for cause, count in repeats.items() if cause != Cause.RESET}
@@ -88,6 +90,13 @@ def remarks(group: GroupAudit) -> list[str]:
     if group.killed:
         names = listing({run.member for run in group.runs.rows if run.ended == Ended.KILLED})
         found.append(f"{number(group.killed, 'process', 'es')} ended without a word{f': {names}' if names else ''}")
+    if group.unheard:
+        found.append(
+            f"of {number(group.unheard, 'process', 'es')} nothing can be read (a later version of holdfast, an empty "
+            "or a broken file): what others have not done is unknown, and not lost"
+        )
+    if group.unreported:
+        found.append(f"{number(group.unreported, 'record')} are in a last word, and in no event that came")
     if group.missing_events:
         found.append(
             f"{number(group.missing_events, 'event')} never came: what they would have said is unknown, and not lost"
@@ -100,7 +109,7 @@ def remarks(group: GroupAudit) -> list[str]:
         found.append(f"{number(pending, 'record')} were still to come when the events end")
     if left := group.gaps.get(Verdict.LEFT, 0):
         found.append(f"{number(left, 'record')} were left when the group ended, or skipped by a reset")
-    if group.sent_twice is None:
+    if group.sent_twice is None and group.processes:
         found.append("events carry no keys: what a producer has sent twice cannot be told")
     return found
 

@@ -37,6 +37,14 @@ def test_what_is_not_known_ends_with_4(here: Here, tmp_path: Path) -> None:
     here("audit", "--tables", write(tmp_path, {t.SUMMARY: [summary(unknown=3)]}), code=4)
 
 
+def test_a_group_of_which_nothing_can_be_read_ends_with_4(here: Here, tmp_path: Path) -> None:
+    dark = dict.fromkeys(t.SUMMARY.names) | {"group": "dark", "unheard": 1, "unreadable": 9}
+    said = here("audit", "--tables", write(tmp_path, {t.SUMMARY: [dark]}), code=4).stdout
+    assert said.startswith("Nothing known to be lost")
+    assert "of 1 process nothing can be read" in said
+    assert "1970" not in said
+
+
 def test_the_page_is_written_where_it_was_asked_for(here: Here, tmp_path: Path) -> None:
     file = tmp_path / "audit.html"
     said = here("audit", "--tables", write(tmp_path, sample()), "--html", file, code=1)

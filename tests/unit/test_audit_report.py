@@ -74,9 +74,10 @@ class TestVerdict:
         assert any(each.startswith(("of 2 processes nothing", "2 records are in")) for each in remarks(audit.groups[0]))
 
     def test_a_group_of_which_nothing_can_be_read_is_named(self, tmp_path: Path) -> None:
-        nothing = dict.fromkeys(t.SUMMARY.names) | {"group": "dark", "unheard": 1}
-        audit = audit_of(ParquetTables(write(tmp_path, {t.SUMMARY: [summary(), nothing]})))
+        dark = [dict.fromkeys(t.SUMMARY.names) | {"group": name, "unheard": 1} for name in ("dark", "")]
+        audit = audit_of(ParquetTables(write(tmp_path, {t.SUMMARY: [summary(), *dark]})))
         assert mood(audit) == "unsure"
+        assert {each.group for each in audit.groups if each.unsure} == {"dark", "(no name)"}
         assert "dark" in page(audit)
 
     def test_a_key_that_was_sent_twice_and_ran_twice_is_wrong(self, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MOST_GROUPS = 12
 _MOST_RUNS, _MOST_FINDINGS, _MOST_REBALANCES, _MOST_PAUSES, _MOST_LAGGING = 100, 60, 200, 15, 10
 _HOW: dict[str, Literal["sum", "min", "max"]] = {"from_ms": "min", "to_ms": "max", "stop_ms": "max", "pause_ms": "max"}
+#: Where a stream counts lines that name no group.
+_NAMELESS = "(no name)"
 #: Keys that ran again since one record did are among the records.
 _SENT = frozenset((KeyCause.PRODUCER.value, KeyCause.BOTH.value))
 
@@ -64,7 +66,7 @@ def _figures(row: Row) -> GroupAudit:
     }
     executions = row["handled"] or 0
     return GroupAudit(
-        group=row["group"],
+        group=row["group"] or _NAMELESS,
         from_ms=row["from_ms"] or 0,
         to_ms=row["to_ms"] or 0,
         partitions=row["partitions"] or 0,

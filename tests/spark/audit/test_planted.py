@@ -24,13 +24,13 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 def judged(spark: SparkSession, folder: Path, some: list[Case]) -> list[str]:
     """What is wrong of all that is said of them."""
     for number, case in enumerate(some):
-        at = folder / "events" / str(number)
+        at = folder / "events, in ä" / str(number)
         at.mkdir(parents=True)
         for name, content in case.files.items():
             # A run is of one process: each case has its own.
             of_case = name.replace("-00000000", f"-{number:08x}")
             (at / of_case).write_bytes(content.replace(b'"run":"00000000', f'"run":"{number:08x}'.encode()))
-    with audit(spark, str(folder / "events")) as found:
+    with audit(spark, str(folder / "events, in ä")) as found:
         found.write(str(folder / "tables"))
     gaps = parquet.read_table(folder / "tables" / "gaps").to_pylist()
     report = audit_of(ParquetTables(folder / "tables"))

@@ -108,7 +108,7 @@ def read(spark: SparkSession, *places: str, options: Mapping[str, str] | None = 
         told = _loaded(reader.load, places)
         return parsed(told.select("value", F.col("key").cast("string").alias("origin")))
     lines = _loaded(lambda: spark.read.options(**_FILES).text(list(places)), places)
-    name = F.regexp_replace("_metadata.file_path", "^file:/+", "/")
+    name = F.regexp_replace(F.input_file_name(), "^file:/+", "/")  # in URLs' spelling, as inputFiles() has it
     told = _with_text(lines).select("value", name.alias("file"))
     there = [re.sub("^file:/+", "/", each) for each in lines.inputFiles()]
     silent = spark.createDataFrame([(NOTHING, each) for each in there], "value STRING, file STRING")

@@ -49,7 +49,7 @@ class Judged:
         (folder / f"{one.name}.jsonl.gz").write_bytes(gzip.compress((folder / f"{one.name}.jsonl").read_bytes()))
         with (folder / f"{two.name}.jsonl").open("a") as file:  # of a later version, and cut
             file.write(two.lines[-1].replace('"v": 1', '"v": 99') + "\n")
-            file.write(two.lines[-1][:70])
+            file.write(two.lines[-1][: two.lines[-1].index('"seq"')])  # it still says whose it was
         kafka.create_topic("judged", 2)
         for group in self.groups[-_IN_KAFKA:]:
             streamed.send(kafka.bootstrap, "judged", group.lines)

@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-_LIMIT = DeadLetterLimit()
+_LIMIT, _LIMIT_OF_LEASED = DeadLetterLimit(), DeadLetterLimit(then="stop")
 #: What a shell has for a command that SIGINT has ended.
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -86,7 +86,7 @@ class Holdfast:
         key: KeySpec | None = None,
         retry: Retry | None = None,
         dead_letter: str | None = None,
-        dead_letter_limit: DeadLetterLimit | None = _LIMIT,
+        dead_letter_limit: DeadLetterLimit | Literal["default"] | None = "default",
         batch: BatchOf | None = None,
         name: str | None = None,
         scope: str | None = None,
@@ -103,6 +103,7 @@ class Holdfast:
             dead_letter: the topic for records that failed for good, which none of `topics` matches. None: such a record
                 stops the app.
             dead_letter_limit: how many of them are the handler's own fault, and what follows then. None: however many.
+                By default `DeadLetterLimit()`; a source of leased records cannot be paused, so there the app stops.
             batch: call with a list of records instead of one.
             name: what reports and dead letters call it; by default the function's qualified name with its module.
             scope: what a business key is unique in. By default the group and the topic; a name makes an id the same
@@ -133,7 +134,7 @@ class Holdfast:
                 key=None if key is None else resolve_key(key),
                 retry=retry or (Retry(attempts=1) if self._broker_retries else Retry()),
                 dead_letter=dead_letter,
-                limit=dead_letter_limit if dead_letter is not None else None,
+                limit=None if dead_letter is None else self._limit(dead_letter_limit),
                 batch=batch,
                 timeout_s=self._settings.handler_timeout_s if timeout_s is None else timeout_s,
             )
@@ -147,6 +148,15 @@ class Holdfast:
             return call
 
         return register
+
+    def _limit(self, given: DeadLetterLimit | Literal["default"] | None) -> DeadLetterLimit | None:
+        leased = isinstance(self._source, LeasedSource)
+        if given == "default":
+            return _LIMIT_OF_LEASED if leased else _LIMIT
+        if leased and given is not None and given.then == "pause":
+            # What waits would fill the process, and stop all other handlers.
+            raise SettingError("dead_letter_limit.then", "pause", "use 'stop': a source of leased records delivers on")
+        return given
 
     def run(self, *, install_signal_handlers: bool = True) -> None:
         """Consume until SIGTERM, SIGINT or `stop()`: fence, drain, commit, leave; a second signal is faster.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from holdfast import Holdfast, MemoryClaims, Settings
-from holdfast.errors import DeadLetterRefused, HandlerFailed, SourceError, Unretriable
+from holdfast import DeadLetterLimit, Holdfast, MemoryClaims, Settings
+from holdfast.errors import DeadLetterRefused, HandlerFailed, SettingError, SourceError, Unretriable
 from holdfast.plugin.events import Overrun, SessionLost, SourceTrouble
 from holdfast.plugin.ports import LeasedSource, PartitionedSource
 from tests.engine.bench import PATIENCE_S, QUICK, Bench, Letters, Work, numbered
@@ -229,6 +229,23 @@ class TestFailures:
         with pytest.raises(DeadLetterRefused):
             consumer.join()
         assert field.queue.open == ["bad"]
+
+    def test_a_broken_handler_stops_the_app_since_nothing_can_be_paused(self, field: Field) -> None:
+        names = numbered("bad", range(120))
+        for name in names:
+            field.work.fail(name, *[Unretriable("no")] * 5)
+        field.queue.put(*names)
+        consumer = field.consumer(start=False)
+        consumer.dead_letter = "dlq"
+        consumer.start()
+        with pytest.raises(HandlerFailed, match="dead_letter_limit"):
+            consumer.join()
+        assert len(consumer.letters.sent) <= 100
+
+    def test_a_limit_that_pauses_is_refused(self, field: Field) -> None:
+        app = Holdfast(MemoryLeasedSource(field.queue), claims=None)
+        with pytest.raises(SettingError, match="use 'stop'"):
+            app.handler("orders", dead_letter="dlq", dead_letter_limit=DeadLetterLimit(in_a_row=5))(print)
 
 
 class TestEnd:

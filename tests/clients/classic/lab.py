@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.adapters.rocketmq import PushSource
-from holdfast.adapters.rocketmq.remoting import Message, RemotingClient, Sender
+from holdfast.adapters.rocketmq.remoting import Admin, Message, RemotingClient, Sender
 from holdfast.timing import Deadline
 from tests.clients.grpc.lab import PATIENCE_S, create_topic, new_name
 from tests.servers.processes import end, spawn
@@ -46,6 +46,12 @@ class Topic:
                 keys = f"key-{body.decode(errors='replace')}"
                 message = Message(self.name, body, tags=tag or None, keys=[keys], properties=properties)
                 sender.send(next(queues), message, deadline)
+
+    def make_again(self) -> None:
+        """Deleted and created: another log, and no offset of the group."""
+        with RemotingClient(self.server.namesrv) as client:
+            Admin(client).delete_topic(self.name, Deadline(PATIENCE_S))
+        create_topic(self.server, self.name, queues=4)
 
     def source(self, **options: Any) -> PushSource:
         return PushSource(**{"namesrv": self.server.namesrv, "group": self.group} | options)

@@ -61,6 +61,17 @@ class TestRecords:
         assert record.header("UNIQ_KEY")
         assert abs(record.timestamp_ms / 1000 - time.time()) < PATIENCE_S
 
+    def test_a_topic_that_was_made_again_is_handled_whole_though_its_log_is_longer(
+        self, topic: Topic, claims: RedisClaims
+    ) -> None:
+        for prefix, count in (("old", 30), ("new", 60)):
+            topic.send(f"{prefix}{number}" for number in range(count))
+            gate = Gate()
+            with App(topic.source(), [topic.name], gate, claims):
+                gate.wait(lambda gate=gate, count=count: len(gate.ended) == count)  # type: ignore[misc]
+            assert sorted(gate.started) == sorted(f"{prefix}{number}" for number in range(count))
+            topic.make_again()
+
     def test_tags_are_the_clients_own(self, topic: Topic, claims: RedisClaims) -> None:
         topic.send(["a"], tag="red")
         topic.send(["b"], tag="blue")

@@ -49,6 +49,10 @@ _NOT_YET = (
 _JAVA = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
 
+def _jars() -> Path:
+    return Path(os.environ.get("HOLDFAST_KAFKA_LIB", _LIB))
+
+
 class KafkaServer:
     """One broker on free loopback ports with its data in a folder of its own.
 
@@ -58,7 +62,7 @@ class KafkaServer:
     def __init__(self, lib: Path | None = None, *, properties: Mapping[str, str] | None = None) -> None:
         """Args: properties: more lines of server.properties."""
         self._properties = dict(properties or {})
-        self._lib = lib or Path(os.environ.get("HOLDFAST_KAFKA_LIB", _LIB))
+        self._lib = lib or _jars()
         self._home = Path(tempfile.mkdtemp(prefix="holdfast-kafka-"))
         self.log_file = self._home / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -270,6 +274,7 @@ class SharedKafka(KafkaServer):
 
     def __init__(self, bootstrap: str, log_file: Path) -> None:
         self.bootstrap, self.log_file = bootstrap, log_file
+        self._lib, self._home = _jars(), log_file.parent
         self._admin: AdminClient | None = None
         self._groups: dict[str, Consumer] = {}
 

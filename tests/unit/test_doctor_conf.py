@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.adapters.kafka.ability import BrokerAbility
@@ -476,12 +476,13 @@ def test_no_credential_is_ever_shown(client: Client) -> None:
     assert "hunter2" not in repr(ClientConf(SECRETS, client=client))
 
 
+@example(name="POP_INVISIBLE_TIME", value="1000000000")  # RocketMQ's names are known however they are written
 @given(name=st.text(min_size=1, max_size=20), value=st.integers(10**9, 10**12).map(str))
 def test_no_value_of_an_unknown_name_is_ever_shown(name: str, value: str) -> None:
     for client in Client:
-        assert value not in repr(
-            [each.as_dict() for each in examine({name: value}, client=client) if name in each.where]
-        )
+        if KNOWN[client].isdisjoint(ClientConf({name: value}, client=client).names):  # in no spelling
+            found = [each.as_dict() for each in examine({name: value}, client=client) if name in each.where]
+            assert value not in repr(found)
 
 
 @given(

@@ -85,11 +85,12 @@ def test_the_state_of_a_group_that_goes_on_stays_as_it_is(quick: SparkSession, t
     query.awaitTermination()
     states = [each["stateOperators"][0] for each in query.recentProgress if each["numInputRows"]]
     assert len(states) == 4
-    assert {each["numRowsTotal"] for each in states} == {1}
+    assert {each["numRowsTotal"] for each in states} == {2}  # the group's, and that of lines whose group nobody knows
     sizes = [each["customMetrics"]["stateOnCurrentVersionSizeBytes"] for each in states]
     assert sizes[-1] < 1.2 * sizes[0], sizes
     found = tables(tmp_path / "out")
-    settled = sum(row["offsets"] for row in found["gaps"] if row["verdict"] == "lost")
+    # Lines of the group that nobody can read were its members' words: what is missing is unknown, and not lost.
+    settled = sum(row["offsets"] for row in found["gaps"] if row["verdict"] == "unknown")
     assert settled == endless.lost
     assert sum(row["repeated"] for row in found["coverage"]) == endless.repeated
 

@@ -24,7 +24,7 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "768m",
+    "spark.driver.memory": "1g",
     # Seconds of a JVM's life: compiling them well costs more than it gains.
     # One compiler alone has room for 48 MB of code, which eight queries fill.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",

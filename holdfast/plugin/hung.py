@@ -110,7 +110,7 @@ class Hung:
             if watched.call.cancel_seen and _was_cancelled(error):
                 return Ended(entry, outcome, self._error(entry, "was cancelled: it did not end"))
             return ended
-        if entry.gate is Gate.STUCK and entry.letter is None:  # none was made: the app stops, or its handler pauses
+        if entry.gate is Gate.STUCK and entry.letter is None:  # none was made: the app stops
             core.outcomes.ended_after_all(entry, well=outcome is Outcome.OK)
             return None
         # It has, or will have, its letter: one that was not acknowledged may have been written all the same.

@@ -84,17 +84,17 @@ class Hung:
         self._watched = [each for each in self._watched if not each.call.over]
         self._watched += [_Watched(call, now) for call in new if not call.over]
         for each in self._watched:
-            current = each.call.current
+            current, entries = each.call.current, each.entries
             if current is not each.seen:
                 each.seen, each.since, each.overdue_at = current, now, None
-            elif not each.entries or each.entries[0].count > 1:
+            elif not entries or entries[0].count > 1:
                 each.since = now  # it waits for a worker; or it is a run, of which only the slow record will be left
             elif each.overdue_at is None:
-                if now - each.since >= (each.entries[0].handler.timeout_s or 0.0):
+                if now - each.since >= (entries[0].handler.timeout_s or 0.0):
                     each.overdue_at = now
-                    self._cancel(each, now)
+                    self._cancel(each, entries, now)
             elif now - each.overdue_at >= self._core.settings.handler_grace_s:
-                self._give_up(each, now)
+                self._give_up(each, entries, now)
 
     def came_back(self, ended: Ended) -> Ended | None:
         """What the end of a call means for one that was overdue; None = nothing: it was given up before."""
@@ -126,24 +126,24 @@ class Hung:
         return None
 
     # ---- inside
-    def _cancel(self, watched: _Watched, now: float) -> None:
-        for entry in watched.entries:
+    def _cancel(self, watched: _Watched, entries: Sequence[Entry], now: float) -> None:
+        for entry in entries:
             entry.owner.late.add(entry.record.offset)
             self.known[entry] = watched
         self._core.workers.cancel(watched.call)
-        first = watched.entries[0]
+        first = entries[0]
         self._core.tell(
             HandlerOverdue(
                 partition=first.record.partition,
                 offset=first.record.offset,
                 handler=first.handler.name,
                 running_s=now - watched.since,
-                records=len(watched.entries),
+                records=len(entries),
             )
         )
 
-    def _give_up(self, watched: _Watched, now: float) -> None:
-        core, entries = self._core, watched.entries
+    def _give_up(self, watched: _Watched, entries: Sequence[Entry], now: float) -> None:
+        core = self._core
         if not core.workers.give_up(watched.call):
             return  # it has just ended
         watched.given_up = True

@@ -20,8 +20,11 @@ _ALL = tuple(range(8))
 @story(kinds=_HOLDFAST)
 def reset_by_hand(field: Field) -> None:
     """The group is stopped and an operator sets some partitions back: everything from there on is run once more."""
-    field.start("a"), field.start("b")
-    field.traffic.burst(field.topic, 1_200)
+    a, b = field.start("a"), field.start("b")
+    field.flow()
+    field.until_spread(a, b)  # who is stopped before it has begun is killed by the signal
+    field.until_handled(500)
+    field.traffic.stop()
     field.until_settled()
     field.stop(*field.members.values())
     ends = field.kafka.end_offsets(field.topic)

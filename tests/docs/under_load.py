@@ -27,10 +27,11 @@ from holdfast.dedup.keys import RecordKey, resolve_key
 from holdfast.errors import BatchFailed, KeyMissing
 from holdfast.plugin.dead_letter import headers_of
 from holdfast.records import Partition, Record
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import PATIENCE_S, Letters
-from tests.engine.leased_source import MemoryLeasedSource, MemoryQueue
 from tests.engine.message_source import MemoryMessageSource
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator

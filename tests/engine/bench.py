@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from holdfast import Holdfast, MemoryClaims, Ramp, Retry, Settings
 from holdfast.errors import DeadLetterError, StoreUnavailable
 from holdfast.records import Partition
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import DeadLetters
     from holdfast.records import Record
+    from holdfast.runtime import Condition
     from holdfast.timing import Deadline
 
 E = TypeVar("E")
@@ -51,7 +53,7 @@ def _seen(member: str, record: Record) -> Seen:
 class Work:
     """What handlers did. A record whose value is held waits in its handler until it is let go. Any thread."""
 
-    def __init__(self, changed: threading.Condition) -> None:
+    def __init__(self, changed: Condition) -> None:
         self.changed = changed
         self.started: list[Seen] = []
         self.ended: list[Seen] = []
@@ -411,7 +413,7 @@ class FlakySession:
 class Letters:
     """Dead letters in memory; sending fails as often as it was told to."""
 
-    def __init__(self, changed: threading.Condition) -> None:
+    def __init__(self, changed: Condition) -> None:
         self.changed = changed
         self.sent: list[Letter] = []
         self.tries = 0

@@ -9,13 +9,14 @@ from confluent_kafka import Message
 
 from holdfast.adapters.kafka.messages import MessageRecord, UserCallbacks, _failure
 from holdfast.plugin.ports import Batch
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.plugin.settings import Settings
     from holdfast.records import Record
+    from holdfast.testing.brokers.kafka import MemoryBroker
     from holdfast.timing import Deadline
 
 

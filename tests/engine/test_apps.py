@@ -16,8 +16,9 @@ import pytest
 from holdfast import Holdfast, MemoryClaims, Settings
 from holdfast.errors import HandlerFailed, NotAuthorised, SettingError, SourceUnavailable, StateError, UnknownTopic
 from holdfast.plugin.events import RebalanceReport, SourceTrouble
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, numbered, partition
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,8 @@ class TestStop:
 SCRIPT = """
     import sys, threading
     from holdfast import Holdfast, MemoryClaims, Settings
-    from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
+    from holdfast.testing.brokers.kafka import MemoryBroker
+    from holdfast.testing.brokers.member import MemoryPartitionedSource
 
     broker = MemoryBroker(orders=1)
     broker.produce("orders", 0, "x0", "x1", key="k")

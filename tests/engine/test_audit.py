@@ -10,10 +10,12 @@ from holdfast import Audit, BatchFailed, BatchOf, FileEvents, Holdfast, MemoryCl
 from holdfast.errors import HandlerFailed, SettingError
 from holdfast.plugin.audit.schema import Assigned, Outcome, Progress, Rebalanced, Revoked, Spans, Started, Stopped
 from holdfast.plugin.metrics import METRICS
+from holdfast.runtime import Machine
+from holdfast.testing.brokers.leased import MemoryQueue
+from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.clocks import HandClock
 from tests.engine.audit_events import MemoryEvents, once
 from tests.engine.bench import PATIENCE_S, Bench, Letters, Work, numbered, partition
-from tests.engine.leased_source import MemoryQueue
-from tests.engine.partitioned_source import MemoryPartitionedSource
 from tests.engine.test_driven import Loops, end, take
 from tests.engine.test_leased import LEASE_S, Consumer
 from tests.engine.test_snapshots import until
@@ -240,7 +242,7 @@ class TestKeys:
 
 class TestOtherSources:
     def test_a_source_of_leases_tells_numbers_and_keys_and_no_offsets(self, told: MemoryEvents) -> None:
-        queue, claims = MemoryQueue(LEASE_S), MemoryClaims()
+        queue, claims = MemoryQueue(LEASE_S, runtime=Machine(HandClock())), MemoryClaims()
         work = Work(queue.changed)
         queue.put(*numbered("x", range(5)))
         consumer = Consumer(queue, work, claims, audit=told.audit(keys="plain")).start()

@@ -12,10 +12,10 @@ from holdfast.plugin.events import RecordFailed
 from tests.engine.bench import Bench, Letters, numbered, partition
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Sequence
 
     from holdfast.records import Record
+    from holdfast.runtime import Condition
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 
@@ -23,7 +23,7 @@ SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 class Batches:
     """A batch handler that remembers, and raises what it was told to, once each."""
 
-    def __init__(self, changed: threading.Condition, *errors: BaseException | None) -> None:
+    def __init__(self, changed: Condition, *errors: BaseException | None) -> None:
         self._changed, self._errors = changed, list(errors)
         self.got: list[list[str]] = []
 

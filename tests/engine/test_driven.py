@@ -20,8 +20,9 @@ from holdfast.plugin.driven import Driven
 from holdfast.plugin.events import SessionLost
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.partitioned import Partitioned
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import PATIENCE_S, FlakyClaims, numbered, partition
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

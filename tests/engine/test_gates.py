@@ -14,9 +14,9 @@ from holdfast import Holdfast, MemoryClaims, Retry, Settings
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.events import ResetHonoured, SourceTrouble
 from holdfast.plugin.gates import _LOOK_EVERY_S
+from holdfast.testing.brokers.gated import GatedMember, Log
 from tests.engine.audit_events import MemoryEvents
 from tests.engine.bench import PATIENCE_S, Letters, Work
-from tests.engine.gated_source import GatedMember, Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

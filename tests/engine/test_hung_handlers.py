@@ -13,8 +13,8 @@ from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterError, HandlerHung
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed
 from holdfast.plugin.hung import Hung, _Watched
+from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, Letters, Work, numbered, partition
-from tests.engine.leased_source import MemoryLeasedSource, MemoryQueue
 from tests.engine.test_campaigns import Campaign
 
 if TYPE_CHECKING:

@@ -11,8 +11,10 @@ from holdfast import DeadLetterLimit, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterRefused, HandlerFailed, SettingError, SourceError, Unretriable
 from holdfast.plugin.events import Overrun, SessionLost, SourceTrouble
 from holdfast.plugin.ports import LeasedSource, PartitionedSource
+from holdfast.runtime import Machine
+from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
+from holdfast.testing.clocks import HandClock
 from tests.engine.bench import PATIENCE_S, QUICK, Bench, Letters, Work, numbered
-from tests.engine.leased_source import MemoryLeasedSource, MemoryQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +85,7 @@ class Consumer:
 
 class Field:
     def __init__(self) -> None:
-        self.queue = MemoryQueue(LEASE_S)
+        self.queue = MemoryQueue(LEASE_S, runtime=Machine(HandClock()))
         self.work = Work(self.queue.changed)
         self.claims = MemoryClaims()
         self.consumers: list[Consumer] = []

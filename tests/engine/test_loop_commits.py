@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from holdfast.adapters.kafka import loop_offsets
 from holdfast.adapters.kafka.loop_offsets import LoopOffsets
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import FlakyClaims, numbered, partition
-from tests.engine.partitioned_source import MemoryPartitionedSource
 from tests.engine.test_driven import Loops, end, take, taken, until
 
 if TYPE_CHECKING:

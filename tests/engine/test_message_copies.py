@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import BatchOf, Settings
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import Bench, Letters, numbered, partition
-from tests.engine.partitioned_source import MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from holdfast.plugin.settings import Ordering

@@ -16,8 +16,8 @@ from holdfast.plugin.events import (
     RewindIgnored,
     SourceTrouble,
 )
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import Bench, Member, numbered, partition
-from tests.engine.partitioned_source import MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,9 +19,11 @@ from holdfast.plugin.loop import Engine
 from holdfast.plugin.partitioned import Partitioned
 from holdfast.plugin.ports import Batch, End
 from holdfast.records import Record
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
+from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.clocks import HandClock
 from tests.engine.bench import PATIENCE_S, Letters, numbered, partition
-from tests.engine.leased_source import HandClock, MemoryLeasedSource, MemoryQueue
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -8,8 +8,8 @@ from holdfast import Settings
 from holdfast.errors import HandlerFailed, Unretriable
 from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.events import DeadLettered, SentBack
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import Bench, Letters, partition
-from tests.engine.partitioned_source import MemoryPartitionedSource
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 AGAIN = "again-g"

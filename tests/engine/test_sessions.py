@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast import MemoryClaims, Settings
 from holdfast.plugin import core
 from holdfast.plugin.events import SessionLost
+from holdfast.testing.clocks import HandClock
 from tests.engine.bench import Bench, numbered, partition
-from tests.engine.leased_source import HandClock
 
 if TYPE_CHECKING:
     import pytest

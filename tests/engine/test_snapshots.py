@@ -13,9 +13,10 @@ import pytest
 from holdfast import BatchOf, Holdfast, MemoryClaims, Ramp, Settings, Unretriable
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import HandlerOverdue, Status, StoreDown
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, Letters, numbered, partition
-from tests.engine.leased_source import MemoryLeasedSource, MemoryQueue
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

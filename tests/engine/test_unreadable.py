@@ -9,8 +9,8 @@ import pytest
 from holdfast import BatchOf, Settings, record_key
 from holdfast.errors import HandlerFailed, RecordUnreadable
 from holdfast.plugin.dead_letter import headers_of
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import Bench, Letters
-from tests.engine.partitioned_source import MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from holdfast.plugin.ports import Batch

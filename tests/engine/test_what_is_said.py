@@ -113,7 +113,8 @@ WAITING = """
 import logging, sys
 from holdfast import Holdfast, MemoryClaims
 from holdfast.errors import StoreUnavailable
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 
 class Away(MemoryClaims):
     def connect(self):

@@ -22,8 +22,8 @@ from holdfast.plugin.lanes import Entry, Gate, Lanes
 from holdfast.plugin.ownership import Ownership
 from holdfast.plugin.timers import Timers
 from holdfast.records import Partition, Record
+from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK
-from tests.engine.leased_source import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence

@@ -20,7 +20,7 @@ from holdfast.plugin.lanes import Entry, Gate, Lanes
 from holdfast.plugin.ownership import Ownership
 from holdfast.plugin.timers import Timers
 from holdfast.records import Partition, Record
-from tests.engine.leased_source import HandClock
+from holdfast.testing.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,8 @@ from holdfast.dedup.claims import Verdict
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.memory_state import Claimed, Finished, MemoryState
+from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK, Deadline
-from tests.engine.leased_source import HandClock
 from tests.properties.test_idempotent import in_memory, run
 
 if TYPE_CHECKING:

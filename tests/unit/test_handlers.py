@@ -11,8 +11,9 @@ import pytest
 from holdfast import BatchOf, Holdfast
 from holdfast.errors import SettingError, SourceFatal
 from holdfast.plugin.handlers import Handler, Routes
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import Letters
-from tests.engine.partitioned_source import MemoryBroker, MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

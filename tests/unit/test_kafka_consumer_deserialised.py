@@ -12,8 +12,8 @@ from confluent_kafka.error import ValueDeserializationError
 from holdfast import MemoryClaims, Settings
 from holdfast.adapters.kafka import DeserializingKafkaConsumer, consumer
 from holdfast.errors import KeyMissing
+from holdfast.testing.brokers.kafka import MemoryBroker
 from tests.engine.message_source import MemoryMessageSource
-from tests.engine.partitioned_source import MemoryBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

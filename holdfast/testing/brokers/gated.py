@@ -10,10 +10,10 @@ from holdfast.plugin.ports import Batch, Seen
 from holdfast.records import Partition, Record
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Collection, Iterable, Sequence
 
     from holdfast.records import Fence
+    from holdfast.runtime import Condition
     from holdfast.timing import Deadline
 
 
@@ -33,7 +33,7 @@ class GatedMember:
     lease_s = 10.0
     group = "g"
 
-    def __init__(self, log: Log, changed: threading.Condition, *, patience_s: float, ids: str) -> None:
+    def __init__(self, log: Log, changed: Condition, *, patience_s: float, ids: str) -> None:
         self.log, self.changed, self.gate_patience_s, self._ids = log, changed, patience_s, ids
         self.acked: list[int] = []
         self._new: deque[Record] = deque()
@@ -50,46 +50,54 @@ class GatedMember:
 
     # ---- LeasedSource
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
+        """Begin."""
         self._fence = fence
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """What was delivered."""
         with self.changed:
             if not self._new and timeout_s > 0:
                 self.changed.wait(min(timeout_s, 0.01))
             return Batch([self._new.popleft() for _ in range(min(max_records, len(self._new)))])
 
     def identity(self, record: Record) -> str:
+        """By its offset."""
         return f"{self._ids}{record.offset}"
 
     def extend(self, records: Sequence[Record]) -> None:
-        pass
+        """Nothing ends here."""
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
+        """They are done."""
         with self.changed:
             self.acked += [record.offset for record in records]
             self.changed.notify_all()
         return ()
 
     def release(self, records: Iterable[Record]) -> None:
+        """They come again."""
         with self.changed:
             self._new.extend(records)
 
     def drain(self) -> None:
-        pass
+        """The app is leaving."""
 
     def close(self, deadline: Deadline) -> None:
-        pass
+        """The end."""
 
     # ---- GatedSource
     def queue(self, record: Record) -> Partition | None:
+        """None: two brokers have a queue of that number."""
         if len(self.log.brokers) > 1:
             return None
         return record.partition._replace(broker=min(self.log.brokers))
 
     def position_name(self, queue: Partition) -> str:
+        """By broker and number."""
         return f"p/{queue.broker}/{queue.number}"
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
+        """As the log says."""
         if not self.log.answers:
             raise SourceUnavailable("a test said so")
         return Seen(self.log.first, self.log.end, self.log.committed, self.log.dense)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
@@ -10,29 +9,20 @@ from typing import TYPE_CHECKING
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import Batch
 from holdfast.records import Partition, Record
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from holdfast.records import Fence
+    from holdfast.runtime import Runtime
     from holdfast.timing import Deadline
-
-
-class HandClock:
-    """Seconds that pass when a test says so. Any thread."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def now(self) -> float:
-        return self._now
-
-    def sleep(self, seconds: float) -> None:
-        self._now += seconds
 
 
 @dataclass(slots=True)
 class Message:
+    """One message, as the broker keeps it."""
+
     number: int
     value: bytes
     visible_at: float = 0.0
@@ -43,23 +33,35 @@ class Message:
 
 
 class MemoryQueue:
-    """The broker's side. A message is hidden while its lease lasts, and comes again after it. Any thread."""
+    """The broker's side. A message is hidden while its lease lasts, and comes again after it. Any thread.
 
-    def __init__(self, lease_s: float = 30.0) -> None:
+    Args:
+        lease_s: how long.
+        runtime: the machine that it runs on.
+    """
+
+    def __init__(self, lease_s: float = 30.0, *, runtime: Runtime = MACHINE) -> None:
         self.lease_s = lease_s
-        self.clock = HandClock()
-        self.changed = threading.Condition(threading.RLock())
+        self.runtime = runtime
+        self.changed = runtime.condition()
         self.messages: list[Message] = []
         self._receipts = count()
+        self._ahead = 0.0
+
+    def now(self) -> float:
+        """Seconds, by the broker's clock. Asked before `changed` is taken: who reads a clock may have to wait."""
+        return self.runtime.now() + self._ahead
 
     def put(self, *values: str) -> None:
+        """Store messages, one a value."""
         with self.changed:
             self.messages += [Message(len(self.messages) + n, value.encode()) for n, value in enumerate(values)]
             self.changed.notify_all()
 
     def pass_time(self, seconds: float) -> None:
+        """The broker's clock jumps ahead."""
         with self.changed:
-            self.clock.sleep(seconds)
+            self._ahead += seconds
             self.changed.notify_all()
 
     @property
@@ -68,8 +70,8 @@ class MemoryQueue:
         with self.changed:
             return [message.value.decode() for message in self.messages if not message.done]
 
-    def receive(self, at_most: int) -> list[tuple[int, Message]]:
-        now = self.clock.now()
+    def receive(self, at_most: int, now: float) -> list[tuple[int, Message]]:
+        """Deliver what is visible: each under a receipt of its own. Called with the lock."""
         found = [each for each in self.messages if not each.done and each.visible_at <= now][:at_most]
         for message in found:
             message.visible_at = now + self.lease_s
@@ -77,20 +79,20 @@ class MemoryQueue:
             message.deliveries += 1
         return [(message.receipt, message) for message in found if message.receipt is not None]
 
-    def held(self, receipt: int) -> Message | None:
-        """The message, while that delivery's lease lasts."""
-        return next(
-            (
-                each
-                for each in self.messages
-                if each.receipt == receipt and not each.done and each.visible_at > self.clock.now()
-            ),
-            None,
-        )
+    def quiet_s(self, now: float, at_most: float) -> float:
+        """How long nothing comes by itself: until a lease ends. Called with the lock."""
+        return min([at_most, *(each.visible_at - now for each in self.messages if not each.done)])
+
+    def held(self, receipt: int, now: float) -> Message | None:
+        """The message, while that delivery's lease lasts. Called with the lock."""
+        for each in self.messages:
+            if each.receipt == receipt and not each.done and each.visible_at > now:
+                return each
+        return None
 
 
 class MemoryLeasedSource:
-    """One member. All methods belong to one thread."""
+    """One member. All methods belong to one thread, but for `extend`."""
 
     def __init__(self, queue: MemoryQueue, group: str = "g", *, topic: str = "jobs") -> None:
         self.queue, self.group, self._partition = queue, group, Partition(topic, 0)
@@ -102,8 +104,12 @@ class MemoryLeasedSource:
         #: Raised by the next calls of that name.
         self.faults: dict[str, list[Exception]] = {}
         self._numbers: dict[int, int] = {}
-        self._extending = threading.Lock()
+        self._extending = False
         self._fence: Fence
+
+    def go_away(self, method: str, times: int = 1) -> None:
+        """The broker does not answer that for a while."""
+        self.faults[method] = [SourceUnavailable(f"{method}: a test said so") for _ in range(times)]
 
     def _check(self, method: str) -> None:
         if self.faults.get(method):
@@ -112,50 +118,62 @@ class MemoryLeasedSource:
     # ---- LeasedSource
     @property
     def lease_s(self) -> float:
+        """As of the queue."""
         return self.queue.lease_s
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
+        """Begin."""
         self._fence = fence
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """A record's offset is the number of its delivery."""
         self._check("poll")
+        now = self.queue.now()
         with self.queue.changed:
-            found = self.queue.receive(max_records)
+            found = self.queue.receive(max_records, now)
             if not found and timeout_s > 0:
-                self.queue.changed.wait(timeout_s)
-                found = self.queue.receive(max_records)
-            self._numbers.update({receipt: message.number for receipt, message in found})
-            return Batch(
-                [
-                    Record(self._partition, receipt, b"%d" % message.number, message.value, (), -1, self._fence)
-                    for receipt, message in found
-                ]
-            )
+                self.queue.changed.wait(self.queue.quiet_s(now, timeout_s))
+        if not found:
+            now = self.queue.now()
+            with self.queue.changed:
+                found = self.queue.receive(max_records, now)
+        self._numbers.update({receipt: message.number for receipt, message in found})
+        return Batch(
+            [
+                Record(self._partition, receipt, b"%d" % message.number, message.value, (), -1, self._fence)
+                for receipt, message in found
+            ]
+        )
 
     def identity(self, record: Record) -> str:
+        """The message's number."""
         return str(self._numbers[record.offset])
 
     def extend(self, records: Sequence[Record]) -> None:
-        if not self._extending.acquire(blocking=False):
+        """Renew leases. Two at once are an error of the engine's."""
+        if self._extending:
             raise AssertionError("two renewals at once")
+        self._extending = True
         try:
             self._check("extend")
+            now = self.queue.now()
             with self.queue.changed:
                 for record in records:
-                    message = self.queue.held(record.offset)
+                    message = self.queue.held(record.offset, now)
                     if message is not None:
-                        message.visible_at = self.queue.clock.now() + self.lease_s
+                        message.visible_at = now + self.lease_s
                 self.extends += 1
                 self.queue.changed.notify_all()
         finally:
-            self._extending.release()
+            self._extending = False
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
+        """They are done, but for those whose lease has ended: those are replied."""
         self._check("acknowledge")
+        now, late = self.queue.now(), []
         with self.queue.changed:
-            late = []
             for record in records:
-                message = self.queue.held(record.offset)
+                message = self.queue.held(record.offset, now)
                 if message is None:
                     late.append(record)
                 else:
@@ -165,23 +183,23 @@ class MemoryLeasedSource:
             return late
 
     def release(self, records: Iterable[Record]) -> None:
+        """They are visible again."""
         self._check("release")
+        now = self.queue.now()
         with self.queue.changed:
             for record in records:
-                message = self.queue.held(record.offset)
+                message = self.queue.held(record.offset, now)
                 if message is not None:
-                    message.visible_at = self.queue.clock.now()
+                    message.visible_at = now
                     self.released += 1
             self.queue.changed.notify_all()
 
     def drain(self) -> None:
+        """The app is leaving."""
         self.drained = True
         self._check("drain")
 
     def close(self, deadline: Deadline) -> None:
+        """The end."""
         self.closed = True
         self._check("close")
-
-    def go_away(self, method: str, times: int = 1) -> None:
-        """The broker does not answer that for a while."""
-        self.faults[method] = [SourceUnavailable(f"{method}: a test said so") for _ in range(times)]

@@ -1,0 +1,288 @@
+"""SimulatedRuntime: the machine as a process of a simulated world sees it. Nothing of it takes time on the real one."""
+
+from __future__ import annotations
+
+from collections import deque
+from queue import Empty
+from random import Random
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from holdfast.testing.event_loop import SimulatedEventLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from holdfast.runtime import Thread
+    from holdfast.testing.process import Process
+    from holdfast.testing.scheduler import Scheduler, Waiter
+
+T = TypeVar("T")
+
+#: The time of day when a process' clock shows 0, for headers and for people: November 2023.
+_WALL_MS = 1_700_000_000_000
+
+
+class _Hub:
+    """Who runs the world, where it calls something that asks for the current thread."""
+
+    def is_alive(self) -> bool:
+        """As `Thread.is_alive`."""
+        return True
+
+    def join(self, timeout: float | None = None) -> None:  # noqa: ARG002 - as of `Thread`
+        """It does not end before who waits for it."""
+        raise RuntimeError("the hub is no task")
+
+
+class SimulatedRuntime:
+    """As `holdfast.runtime.Runtime`. Tasks of the process call it, and the hub what does not wait.
+
+    Where a task looks at the clock, takes a lock, sets an event or starts another, others may overtake it: a system
+    takes the processor away from a thread there too, and there it is decided what threads do to each other.
+    """
+
+    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+        self._scheduler = scheduler
+        self._process = process
+        self._hub = _Hub()
+        #: For jitter. Of this start of the process alone, so that it draws the same whatever the others do.
+        self.random = Random(f"{scheduler.seed} {process.number} {process.name}")
+        self._tokens = Random(f"{scheduler.seed} {process.number} {process.name} tokens")
+
+    def now(self) -> float:
+        """As `Clock.now`, by the process' own clock."""
+        process = self._process
+        time = self._scheduler.look() if process.preempted else self._scheduler.now
+        return time * process.clock_rate + process.clock_offset_s
+
+    def sleep(self, seconds: float) -> None:
+        """As `Clock.sleep`."""
+        self._scheduler.wait(self._process.real_s(seconds))
+
+    def wall_ms(self) -> int:
+        """As `Runtime.wall_ms`."""
+        return _WALL_MS + int(self.now() * 1000)
+
+    def token(self, octets: int) -> str:
+        """As `Runtime.token`."""
+        return self._tokens.randbytes(octets).hex()
+
+    def spawn(self, target: Callable[[], None], name: str) -> Thread:
+        """As `Runtime.spawn`."""
+        task = self._process.spawn(target, name)
+        self.stand_aside()
+        return task
+
+    def current(self) -> Thread:
+        """As `Runtime.current`."""
+        return self._scheduler.current or self._hub
+
+    def lock(self) -> Lock:
+        """As `Runtime.lock`."""
+        return Lock(self._scheduler, self)
+
+    def rlock(self) -> RLock:
+        """As `Runtime.rlock`."""
+        return RLock(self._scheduler, self)
+
+    def event(self) -> Event:
+        """As `Runtime.event`."""
+        return Event(self._scheduler, self)
+
+    def condition(self) -> Condition:
+        """As `Runtime.condition`."""
+        return Condition(self._scheduler, self)
+
+    def queue(self) -> Queue[T]:
+        """As `Runtime.queue`."""
+        return Queue(self._scheduler, self)
+
+    def event_loop(self) -> SimulatedEventLoop:
+        """As `Runtime.event_loop`."""
+        loop = SimulatedEventLoop(self)
+        self._scheduler.at_end(loop.leave, loop.abandon)
+        return loop
+
+    # ---- for the rest of this package
+    @property
+    def over(self) -> bool:
+        """Whether the world is over."""
+        return self._scheduler.over
+
+    def stand_aside(self) -> None:
+        """Perhaps others go first."""
+        if self._process.preempted:
+            self._scheduler.stand_aside()
+
+    def real_s(self, seconds: float | None) -> float | None:
+        """How long so many seconds of the process are in the world."""
+        return self._process.real_s(seconds)
+
+
+class _Awaited:
+    """What tasks wait for."""
+
+    __slots__ = ("_runtime", "_scheduler", "_waiters")
+
+    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+        self._scheduler = scheduler
+        self._runtime = runtime
+        self._waiters: list[Waiter] = []
+
+
+class Event(_Awaited):
+    """As `threading.Event`."""
+
+    __slots__ = ("_set",)
+
+    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+        super().__init__(scheduler, runtime)
+        self._set = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._set
+
+    def set(self) -> None:
+        """Wake all who wait."""
+        self._set = True
+        self._scheduler.tell(self._waiters)
+        self._runtime.stand_aside()
+
+    def clear(self) -> None:
+        """From now on `wait` waits."""
+        self._set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set. Returns: whether it is, or was meanwhile."""
+        return self._set or self._scheduler.wait_among(self._waiters, self._runtime.real_s(timeout))
+
+
+class Lock(_Awaited):
+    """As `threading.Lock`. Who is woken takes it if nobody was faster."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+        super().__init__(scheduler, runtime)
+        self._held = False
+
+    def __enter__(self) -> bool:
+        self._runtime.stand_aside()
+        while self._held:
+            self._scheduler.wait_among(self._waiters, None)
+        self._held = True
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None, /
+    ) -> None:
+        self._held = False
+        self._scheduler.tell(self._waiters)
+
+
+class RLock(_Awaited):
+    """As `threading.RLock`."""
+
+    __slots__ = ("_holder", "_times")
+
+    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+        super().__init__(scheduler, runtime)
+        self._holder: Thread | None = None
+        self._times = 0
+
+    def __enter__(self) -> bool:
+        self._runtime.stand_aside()
+        self._take(1)
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None, /
+    ) -> None:
+        self._times -= 1
+        if not self._times:
+            self._give_back()
+
+    def _take(self, times: int) -> None:
+        me = self._runtime.current()
+        while self._holder is not me and self._holder is not None:
+            self._scheduler.wait_among(self._waiters, None)
+        self._holder = me
+        self._times += times
+
+    def _give_back(self) -> None:
+        self._holder, self._times = None, 0
+        self._scheduler.tell(self._waiters)
+
+
+class Condition(RLock):
+    """As `threading.Condition`."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+        super().__init__(scheduler, runtime)
+        self._waiting: list[Waiter] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for a notification, without the lock. Returns: whether one came."""
+        self._check_held()
+        times = self._times
+        self._give_back()
+        try:
+            return self._scheduler.wait_among(self._waiting, self._runtime.real_s(timeout))
+        finally:
+            if not self._runtime.over:
+                self._take(times)
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until that holds, without the lock. Returns: whether it does."""
+        until = None if timeout is None else self._runtime.now() + timeout
+        while not predicate():
+            left_s = None if until is None else until - self._runtime.now()
+            if left_s is not None and left_s <= 0:
+                return False
+            self.wait(left_s)
+        return True
+
+    def notify_all(self) -> None:
+        """Wake all who wait."""
+        self._check_held()
+        self._scheduler.tell(self._waiting)
+
+    def _check_held(self) -> None:
+        if self._holder is not self._runtime.current() and not self._runtime.over:
+            raise RuntimeError("the condition's lock is not held")
+
+
+class Queue(_Awaited, Generic[T]):
+    """As `queue.SimpleQueue`."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+        super().__init__(scheduler, runtime)
+        self._items: deque[T] = deque()
+
+    def put(self, item: T) -> None:
+        """Add one at the end."""
+        self._items.append(item)
+        self._scheduler.tell(self._waiters)
+        self._runtime.stand_aside()
+
+    def get(self) -> T:
+        """Wait for the first one and take it."""
+        while not self._items:
+            self._scheduler.wait_among(self._waiters, None)
+        return self._items.popleft()
+
+    def get_nowait(self) -> T:
+        """Take the first one.
+
+        Raises:
+            queue.Empty: there is none.
+        """
+        if not self._items:
+            raise Empty
+        return self._items.popleft()

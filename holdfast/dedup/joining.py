@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.groups import Differs, Refusal
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.groups import GroupSession, Member, Standing, Strategy
     from holdfast.records import Partition
+    from holdfast.runtime import Runtime
     from holdfast.timing import Clock, Deadline
 
 _AGAIN_S = 0.1
@@ -31,7 +31,7 @@ def join_group(
     queues: frozenset[Partition],
     lease_s: float,
     watch_s: float,
-    clock: Clock,
+    runtime: Runtime,
 ) -> KeptMembership:
     """Join, asking until it is answered or the deadline has passed, and begin to keep the membership.
 
@@ -45,13 +45,13 @@ def join_group(
         queues: as there.
         lease_s: as there.
         watch_s: as there.
-        clock: as there.
+        runtime: as there.
 
     Raises:
         SubscriptionDiffers, StoreUnavailable, StoreRefused: as `Coordinator.join`.
     """
-    member_id = f"{member.client_id}#{secrets.token_hex(6)}"
-    session, reply, sent_at = _ask(lambda: make(member_id, lease_s), member, queues, deadline, clock)
+    member_id = f"{member.client_id}#{runtime.token(6)}"
+    session, reply, sent_at = _ask(lambda: make(member_id, lease_s), member, queues, deadline, runtime)
     if isinstance(reply, Differs):
         raise SubscriptionDiffers(
             f"members of group {group!r} ({', '.join(sorted(reply.clients))}) subscribe to {reply.subscription!r}, "
@@ -60,8 +60,8 @@ def join_group(
         )
     if isinstance(reply, Refusal):
         raise StoreUnavailable(f"joining group {group!r} took longer than the lease of {lease_s} s: ask again")
-    lease = Lease(member_id, lease_s, clock, sent_at)
-    membership = KeptMembership(session, lease, clock, strategy=strategy, wake=wake, queues=queues, watch_s=watch_s)
+    lease = Lease(member_id, lease_s, runtime, sent_at)
+    membership = KeptMembership(session, lease, runtime, strategy=strategy, wake=wake, queues=queues, watch_s=watch_s)
     membership.start()
     return membership
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.errors import StoreError
@@ -13,7 +13,7 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
 log = logging.getLogger("holdfast.dedup")
 
@@ -32,14 +32,14 @@ class Lease:
     so this process always gives up first. Any thread may call.
     """
 
-    def __init__(self, session_id: str, lease_s: float, clock: Clock, sent_at: float) -> None:
+    def __init__(self, session_id: str, lease_s: float, runtime: Runtime, sent_at: float) -> None:
         self.session_id = session_id
         self.lease_s = lease_s
-        self._clock = clock
+        self._runtime = runtime
         self._sent_at = sent_at
         self._lost = False
         self._vouched_until = math.inf
-        self._stop = threading.Event()
+        self._stop = runtime.event()
         self._pid = os.getpid()
 
     @property
@@ -51,7 +51,7 @@ class Lease:
         """Whether the last renewal that succeeded was sent less than a lease ago. Once False, False for ever."""
         if self._lost:
             return False
-        if self._clock.now() - self._sent_at >= self.lease_s or os.getpid() != self._pid:
+        if self._runtime.now() - self._sent_at >= self.lease_s or os.getpid() != self._pid:
             self.lose()
             return False
         return True
@@ -62,12 +62,12 @@ class Lease:
 
     def vouch(self, seconds: float) -> None:
         """Somebody says that the work which this lease stands for goes on: renew for so long from now on."""
-        self._vouched_until = self._clock.now() + seconds
+        self._vouched_until = self._runtime.now() + seconds
 
     @property
     def vouched(self) -> bool:
         """Whether the time that somebody has vouched for is not over."""
-        return self._clock.now() <= self._vouched_until
+        return self._runtime.now() <= self._vouched_until
 
     def lose(self) -> None:
         """The session is over, whatever a renewal on its way may say."""
@@ -85,7 +85,7 @@ class Lease:
             renew: asks the store once and calls `renewed`; False = the session is dead there. May raise StoreError.
         """
         name = f"holdfast-lease-{self.session_id}"
-        threading.Thread(target=self._renew_for_ever, args=(renew,), name=name, daemon=True).start()
+        self._runtime.spawn(partial(self._renew_for_ever, renew), name)
 
     def _renew_for_ever(self, renew: Callable[[], bool]) -> None:
         pause_s, say_at = self.lease_s * _RENEW_EVERY, -math.inf
@@ -98,8 +98,8 @@ class Lease:
             try:
                 kept = renew()
             except StoreError as error:
-                if self._clock.now() >= say_at:
-                    say_at = self._clock.now() + _SAID_AGAIN_S
+                if self._runtime.now() >= say_at:
+                    say_at = self._runtime.now() + _SAID_AGAIN_S
                     log.warning("session %s was not renewed and will be tried again: %s", self.session_id, error)
             except Exception:
                 # Must not end the thread unseen. The lease goes on running out, which is the safe side.

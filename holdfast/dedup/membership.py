@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
-import threading
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,8 @@ if TYPE_CHECKING:
     from holdfast.dedup.groups import GroupMember, GroupSession, Standing, Strategy, View
     from holdfast.dedup.lease import Lease
     from holdfast.records import Partition
-    from holdfast.timing import Clock, Deadline
+    from holdfast.runtime import Runtime
+    from holdfast.timing import Deadline
 
 log = logging.getLogger("holdfast.dedup")
 
@@ -44,7 +43,7 @@ class KeptMembership:
     Args:
         session: joined. From `start` on only the thread calls it.
         lease: of that join.
-        clock: judges the lease and paces the thread.
+        runtime: its clock judges the lease and paces the thread.
         strategy: makes plans.
         wake: called by the thread when the plan or `lost` has changed.
         queues: offered with the join.
@@ -55,7 +54,7 @@ class KeptMembership:
         self,
         session: GroupSession,
         lease: Lease,
-        clock: Clock,
+        runtime: Runtime,
         *,
         strategy: Strategy,
         wake: Callable[[], None],
@@ -64,7 +63,7 @@ class KeptMembership:
     ) -> None:
         self._session = session
         self._lease = lease
-        self._clock = clock
+        self._runtime = runtime
         self._strategy = strategy
         self._wake = wake
         self._watch_s = watch_s
@@ -72,14 +71,14 @@ class KeptMembership:
         self._plan = Plan()
         self._members: tuple[GroupMember, ...] = ()
         self._view: View | None = None  #: the newest look at which we were in
-        self._beat_at = clock.now() + lease.lease_s * _BEAT_EVERY
+        self._beat_at = runtime.now() + lease.lease_s * _BEAT_EVERY
         self._publish_at: float | None = None  #: None = the plan is settled, as far as we know
         self._planned_at = -math.inf  #: when the plan of that look was made, by our clock
         self._silent = self._hung = False  #: what has been told already
         self._left_out: frozenset[Partition] = frozenset()  #: likewise
         self._farewell: Deadline | None = None
-        self._call = threading.Event()  #: something is to be done now
-        self._over = threading.Event()
+        self._call = runtime.event()  #: something is to be done now
+        self._over = runtime.event()
 
     # Any thread.
 
@@ -125,7 +124,7 @@ class KeptMembership:
 
     def start(self) -> None:
         """Begin to keep it, by a daemon thread until it leaves or is lost."""
-        threading.Thread(target=self._run, name=f"holdfast-group-{self.id}", daemon=True).start()
+        self._runtime.spawn(self._run, f"holdfast-group-{self.id}")
 
     # The thread.
 
@@ -165,14 +164,14 @@ class KeptMembership:
         if self._offering is not self._offered:
             return 0.0
         at = self._publish_at
-        return self._watch_s if at is None else max(0.0, min(self._watch_s, at - self._clock.now()))
+        return self._watch_s if at is None else max(0.0, min(self._watch_s, at - self._runtime.now()))
 
     @property
     def _again_s(self) -> float:
         return max(self._watch_s, min(1.0, self._lease.lease_s * _TRY_AGAIN_AFTER))
 
     def _keep(self) -> None:
-        now = self._clock.now()
+        now = self._runtime.now()
         offering = self._offering
         if now >= self._beat_at and self._vouched():
             standing = self._beat(now)
@@ -186,7 +185,7 @@ class KeptMembership:
             return
         if self._view is None or standing != self._view.standing:
             self._look()
-        if self._publish_at is not None and self._clock.now() >= self._publish_at:
+        if self._publish_at is not None and self._runtime.now() >= self._publish_at:
             self._make_plan()
 
     def _vouched(self) -> bool:
@@ -210,7 +209,7 @@ class KeptMembership:
         self._beat_at = sent_at + self._lease.lease_s * _BEAT_EVERY
         if due_s is not None:
             # As soon as somebody else's lease ends unrenewed: the queues wait for it.
-            self._beat_at = min(self._beat_at, self._clock.now() + due_s + 0.002)
+            self._beat_at = min(self._beat_at, self._runtime.now() + due_s + 0.002)
         if self._view is not None and standing.view != self._view.standing.view:
             self._to_be_planned(_GATHER_S)  # perhaps it was this very call that removed the dead
         return standing
@@ -221,21 +220,21 @@ class KeptMembership:
         return None if isinstance(reply, Refusal) else reply
 
     def _to_be_planned(self, after_s: float) -> None:
-        at = self._clock.now() + after_s
+        at = self._runtime.now() + after_s
         self._publish_at = at if self._publish_at is None else min(self._publish_at, at)
 
     def _look(self) -> None:
         view = self._session.look()
         if self.id not in view.members:
-            self._beat_at = self._clock.now()  # removed, or forgotten by the store: a beat tells which
+            self._beat_at = self._runtime.now()  # removed, or forgotten by the store: a beat tells which
             return
         self._view = view
-        self._planned_at = self._clock.now() - view.plan_age_s
+        self._planned_at = self._runtime.now() - view.plan_age_s
         self._members = tuple(view.members.values())
         if view.standing.settled:
             self._publish_at = None
         elif self._publish_at is None:
-            self._to_be_planned(random.uniform(*_STEP_IN_S))
+            self._to_be_planned(self._runtime.random.uniform(*_STEP_IN_S))
         self._know(view.plan)
 
     def _know(self, plan: Plan) -> None:
@@ -245,7 +244,7 @@ class KeptMembership:
 
     def _make_plan(self) -> None:
         """The plan for the newest look, unless the one before is too young."""
-        view, now = self._view, self._clock.now()
+        view, now = self._view, self._runtime.now()
         if view is None or view.standing.settled:
             self._publish_at = None
             return
@@ -261,7 +260,7 @@ class KeptMembership:
         self._publish_at = None
         self._view = view._replace(standing=standing, plan=plan)
         if plan is not view.plan:
-            self._planned_at = self._clock.now()
+            self._planned_at = self._runtime.now()
         self._tell_of_what_is_left_out(view.queues() - plan.owners.keys())
         self._know(plan)
 
@@ -285,7 +284,7 @@ class KeptMembership:
                 if deadline.passed:
                     log.warning("member %s has not left and runs out with its lease: %s", self.id, error)
                     return
-                self._clock.sleep(deadline.left_s(at_most=self._again_s))
+                self._runtime.sleep(deadline.left_s(at_most=self._again_s))
 
     def _plan_without_us(self, view: View) -> Plan | None:
         if self.id not in view.members:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
-import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -14,10 +12,10 @@ from holdfast.dedup.lease import Lease
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.memory_state import MemoryState, StoredSession
 from holdfast.errors import SettingError
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
 
 class MemoryClaims:
@@ -26,7 +24,7 @@ class MemoryClaims:
     Args:
         lease_s: a session that is not renewed for so long is dead. None: as `begin` says.
         window_s: how long a finished key is remembered. Positions are kept for ever.
-        clock: judges leases and windows.
+        runtime: the machine; its clock judges leases and windows.
         renewals: False = no thread renews; a test calls `renew` of the session, or lets the lease run out.
 
     Raises:
@@ -38,14 +36,14 @@ class MemoryClaims:
         *,
         lease_s: float | None = None,
         window_s: float = 7 * 86_400.0,
-        clock: Clock = SYSTEM_CLOCK,
+        runtime: Runtime = MACHINE,
         renewals: bool = True,
     ) -> None:
         if lease_s is not None:
             _check_seconds("lease_s", lease_s)
         _check_seconds("window_s", window_s)
-        self.state = MemoryState(window_s, clock)
-        self._clock = clock
+        self.state = MemoryState(window_s, runtime)
+        self._runtime = runtime
         self._lease_s = lease_s
         self._renewals = renewals
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
@@ -76,10 +74,10 @@ class MemoryClaims:
         _check_seconds("lease_s", lease_s)
         self.state.answer()
         lease_s = lease_s if self._lease_s is None else min(lease_s, self._lease_s)
-        lease = Lease(secrets.token_hex(8), lease_s, self._clock, sent_at=self._clock.now())
+        lease = Lease(self._runtime.token(8), lease_s, self._runtime, sent_at=self._runtime.now())
         session = MemorySession(self.state, lease)
         with self.state.lock:
-            self.state.sessions[session.id] = StoredSession(deadline=self._clock.now() + lease_s)
+            self.state.sessions[session.id] = StoredSession(deadline=self.state.clock.now() + lease_s)
         if self._renewals:
             lease.start(session.renew)
             self._leases.add(lease)
@@ -93,10 +91,18 @@ class MemoryClaims:
 
     def _forked(self) -> None:
         # A child has a copy of all this, and another thread may have held the lock.
-        self.state.lock = threading.Lock()
+        self.state.lock = self._runtime.lock()
         self._leases = weakref.WeakSet()
 
     # For tests.
+
+    def elsewhere(self, runtime: Runtime) -> MemoryClaims:
+        """The same store, as a process on another machine sees it: that machine's clock judges its leases."""
+        other = MemoryClaims(
+            lease_s=self._lease_s, window_s=self.state.window_s, runtime=runtime, renewals=self._renewals
+        )
+        other.state = self.state
+        return other
 
     def expire(self, session_id: str) -> None:
         """Kill a session, as if its lease had passed: its process learns of it by the next reply that says so."""

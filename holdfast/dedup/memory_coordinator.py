@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.coordinator import state_of
 from holdfast.dedup.joining import join_group
 from holdfast.dedup.memory_groups import MemoryGroups, MemoryGroupSession
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from holdfast.dedup.groups import GroupMember, Member, Strategy
     from holdfast.dedup.membership import KeptMembership
     from holdfast.records import Partition
-    from holdfast.timing import Clock, Deadline
+    from holdfast.runtime import Runtime
+    from holdfast.timing import Deadline
 
 
 class MemoryCoordinator:
@@ -26,14 +27,14 @@ class MemoryCoordinator:
     Args:
         lease_s: at most.
         watch_s: how soon a member sees a new plan.
-        clock: judges leases.
+        runtime: the machine; its clock judges leases.
     """
 
-    def __init__(self, *, lease_s: float | None = None, watch_s: float = 0.01, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.state = MemoryGroups(clock)
+    def __init__(self, *, lease_s: float | None = None, watch_s: float = 0.01, runtime: Runtime = MACHINE) -> None:
+        self.state = MemoryGroups(runtime)
         self._lease_s = lease_s
         self._watch_s = watch_s
-        self._clock = clock
+        self._runtime = runtime
 
     def join(
         self,
@@ -57,7 +58,7 @@ class MemoryCoordinator:
             queues=frozenset(queues),
             lease_s=min(lease_s, self._lease_s or math.inf),
             watch_s=self._watch_s,
-            clock=self._clock,
+            runtime=self._runtime,
         )
 
     def members(self, group: str) -> Sequence[GroupMember]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.groups import Member
     from holdfast.records import Partition
+    from holdfast.runtime import Runtime
     from holdfast.timing import Clock
 
 _T = TypeVar("_T")
@@ -50,9 +50,9 @@ class StoredGroup:
 class MemoryGroups:
     """All groups of one store. `lock` is held around each call of a session."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self.lock = threading.Lock()
+    def __init__(self, runtime: Runtime) -> None:
+        self.clock: Clock = runtime
+        self.lock = runtime.lock()
         self.groups: dict[str, StoredGroup] = {}
         self.hears = True  #: requests arrive
         self.speaks = True  #: replies arrive

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
 from holdfast.dedup.memory_state import Claimed, Finished
 from holdfast.errors import StateError, StoreUnavailable
-from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +61,7 @@ class MemorySession:
             if p.owner not in (None, self.id) and self._state.alive(p.owner):
                 return Wait.WAIT
             p.epoch += 1
-            p.born_ms = p.born_ms or wall_ms()
+            p.born_ms = p.born_ms or self._state.wall_ms()
             p.owner = self.id
             self._state.positions[partition] = p
             return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running), p.born_ms, p.again)
@@ -240,7 +239,7 @@ class MemorySession:
         others = p.owner not in (None, self.id) and self._state.alive(p.owner)
         if epoch <= p.epoch or others or not self._state.alive(self.id):
             return False
-        p.epoch, p.owner, p.born_ms = epoch, self.id, p.born_ms or wall_ms()
+        p.epoch, p.owner, p.born_ms = epoch, self.id, p.born_ms or self._state.wall_ms()
         self._state.positions[partition] = p
         return True
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +10,7 @@ from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimKey, Token
+    from holdfast.runtime import Runtime
     from holdfast.timing import Clock
 
 
@@ -62,11 +61,12 @@ class Finished(NamedTuple):
 class MemoryState:
     """The three kinds of fact, and who may change them. `lock` is held around each call of a session."""
 
-    def __init__(self, window_s: float, clock: Clock) -> None:
-        self.clock = clock
-        self.store_id = secrets.token_hex(8)
+    def __init__(self, window_s: float, runtime: Runtime) -> None:
+        self.clock: Clock = runtime
+        self.wall_ms = runtime.wall_ms
+        self.store_id = runtime.token(8)
         self.window_s = window_s
-        self.lock = threading.Lock()
+        self.lock = runtime.lock()
         self.sessions: dict[str, StoredSession] = {}
         self.positions: dict[str, StoredPosition] = {}
         self.keys: dict[ClaimKey, Claimed | Finished] = {}

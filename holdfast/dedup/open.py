@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Token,
         Wait,
     )
+    from holdfast.timing import Clock
 
 T = TypeVar("T")
 
@@ -132,10 +133,15 @@ class OpenClaims:
     """A ClaimStore around another, that is open while the other gives no answer."""
 
     def __init__(
-        self, store: ClaimStore, *, went_down: Callable[[StoreUnavailable], None], came_back: Callable[[int], None]
+        self,
+        store: ClaimStore,
+        *,
+        went_down: Callable[[StoreUnavailable], None],
+        came_back: Callable[[int], None],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Args: went_down, came_back: told once an outage, the latter with the claims granted without the store."""
-        self._store, self._went_down, self._came_back = store, went_down, came_back
+        self._store, self._went_down, self._came_back, self._clock = store, went_down, came_back, clock
         self.down = False
         self.ever_open = False
         #: Claims that were granted without the store, since it went down.
@@ -170,8 +176,8 @@ class OpenClaims:
 
     def look(self) -> None:
         """For a session that began without the store: now and then, whether it is there. Then that session is over."""
-        if SYSTEM_CLOCK.now() >= self._look_at:
-            self._look_at = SYSTEM_CLOCK.now() + _LOOK_EVERY_S
+        if self._clock.now() >= self._look_at:
+            self._look_at = self._clock.now() + _LOOK_EVERY_S
             with suppress(StoreUnavailable):
                 self._store.connect()
                 self.answered()

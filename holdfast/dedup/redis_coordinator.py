@@ -9,7 +9,7 @@ from holdfast.dedup.coordinator import state_of
 from holdfast.dedup.joining import join_group
 from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.errors import SettingError
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from holdfast.dedup.membership import KeptMembership
     from holdfast.dedup.redis_store import RedisClaims
     from holdfast.records import Partition
-    from holdfast.timing import Clock, Deadline
+    from holdfast.runtime import Runtime
+    from holdfast.timing import Deadline
 
 
 class RedisCoordinator:
@@ -29,7 +30,7 @@ class RedisCoordinator:
         store: whose Redis, namespace and connections are used.
         lease_s: a member that is silent for so long is removed. None: as `join` says.
         watch_s: how soon a member sees a new plan, at the cost of one small read each time.
-        clock: judges this process' leases.
+        runtime: this process' machine; its clock judges leases.
 
     Raises:
         SettingError: a setting cannot work.
@@ -41,7 +42,7 @@ class RedisCoordinator:
         *,
         lease_s: float | None = None,
         watch_s: float = 0.05,
-        clock: Clock = SYSTEM_CLOCK,
+        runtime: Runtime = MACHINE,
     ) -> None:
         for field, value in (("lease_s", lease_s), ("watch_s", watch_s)):
             if value is not None and not 0.001 <= value < math.inf:
@@ -49,7 +50,7 @@ class RedisCoordinator:
         self._store = store
         self._lease_s = lease_s
         self._watch_s = watch_s
-        self._clock = clock
+        self._runtime = runtime
 
     @property
     def store(self) -> RedisClaims:
@@ -93,7 +94,7 @@ class RedisCoordinator:
             queues=frozenset(queues),
             lease_s=min(lease_s, self._lease_s or math.inf, self._store.lease_s or math.inf),
             watch_s=self._watch_s,
-            clock=self._clock,
+            runtime=self._runtime,
         )
 
     def members(self, group: str) -> Sequence[GroupMember]:

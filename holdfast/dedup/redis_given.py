@@ -7,7 +7,6 @@ session ends.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
     from holdfast.dedup.claims import Claim, LetGo
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
 _K = TypeVar("_K", bound="Hashable")
 _V = TypeVar("_V")
@@ -42,15 +41,15 @@ class Given:
     """Any thread. What is asked for anew is not given back any more: saying so again would take it from who has it.
 
     Args:
-        clock: tells how long ago.
+        runtime: its clock tells how long ago.
         window_s: for so long a key is done. What was finished before is not finished again.
     """
 
-    def __init__(self, clock: Clock, window_s: float) -> None:
-        self._clock, self._window_s = clock, window_s
+    def __init__(self, runtime: Runtime, window_s: float) -> None:
+        self._runtime, self._window_s = runtime, window_s
         #: Held while all is said again: what is asked for anew meanwhile must be asked after that, or it would be given
         #: back while somebody has it.
-        self.lock = threading.RLock()
+        self.lock = runtime.rlock()
         self._let_gos: dict[tuple[str, int], tuple[float, LetGo]] = {}
         self._unclaims: dict[Claim, tuple[float, Claim]] = {}
         self._releases: dict[Token, tuple[float, Token]] = {}
@@ -93,7 +92,7 @@ class Given:
         """These keys are done."""
         weight = len(claims) + sum(map(len, results or ())) // _KEY_CHARS
         with self.lock:
-            now = self._clock.now()
+            now = self._runtime.now()
             self._finishes.append(Finished(now, claims, results, weight))
             self._weight += weight
             while self._finishes and (self._weight > _KEPT_ITEMS or self._finishes[0].at < now - _KEPT_S):
@@ -115,13 +114,13 @@ class Given:
 
     def lately(self) -> tuple[list[LetGo], list[Claim], list[Token]]:
         """In the order in which they have to be said."""
-        old = self._clock.now() - _KEPT_S
+        old = self._runtime.now() - _KEPT_S
         with self.lock:
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
 
     def done_lately(self) -> tuple[list[Mark], list[Finished]]:
         """May be said at any time, after what was let go."""
-        now = self._clock.now()
+        now = self._runtime.now()
         offsets: dict[tuple[str, int], list[int]] = {}
         with self.lock:
             for partition, offset, epoch in _since(self._marks, now - _KEPT_S):
@@ -132,7 +131,7 @@ class Given:
 
     def _keep(self, kept: dict[_K, tuple[float, _V]], items: Iterable[tuple[_K, _V]]) -> None:
         with self.lock:
-            now = self._clock.now()
+            now = self._runtime.now()
             for key, item in items:
                 kept.pop(key, None)  # so that the oldest is always the first
                 kept[key] = (now, item)

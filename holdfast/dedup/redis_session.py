@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_scripts import Scripts
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
 log = logging.getLogger("holdfast.dedup")
 
@@ -33,18 +32,18 @@ _VERDICTS = {ord(verdict.value): verdict for verdict in Verdict}
 class RedisSession:
     """One start of one process at one Redis. Any thread may call; made by `RedisClaims.begin`."""
 
-    def __init__(self, scripts: Scripts, layout: Layout, lease: Lease, clock: Clock, times: Times) -> None:
+    def __init__(self, scripts: Scripts, layout: Layout, lease: Lease, runtime: Runtime, times: Times) -> None:
         self._scripts = scripts
         self._layout = layout
         self._lease = lease
-        self._clock = clock
+        self._runtime = runtime
         self._times = times
         self._let_in = False
-        self._given = Given(clock, times.window / 1000)
+        self._given = Given(runtime, times.window / 1000)
         #: The id of the server that was last asked.
         self._server = b""
         self._generation = 0
-        self._generation_lock = threading.Lock()
+        self._generation_lock = runtime.lock()
         self._id = encode(lease.session_id)
 
     @property
@@ -63,7 +62,7 @@ class RedisSession:
 
     def renew(self) -> bool:
         """Keep the session alive, in every shard. False = it is dead in one of them, and so lost for good."""
-        sent_at = self._clock.now()
+        sent_at = self._runtime.now()
         replies = self._everywhere("renew")
         if b"LOST" in replies:
             self._lease.lose()

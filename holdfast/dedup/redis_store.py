@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import secrets
-import threading
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -22,7 +20,7 @@ from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_scripts import Scripts
 from holdfast.dedup.redis_session import RedisSession
 from holdfast.errors import SettingError
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     import redis
     from redis.credentials import CredentialProvider
 
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
 log = logging.getLogger("holdfast.dedup")
 
@@ -67,7 +65,7 @@ class RedisClaims:
             each; beyond, calls take longer, and from twenty times on a key costs as much as a plain one; so it does
             where there are far fewer. All members of a group name the same.
         durability: "wait1" = acquire, mark, let_go, drop and finish are answered when a replica has them as well.
-        clock: judges this process' leases.
+        runtime: this process' machine; its clock judges leases.
 
     Raises:
         SettingError: a setting cannot work.
@@ -85,7 +83,7 @@ class RedisClaims:
         hash_keys: bool = False,
         keys_expected: int = 1_000_000,
         durability: Literal["none", "wait1"] = "none",
-        clock: Clock = SYSTEM_CLOCK,
+        runtime: Runtime = MACHINE,
     ) -> None:
         check_client(client)
         if not namespace or any(character in "{}" or character.isspace() for character in namespace):
@@ -105,14 +103,14 @@ class RedisClaims:
         )
         self._wait = durability == "wait1"
         self._layout = Layout(namespace, shards, hash_keys=hash_keys, keys_expected=keys_expected)
-        self._clock = clock
+        self._runtime = runtime
         self._where = where_is(client)
         self._scripts: Scripts | None = None
         self._promises = ""
         self._store_id = ""
         #: A session has begun: user and permissions were right.
         self._let_in = False
-        self._connecting = threading.Lock()
+        self._connecting = runtime.lock()
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: Makes a client like the first one, for a forked child; None: the client is the caller's.
         self._make_client: Callable[[], redis.Redis] | None = None
@@ -135,7 +133,7 @@ class RedisClaims:
         hash_keys: bool = False,
         keys_expected: int = 1_000_000,
         durability: Literal["none", "wait1"] = "none",
-        clock: Clock = SYSTEM_CLOCK,
+        runtime: Runtime = MACHINE,
     ) -> RedisClaims:
         """The store at a URL. Does not connect yet.
 
@@ -152,7 +150,7 @@ class RedisClaims:
             hash_keys: as in the class.
             keys_expected: as in the class.
             durability: as in the class.
-            clock: as in the class.
+            runtime: as in the class.
 
         Raises:
             SettingError: a setting cannot work. The URL's password is not in its text.
@@ -168,7 +166,7 @@ class RedisClaims:
             hash_keys=hash_keys,
             keys_expected=keys_expected,
             durability=durability,
-            clock=clock,
+            runtime=runtime,
         )
         store._make_client = make_client
         return store
@@ -204,12 +202,12 @@ class RedisClaims:
 
     def _begun(self, scripts: Scripts, lease_s: float) -> RedisSession:
         lease = Lease(
-            secrets.token_hex(8),
+            self._runtime.token(8),
             lease_s if self._lease_s is None else min(lease_s, self._lease_s),
-            self._clock,
-            sent_at=self._clock.now(),
+            self._runtime,
+            sent_at=self._runtime.now(),
         )
-        session = RedisSession(scripts, self._layout, lease, self._clock, self._times)
+        session = RedisSession(scripts, self._layout, lease, self._runtime, self._times)
         session.begin()
         lease.start(session.renew)
         self._leases.add(lease)
@@ -248,7 +246,7 @@ class RedisClaims:
 
     def _forked(self) -> None:
         # In a child: another thread may have held the lock, and the pool's; the sessions are the parent's.
-        self._connecting = threading.Lock()
+        self._connecting = self._runtime.lock()
         self._leases = weakref.WeakSet()
         self._scripts = None
         if self._make_client is not None:

@@ -21,7 +21,7 @@ from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, Partition
 from holdfast.plugin.retry import Retry
 from holdfast.plugin.settings import Settings
 from holdfast.plugin.snapshot import Snapshot
-from holdfast.timing import wall_ms
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.keys import KeySpec
     from holdfast.plugin.audit.settings import Audit
+    from holdfast.runtime import Runtime
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -49,6 +50,7 @@ class Holdfast:
         observers: see `holdfast.plugin.ports.Observer`; called in the thread that runs the app.
         dead_letters: where records go that failed for good; by default the source's own broker.
         audit: whether and how it tells what it does, so that others can say what was lost or repeated; see `Audit`.
+        runtime: the machine: its clock, its threads; another one in a simulated world. See `holdfast.testing`.
 
     Raises:
         SettingError: at construction or in `handler`, for what cannot work.
@@ -63,7 +65,9 @@ class Holdfast:
         observers: Sequence[Observer] = (),
         dead_letters: DeadLetters | None = None,
         audit: Audit | None = None,
+        runtime: Runtime = MACHINE,
     ) -> None:
+        self._runtime = runtime
         self._source = source
         self._settings = settings or Settings()
         self._store: ClaimStore = claims if claims is not None else NoClaims()
@@ -204,6 +208,7 @@ class Holdfast:
             observers=self._observers,
             audit=self._audit,
             group=self._source.group,
+            runtime=self._runtime,
         )
         if isinstance(self._source, LeasedSource):
             engine.family = Leased(engine, self._source)
@@ -221,7 +226,7 @@ class Holdfast:
         figures fit together; if that waits for a broker or a store for more than a second, the last one that was taken.
         """
         if self._engine is None:
-            return Snapshot(state="new", group=self._source.group, at_ms=wall_ms())
+            return Snapshot(state="new", group=self._source.group, at_ms=self._runtime.wall_ms())
         return self._engine.meter.snapshot()
 
     def stop(self, *, leave: bool = False) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    import threading
     from collections.abc import Callable, Sequence
 
     from holdfast.plugin.lanes import Entry
+    from holdfast.runtime import Thread
 
 
 class Call:
@@ -39,7 +39,7 @@ class Call:
         #: It has ended, or was given up, whichever was first. Under the workers' lock.
         self.over = False
         #: Who runs it.
-        self.thread: threading.Thread | None = None
+        self.thread: Thread | None = None
         self.task: asyncio.Task[None] | None = None
         #: The event loop has come to cancelling it: it is not blocked.
         self.cancel_seen = False

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import Verdict
 from holdfast.plugin.lanes import Gate
 from holdfast.plugin.retry import Retry
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from random import Random
 
     from holdfast.dedup.claims import Claim, ClaimKey, ClaimSession
     from holdfast.plugin.debts import Debts
@@ -26,7 +28,10 @@ _PARKED = RuntimeError("busy")
 class Claiming:
     """The claims of one app. One thread."""
 
-    def __init__(self, lanes: Lanes, timers: Timers, debts: Debts, skip: Callable[[Entry], None]) -> None:
+    def __init__(
+        self, lanes: Lanes, timers: Timers, debts: Debts, skip: Callable[[Entry], None], chance: Random = MACHINE.random
+    ) -> None:
+        self._chance = chance
         self._lanes, self._timers, self._debts, self._skip = lanes, timers, debts, skip
         self._wanted: deque[Entry] = deque()
         lanes.unasked = self._ask_now
@@ -88,7 +93,8 @@ class Claiming:
                 entry.held = False
                 self._park(entry)
                 entry.asked += 1
-                self._timers.after(_BUSY.wait_s(entry.asked, _PARKED) or 0.0, lambda e=entry: self._ask_again(e))  # type: ignore[misc]
+                wait_s = _BUSY.wait_s(entry.asked, _PARKED, self._chance) or 0.0
+                self._timers.after(wait_s, lambda e=entry: self._ask_again(e))  # type: ignore[misc]
             else:
                 entry.held = False
                 self._wanted.append(entry)

@@ -25,7 +25,8 @@ from holdfast.plugin.ownership import Phase
 from holdfast.plugin.settling import Settling
 from holdfast.plugin.timers import Timers
 from holdfast.plugin.workers import Workers
-from holdfast.timing import SYSTEM_CLOCK, Deadline
+from holdfast.runtime import MACHINE
+from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.ports import DeadLetters, Observer
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition, Record
+    from holdfast.runtime import Runtime
     from holdfast.timing import Clock
 
 _log = logging.getLogger("holdfast")
@@ -64,9 +66,11 @@ class Core:
         observers: Sequence[Observer],
         group: str,
         audit: Audit | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        runtime: Runtime = MACHINE,
     ) -> None:
-        self.settings, self.clock, self.routes, self.letters = settings, clock, routes, letters
+        self.settings, self.routes, self.letters = settings, routes, letters
+        self.runtime = runtime
+        self.clock: Clock = runtime
         self.store = self._opened(store) if settings.store_down == "open" else store
         self.group, self._observers = group, tuple(observers)
         #: None between the loss of one session and the beginning of the next.
@@ -74,7 +78,7 @@ class Core:
         self._store_id = ""
         #: Others, of which is known why.
         self._stores: set[str] = set()
-        self.timers = Timers(clock)
+        self.timers = Timers(runtime)
         self.recorder = Recorder()
         if audit is not None:
             self.recorder = recorder = EngineRecorder(audit, self)
@@ -84,13 +88,13 @@ class Core:
         self.hands = Hands(in_hand, {handler.kind for handler in routes.handlers})
         self.lanes = Lanes(self.hands)
         self.debts = Debts()
-        self.intake = Intake(settings, clock)
-        self.outage = Outage(clock, self.tell)
-        self.workers = Workers(settings.workers, f"holdfast-{group}")
-        self.claiming = Claiming(self.lanes, self.timers, self.debts, self._skip)
+        self.intake = Intake(settings, runtime)
+        self.outage = Outage(runtime, self.tell)
+        self.workers = Workers(settings.workers, f"holdfast-{group}", runtime)
+        self.claiming = Claiming(self.lanes, self.timers, self.debts, self._skip, runtime.random)
         self.settling = Settling(self._settle_with_source, self.claiming, self.hands, self._taken_over)
         self.outcomes = Outcomes(
-            clock=clock,
+            runtime=runtime,
             lanes=self.lanes,
             timers=self.timers,
             workers=self.workers,
@@ -111,7 +115,7 @@ class Core:
         self.admission = Admission(self)
         self._stops = 0
         self._why = ""
-        self._wind_up = Deadline(0.0, clock)
+        self._wind_up = Deadline(0.0, runtime)
         self.storeless = isinstance(store, NoClaims)
         #: A static member is to leave its group for good, instead of coming back.
         self.leaves = False
@@ -179,7 +183,7 @@ class Core:
         def came_back(unprotected: int) -> None:
             self.tell(StoreUp(down_s=self.clock.now() - since[0], unprotected=unprotected))
 
-        return OpenClaims(store, went_down=went_down, came_back=came_back)
+        return OpenClaims(store, went_down=went_down, came_back=came_back, clock=self.runtime)
 
     @property
     def stalled(self) -> bool:

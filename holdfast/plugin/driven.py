@@ -11,7 +11,6 @@ the loop may go on. So each call is made inside of `whole`, and what was torn is
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.partitioned import Partitioned
     from holdfast.plugin.ports import Batch
     from holdfast.records import Partition, Record
+    from holdfast.runtime import Thread
 
 #: When a record that was handed out counts as done. "next_poll": when the loop comes back for more. "commit": when the
 #: loop commits it; what it has not committed when its partition goes is the next owner's to handle. "explicit": when
@@ -65,7 +65,7 @@ class Driven(Engine):
         # The loop gets a partition's records in their order, so that is one lane.
         super().__init__(**{**how, "settings": replace(how["settings"], ordering="partition")})
         self.done_when = done_when
-        self.lock = threading.RLock()
+        self.lock = self.runtime.rlock()
         #: What the loop has and has not ended.
         self.in_hand = InHand()
         #: Partitions whose records the loop does not want for now.
@@ -75,7 +75,7 @@ class Driven(Engine):
         self._returned: dict[Ownership, int] = {}
         self._tray: Tray | None = None
         self._told: deque[Callable[[], None]] = deque()
-        self._driver: int | None = None
+        self._driver: Thread | None = None
         self._others_end = False
         #: The loop is inside of a call; the books are being written; a call was left in the midst of that.
         self._inside = self._writing = self._torn = False
@@ -132,7 +132,7 @@ class Driven(Engine):
 
         With "next_poll" all that was handed out before counts as done.
         """
-        self._driver = threading.get_ident()
+        self._driver = self.runtime.current()
         if self.done_when == "next_poll":
             self.end_all()
         if self._torn or self._unread or self.family.moving:
@@ -254,7 +254,7 @@ class Driven(Engine):
         self._tell_driver(lambda: self._again(partition, offset))
 
     def _tell_driver(self, what: Callable[[], None]) -> None:
-        self._others_end = self._others_end or threading.get_ident() != self._driver
+        self._others_end = self._others_end or self.runtime.current() != self._driver
         self._told.append(what)
         self.workers.wake.set()
         self._late_marks.wake()

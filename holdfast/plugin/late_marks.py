@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,12 +13,12 @@ class LateMarks:
 
     def __init__(self, driven: Driven, late_s: float) -> None:
         self._driven, self._late_s = driven, late_s
-        self._some = threading.Event()
+        self._some = driven.runtime.event()
         self._over = False
 
     def start(self) -> None:
         """Begin. Once."""
-        threading.Thread(target=self._run, name=f"holdfast-{self._driven.group}-marks", daemon=True).start()
+        self._driven.runtime.spawn(self._run, f"holdfast-{self._driven.group}-marks")
 
     def wake(self) -> None:
         """Something has ended, or was told. Any thread."""

@@ -139,7 +139,7 @@ class Leased:
             return None
         owner = self._owners.get(record.partition)
         if owner is None:
-            owner = self._owners[record.partition] = Ownership(record.partition, session)
+            owner = self._owners[record.partition] = Ownership(record.partition, session, runtime=self._engine.runtime)
             owner.name = str(record.partition)
             owner.own(Ledger(0))  # nothing is in order here: no watermark is asked for
         return owner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -30,13 +29,13 @@ from holdfast.plugin.snapshot import (
     State,
     StoreFigures,
 )
-from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.plugin.core import Core
     from holdfast.plugin.events import Event
+    from holdfast.runtime import Thread
 
 #: How long `snapshot()` waits for the loop, which may be waiting for a broker or a store; then it gives the last one.
 _WAIT_S = 1.0
@@ -79,17 +78,17 @@ class Meter:
         self._state: State = "new"
         #: Store, dead letters and group were reached once.
         self.ran = False
-        self._thread: int | None = None
+        self._thread: Thread | None = None
         #: Somebody waits for a snapshot.
         self.wanted = False
-        self._taken = threading.Condition()
+        self._taken = core.runtime.condition()
         self._last = self.take()
         self._status_last = (0.0, 0)
 
     # ---- feeding it
     def started(self) -> None:
         """`run()` has begun, in this thread."""
-        self._thread = threading.get_ident()
+        self._thread = self._core.runtime.current()
         self._began = self._core.clock.now()
         self._state = "starting"
         interval_s = self._core.settings.status_interval_s
@@ -160,7 +159,7 @@ class Meter:
     # ---- taking snapshots
     def snapshot(self) -> Snapshot:
         """The figures of now; where the loop does not come to it within a second, those it took last. Any thread."""
-        if self._thread == threading.get_ident():
+        if self._thread == self._core.runtime.current():
             return self.take()  # an observer, or a signal handler: it may not wait for itself
         before = self._last
         if self._thread is not None:
@@ -223,7 +222,7 @@ class Meter:
         return Snapshot(
             state=self.state,
             group=core.group,
-            at_ms=wall_ms(),
+            at_ms=core.runtime.wall_ms(),
             uptime_s=0.0 if self._began is None else core.clock.now() - self._began,
             error=None if core.error is None else str(core.error),
             records=RecordFigures(

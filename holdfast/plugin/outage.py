@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.plugin.events import Event
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
 _log = logging.getLogger("holdfast")
 
@@ -25,8 +25,8 @@ _SAID_AGAIN_S = 30.0
 class Outage:
     """Turns unanswered calls into a state with backoff, tells its beginning and its end, and says that it lasts."""
 
-    def __init__(self, clock: Clock, tell: Callable[[Event], None]) -> None:
-        self._clock, self._tell = clock, tell
+    def __init__(self, runtime: Runtime, tell: Callable[[Event], None]) -> None:
+        self._runtime, self._tell = runtime, tell
         self._since: float | None = None
         self._attempts = 0
         self._again = 0.0
@@ -40,7 +40,7 @@ class Outage:
     @property
     def may_ask(self) -> bool:
         """Whether it is time to ask."""
-        return self._since is None or self._clock.now() >= self._again
+        return self._since is None or self._runtime.now() >= self._again
 
     @contextmanager
     def asking(self) -> Iterator[None]:
@@ -51,9 +51,9 @@ class Outage:
         try:
             yield
         except StoreUnavailable as error:
-            now = self._clock.now()
+            now = self._runtime.now()
             self._attempts += 1
-            self._again = now + (BACKOFF.wait_s(self._attempts, error) or 0.0)
+            self._again = now + (BACKOFF.wait_s(self._attempts, error, self._runtime.random) or 0.0)
             if self._since is None:
                 self._since = self._said = now
                 self._tell(StoreDown(error=str(error), mode="pause"))
@@ -68,6 +68,6 @@ class Outage:
     def answered(self) -> None:
         """A call got its answer."""
         if self._since is not None:
-            down_s = self._clock.now() - self._since
+            down_s = self._runtime.now() - self._since
             self._since, self._attempts = None, 0
             self._tell(StoreUp(down_s=down_s))

@@ -18,6 +18,7 @@ from holdfast.plugin.retry import BACKOFF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from random import Random
 
     from holdfast.plugin.audit.recorder import Recorder
     from holdfast.plugin.claiming import Claiming
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.timers import Timers
     from holdfast.plugin.workers import Workers
     from holdfast.records import Record
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
 #: How long one dead letter may take before it counts as failed and is sent again after a wait.
 _LETTER_S = 10.0
@@ -38,9 +39,9 @@ _LETTER_S = 10.0
 class _Alike:
     """Records of one batch that failed by one error: they wait together, come back as a batch, and are told of once."""
 
-    def __init__(self, entry: Entry, error: Exception) -> None:
+    def __init__(self, entry: Entry, error: Exception, chance: Random) -> None:
         self.first, self.error, self.attempt, self.records = entry, error, entry.attempt, 1
-        self.wait_s = entry.handler.retry.wait_s(entry.attempt, error)
+        self.wait_s = entry.handler.retry.wait_s(entry.attempt, error, chance)
 
     def takes(self, entry: Entry, error: Exception) -> bool:
         """Whether the entry is one of them; then it is counted."""
@@ -57,7 +58,7 @@ class Outcomes:
     def __init__(
         self,
         *,
-        clock: Clock,
+        runtime: Runtime,
         lanes: Lanes,
         timers: Timers,
         workers: Workers,
@@ -80,7 +81,8 @@ class Outcomes:
         self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, retry_topic_of, born_in
         self._recorder = recorder
         self._failures = Failures()
-        self.brakes = Brakes(clock, timers, again=self._retry, tell=tell, stop=stop)
+        self._chance = runtime.random
+        self.brakes = Brakes(runtime, timers, again=self._retry, tell=tell, stop=stop)
         #: Entries whose call was given up, until their letter is acknowledged; without one, until the call has ended.
         self.stuck: set[Entry] = set()
         self._alike: _Alike | None = None
@@ -196,7 +198,7 @@ class Outcomes:
         alike = self._alike
         if alike is None or not alike.takes(entry, error):
             self.tell_failures()
-            alike = self._alike = _Alike(entry, error)
+            alike = self._alike = _Alike(entry, error, self._chance)
         wait_s = alike.wait_s
         self._lanes.back(entry, Gate.RETRY)
         if wait_s is not None:
@@ -254,7 +256,7 @@ class Outcomes:
         letter, reason = entry.letter, error or RuntimeError("no error")
         entry.letters += 1
         entry.started = int(entry in self.stuck)
-        wait_s = BACKOFF.wait_s(entry.letters, reason) or 0.0
+        wait_s = BACKOFF.wait_s(entry.letters, reason, self._chance) or 0.0
         self._tell_failed(entry, f"dead letter not acknowledged: {reason}", wait_s)
         self._lanes.back(entry, Gate.STUCK if entry.started else Gate.RETRY)
         if letter is None or not getattr(reason, "retriable", True):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from holdfast.errors import StateError
 from holdfast.plugin.ledger import Ledger
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, ClaimSession
     from holdfast.plugin.lanes import Entry
     from holdfast.records import Partition, Record
+    from holdfast.runtime import Runtime
 
 
 class Phase(IntEnum):
@@ -62,12 +63,14 @@ class Ownership:
         "waiting",
     )
 
-    def __init__(self, partition: Partition, session: ClaimSession, cut: int | None = None) -> None:
+    def __init__(
+        self, partition: Partition, session: ClaimSession, *, cut: int | None = None, runtime: Runtime = MACHINE
+    ) -> None:
         """Args: cut: the log was found to have been cut there: as if somebody had reset the group to it."""
         self.partition = partition
         self.session_ = session
         self._phase = Phase.ASSIGNED
-        self._gate = threading.Lock()
+        self._gate = runtime.lock()
         #: The position's name in the store; empty until it is known.
         self.name = ""
         self.acquired: Acquired | None = None

@@ -277,7 +277,7 @@ class Partitioned:
             return []
         created = []
         for partition in sorted(set(partitions) - self.owners.keys()):
-            owner = Ownership(partition, session, self._cuts.pop(partition, None))
+            owner = Ownership(partition, session, cut=self._cuts.pop(partition, None), runtime=self._engine.runtime)
             self.owners[partition] = owner
             created.append(owner)
         if created:

@@ -8,7 +8,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
-from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.lanes import Entry, Lane
     from holdfast.plugin.ports import DeadLetters
     from holdfast.records import Record
+    from holdfast.timing import Deadline
 
 
 class Outcome(Enum):
@@ -166,7 +166,7 @@ async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
 
 
 def send_letter(
-    entry: Entry, letter: Letter, letters: DeadLetters, timeout_s: float, report: Callable[[Ended], None]
+    entry: Entry, letter: Letter, letters: DeadLetters, deadline: Deadline, report: Callable[[Ended], None]
 ) -> None:
     """Send a record that failed for good to its dead letter topic; the entry stays in hand meanwhile.
 
@@ -177,7 +177,7 @@ def send_letter(
         report(Ended(entry, Outcome.NOT_STARTED))
         return
     try:
-        letters.send(letter, Deadline(timeout_s, SYSTEM_CLOCK))
+        letters.send(letter, deadline)
     except Exception as error:  # noqa: BLE001 - whatever it is, the record is not settled
         failure = error if isinstance(error, DeadLetterError) else DeadLetterError(f"{letter.topic}: {error!r}")
         if failure is not error:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import tenacity
 
 from holdfast.errors import SettingError, Unretriable
 from holdfast.plugin.known import known
+from holdfast.runtime import MACHINE
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 @known
@@ -46,8 +51,14 @@ class Retry:
         """Whether an error is one that is tried again at all."""
         return not isinstance(error, (Unretriable, *self.give_up_on)) and isinstance(error, self.retry_on)
 
-    def wait_s(self, attempt: int, error: Exception) -> float | None:
-        """Seconds to wait after the failed attempt of that number (1, 2, ...), or None: do not try again."""
+    def wait_s(self, attempt: int, error: Exception, chance: Random = MACHINE.random) -> float | None:
+        """Seconds to wait after the failed attempt of that number (1, 2, ...), or None: do not try again.
+
+        Args:
+            attempt: which failed.
+            error: what it raised.
+            chance: draws the jitter.
+        """
         if not self.may_cure(error):
             return None
         state = tenacity.RetryCallState(retry_object=_NOTHING, fn=None, args=(), kwargs={})
@@ -55,10 +66,8 @@ class Retry:
         if tenacity.stop_after_attempt(self.attempts)(state):
             return None
         # Not wait_exponential_jitter: its argument for the first wait was renamed, with a warning at each use.
-        wait = tenacity.wait_exponential(
-            multiplier=self.wait_initial_s, max=self.wait_max_s, exp_base=self.multiplier
-        ) + tenacity.wait_random(0, self.jitter_s)
-        return min(float(wait(state)), self.wait_max_s)
+        wait = tenacity.wait_exponential(multiplier=self.wait_initial_s, max=self.wait_max_s, exp_base=self.multiplier)
+        return min(float(wait(state)) + chance.uniform(0, self.jitter_s), self.wait_max_s)
 
 
 _NOTHING = tenacity.Retrying()

@@ -64,6 +64,7 @@ class Takeover:
     def __init__(self, core: Core, source: PartitionedSource, commits: Commits) -> None:
         self._source, self._debts, self._commits = source, core.debts, commits
         self._clock, self._tell, self._fenced = core.clock, core.tell, core.session_lost
+        self._chance = core.runtime.random
         self._committed_with = core.committed_with
         self._again = 0.0
         self._look_s = _LOOK_S
@@ -138,7 +139,7 @@ class Takeover:
         for owner in owners:
             wait = self._waits.setdefault(owner, _Wait())
             wait.attempts += 1
-            wait.until = now + (BACKOFF.wait_s(wait.attempts, error) or 0.0)
+            wait.until = now + (BACKOFF.wait_s(wait.attempts, error, self._chance) or 0.0)
             if wait.told_at is None or now - wait.told_at >= _TELL_S:
                 wait.told_at = now
                 untold.append(owner)

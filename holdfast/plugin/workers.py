@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from contextlib import suppress
 from functools import partial
 from itertools import count as count_up
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.call import Call
 from holdfast.plugin.entry import Entry
 from holdfast.plugin.handlers import Kind
 from holdfast.plugin.pipeline import run_batch, run_batch_async, run_each, run_each_async, send_letter
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.runtime import MACHINE
+from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.pipeline import Ended
     from holdfast.plugin.ports import DeadLetters
+    from holdfast.runtime import Queue, Runtime, Thread
 
 #: Quick handlers are given to a worker several at a time, as many as take about so long: each hand-over between two
 #: threads costs tens of microseconds. A chunk is never so long that others would wait for it to notice.
@@ -61,22 +62,23 @@ class Workers:
     """At most `count` handlers at a time; with 0, each in `submit` itself, in the caller's thread. `submit` and `ended`
     belong to the thread that runs the app."""
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, runtime: Runtime = MACHINE) -> None:
+        self._runtime = runtime
         #: Handlers run in `submit`.
         self.inline = count == 0
         self._count = max(1, count)  # dead letters wait for the broker: for them there is a thread in any case
         self._name = name
-        self._jobs: SimpleQueue[Call | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._jobs: Queue[Call | None] = runtime.queue()
+        self._threads: list[Thread] = []
         self._numbers = count_up()
         self._ended: deque[Ended] = deque()
         #: Set when something has ended.
-        self.wake = threading.Event()
+        self.wake = runtime.event()
         self._loop: asyncio.AbstractEventLoop | None = None
         #: To begin; and those that have begun, which an event loop alone does not keep.
         self._coroutines: list[Callable[[], Coroutine[None, None, None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lock = threading.Lock()  # innermost; guards the counts, and which calls are over
+        self._lock = runtime.lock()  # innermost; guards the counts, and which calls are over
         #: Jobs given and not finished, by the kind of their handler; None: dead letters.
         self._outstanding: dict[Kind | None, int] = dict.fromkeys((*Kind, None), 0)
         #: Calls that were given up and have not ended.
@@ -161,9 +163,9 @@ class Workers:
             self._chunks.append(call)
 
         def job() -> None:
-            began = SYSTEM_CLOCK.now()
+            began = self._runtime.now()
             run_each(call, self._ended.append)
-            each = (SYSTEM_CLOCK.now() - began) / records
+            each = (self._runtime.now() - began) / records
             # Up at once, down slowly: one slow record must not be followed by a long chunk of slow ones.
             self._record_s = max(each, self._record_s * 0.9, 1e-6)
 
@@ -175,8 +177,8 @@ class Workers:
         if not self._coroutines:
             return
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._run_loop, args=(self._loop,), name=f"{self._name}-async", daemon=True).start()
+            self._loop = self._runtime.event_loop()
+            self._runtime.spawn(partial(self._run_loop, self._loop), f"{self._name}-async")
         coroutines, self._coroutines = self._coroutines, []
         self._loop.call_soon_threadsafe(self._run_coroutines, coroutines)
 
@@ -188,7 +190,7 @@ class Workers:
         """
         if not self._chunks:
             return []
-        now, back = SYSTEM_CLOCK.now(), []
+        now, back = self._runtime.now(), []
         self._chunks = [chunk for chunk in self._chunks if not chunk.over]
         for chunk in self._chunks:
             if _is_late(chunk, now):
@@ -221,7 +223,7 @@ class Workers:
         """Send a dead letter from a worker, since it waits for the broker."""
         call = Call()
         self._count_one(call)
-        call.run = lambda: send_letter(entry, letter, letters, timeout_s, self._ended.append)
+        call.run = lambda: send_letter(entry, letter, letters, Deadline(timeout_s, self._runtime), self._ended.append)
         self._start(call)
 
     # ---- calls that run for too long
@@ -257,9 +259,7 @@ class Workers:
 
     def _add_thread(self) -> None:
         if len(self._threads) < self._count and self._of_threads > len(self._threads):
-            thread = threading.Thread(target=self._work, name=f"{self._name}-{next(self._numbers)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._threads.append(self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}"))
 
     def _work(self) -> None:
         while (call := self._jobs.get()) is not None:
@@ -268,7 +268,7 @@ class Workers:
 
     def _run(self, call: Call) -> bool:
         """Whether this thread has been replaced meanwhile."""
-        call.thread, call.began = threading.current_thread(), SYSTEM_CLOCK.now()
+        call.thread, call.began = self._runtime.current(), self._runtime.now()
         try:
             call.run()
         finally:
@@ -282,7 +282,7 @@ class Workers:
     def _finish(self, call: Call) -> bool:
         """Whether it had been given up, and another thread runs in the place of this one."""
         if call.times and call.began is not None:
-            self._timings.append((call.handler, call.times, SYSTEM_CLOCK.now() - call.began))
+            self._timings.append((call.handler, call.times, self._runtime.now() - call.began))
         with self._lock:
             given_up, call.over = call.over, True
             if given_up:
@@ -293,7 +293,7 @@ class Workers:
         return given_up
 
     async def _run_async(self, call: Call, *, batch: bool) -> None:
-        call.task, call.began = asyncio.current_task(), SYSTEM_CLOCK.now()
+        call.task, call.began = asyncio.current_task(), self._runtime.now()
         try:
             await (run_batch_async if batch else run_each_async)(call, self._ended.append)
         finally:

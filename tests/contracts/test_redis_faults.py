@@ -14,6 +14,7 @@ import redis
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StateError, StoreUnavailable
+from holdfast.runtime import Machine
 from tests.contracts.test_claims import own
 from tests.servers.redis import RedisServer
 
@@ -112,7 +113,7 @@ class TestNoAnswer:
 class TestLease:
     def test_is_judged_by_when_the_last_renewal_was_sent_and_is_lost_for_good(self, redis_url: str) -> None:
         clock = SetClock()
-        claims = RedisClaims.from_url(redis_url, clock=clock)
+        claims = RedisClaims.from_url(redis_url, runtime=Machine(clock))
         session = claims.begin(3600.0)
         clock.time += 3599
         assert session.live()
@@ -127,7 +128,7 @@ class TestLease:
 
     def test_a_renewal_without_an_answer_does_not_prolong_it(self, server: RedisServer) -> None:
         clock = SetClock()
-        claims = RedisClaims.from_url(server.url, timeout_s=0.2, clock=clock)
+        claims = RedisClaims.from_url(server.url, timeout_s=0.2, runtime=Machine(clock))
         session = answered(lambda: claims.begin(3600.0))
         clock.time += 3599
         server.pause()

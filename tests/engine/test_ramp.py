@@ -19,6 +19,7 @@ from holdfast.plugin.loop import Engine
 from holdfast.plugin.partitioned import Partitioned
 from holdfast.plugin.ports import Batch, End
 from holdfast.records import Record
+from holdfast.runtime import Machine
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from holdfast.testing.brokers.member import MemoryPartitionedSource
@@ -133,7 +134,7 @@ class Rig:
             letters=self.letters,
             observers=[self],
             group="g",
-            clock=self.clock,
+            runtime=Machine(self.clock),
         )
         if queue is None:
             self.engine.family = Partitioned(self.engine, self.source)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast import MemoryClaims, Settings
 from holdfast.plugin import core
 from holdfast.plugin.events import SessionLost
+from holdfast.runtime import Machine
 from holdfast.testing.clocks import HandClock
 from tests.engine.bench import Bench, numbered, partition
 
@@ -212,7 +213,7 @@ class TestStuck:
             return str(record.offset)
 
         clock = HandClock()  # no lease ends because a thread was stopped, but where this test says so
-        with Bench(claims=MemoryClaims(lease_s=0.3, clock=clock)) as bench:
+        with Bench(claims=MemoryClaims(lease_s=0.3, runtime=Machine(clock))) as bench:
             bench.broker.produce("orders", 0, "x")
             first = bench.member("a", settings=SETTINGS, key=key, start=False)
             first.source.max_poll_interval_s = 0.2

@@ -11,6 +11,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.plugin.events import ResetHonoured, SessionLost, StoreDiffers, StoreDown, StoreLost, StoreUp
 from holdfast.plugin.outage import Outage
 from holdfast.plugin.ports import CommitFate
+from holdfast.runtime import Machine
 from tests.engine.bench import Bench, FlakyClaims, numbered, partition
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
@@ -277,7 +278,7 @@ def test_that_it_is_down_is_told_once_and_said_again_every_half_minute(caplog: p
             self.time += seconds
 
     clock, told = Clock(), list[object]()
-    outage = Outage(clock, told.append)
+    outage = Outage(Machine(clock), told.append)
     for _ in range(95):
         clock.time += 1.0
         if outage.may_ask:

@@ -20,6 +20,7 @@ from holdfast.dedup.claims import Verdict
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.memory_state import Claimed, Finished, MemoryState
+from holdfast.runtime import Machine
 from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 from tests.properties.test_idempotent import in_memory, run
@@ -57,7 +58,7 @@ def of_calls_at_once_one_runs() -> None:
 
 def a_body_may_take_longer_than_the_lease() -> None:
     clock = HandClock()  # a lease ends by it, and not because a thread was stopped
-    mine, other = MemoryClaims(lease_s=0.3, clock=clock), MemoryClaims(lease_s=0.3, clock=clock)
+    mine, other = MemoryClaims(lease_s=0.3, runtime=Machine(clock)), MemoryClaims(lease_s=0.3, runtime=Machine(clock))
     other.state = mine.state
     began, may_end = threading.Event(), threading.Event()
 
@@ -99,7 +100,7 @@ def a_key_whose_window_passes_between_two_calls_is_run_again() -> None:
         def sleep(self, seconds: float) -> None: ...
 
     clock = Clock()
-    claims = MemoryClaims(renewals=False, window_s=1.0, clock=clock)
+    claims = MemoryClaims(renewals=False, window_s=1.0, runtime=Machine(clock))
     ran = []
 
     @idempotent(claims, key="order_id", name="f")

@@ -12,7 +12,6 @@ from holdfast.plugin.audit.book import Book, Owned
 from holdfast.plugin.audit.schema import Outcome, Place, Rebalanced, label
 from holdfast.plugin.events import RebalanceReport
 from holdfast.plugin.snapshot import AuditFigures
-from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,13 +98,13 @@ class EngineRecorder(Recorder):
 
     def begins(self, entries: Iterable[Entry]) -> None:
         """See `Recorder`."""
-        now = wall_ms()
+        now = self._core.runtime.wall_ms()
         for entry in entries:
             entry.began_ms = now
 
     def ended(self, entry: Entry, outcome: Outcome) -> None:
         """See `Recorder`."""
-        owner, now = entry.owner, wall_ms()
+        owner, now = entry.owner, self._core.runtime.wall_ms()
         keys: Iterable[tuple[int, str]] = ()
         if self._keys and (claims := entry.asked_for):
             keys = [(offset, claim.key.key) for offset, claim in zip(entry.offsets, claims, strict=True)]
@@ -150,7 +149,7 @@ class EngineRecorder(Recorder):
 
     # ---- inside
     def _one(self, owner: Owned, offsets: range, outcome: Outcome) -> None:
-        now = wall_ms()
+        now = self._core.runtime.wall_ms()
         self._add(owner, outcome, (offsets,), (now, now))
 
     def _look(self) -> None:

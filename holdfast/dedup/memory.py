@@ -10,11 +10,12 @@ from holdfast.dedup.calls.here import Calls
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.memory_session import MemorySession
-from holdfast.dedup.memory_state import MemoryState, StoredSession
+from holdfast.dedup.memory_state import MemoryState, StoredSession, straight
 from holdfast.errors import SettingError
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
+    from holdfast.dedup.memory_state import Carry
     from holdfast.runtime import Runtime
 
 
@@ -46,6 +47,7 @@ class MemoryClaims:
         self._runtime = runtime
         self._lease_s = lease_s
         self._renewals = renewals
+        self._carry: Carry = straight
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: For `idempotent`.
         self.calls = Calls(self, lease_s)
@@ -62,7 +64,7 @@ class MemoryClaims:
         Raises:
             StoreUnavailable: a test has made the store silent.
         """
-        self.state.answer()
+        self._carry(self.state.answer)
 
     def begin(self, lease_s: float = 10.0) -> MemorySession:
         """Begin a session of `lease_s` at most.
@@ -72,12 +74,14 @@ class MemoryClaims:
             StoreUnavailable: a test has made the store silent.
         """
         _check_seconds("lease_s", lease_s)
-        self.state.answer()
         lease_s = lease_s if self._lease_s is None else min(lease_s, self._lease_s)
         lease = Lease(self._runtime.token(8), lease_s, self._runtime, sent_at=self._runtime.now())
-        session = MemorySession(self.state, lease)
-        with self.state.lock:
+        session = self._session(lease)
+
+        def known() -> None:
             self.state.sessions[session.id] = StoredSession(deadline=self.state.clock.now() + lease_s)
+
+        self._carry(lambda: self.state.handle(known))
         if self._renewals:
             lease.start(session.renew)
             self._leases.add(lease)
@@ -89,6 +93,9 @@ class MemoryClaims:
         for lease in self._leases:
             lease.stop()
 
+    def _session(self, lease: Lease) -> MemorySession:
+        return MemorySession(self.state, lease, self._carry)
+
     def _forked(self) -> None:
         # A child has a copy of all this, and another thread may have held the lock.
         self.state.lock = self._runtime.lock()
@@ -96,12 +103,18 @@ class MemoryClaims:
 
     # For tests.
 
-    def elsewhere(self, runtime: Runtime) -> MemoryClaims:
-        """The same store, as a process on another machine sees it: that machine's clock judges its leases."""
+    def elsewhere(self, runtime: Runtime, carry: Carry = straight) -> MemoryClaims:
+        """The same store, as a process on another machine sees it: that machine's clock judges its leases.
+
+        Args:
+            runtime: of that process.
+            carry: what is between.
+        """
         other = MemoryClaims(
             lease_s=self._lease_s, window_s=self.state.window_s, runtime=runtime, renewals=self._renewals
         )
         other.state = self.state
+        other._carry = carry
         return other
 
     def expire(self, session_id: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.coordinator import state_of
 from holdfast.dedup.joining import join_group
 from holdfast.dedup.memory_groups import MemoryGroups, MemoryGroupSession
+from holdfast.dedup.memory_state import straight
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.coordinator import GroupState
     from holdfast.dedup.groups import GroupMember, Member, Strategy
     from holdfast.dedup.membership import KeptMembership
+    from holdfast.dedup.memory_state import Carry
     from holdfast.records import Partition
     from holdfast.runtime import Runtime
     from holdfast.timing import Deadline
@@ -35,6 +37,18 @@ class MemoryCoordinator:
         self._lease_s = lease_s
         self._watch_s = watch_s
         self._runtime = runtime
+        self._carry: Carry = straight
+
+    def elsewhere(self, runtime: Runtime, carry: Carry = straight) -> MemoryCoordinator:
+        """The same groups, as a process on another machine sees them: that machine's clock judges its leases.
+
+        Args:
+            runtime: of that process.
+            carry: what is between.
+        """
+        other = MemoryCoordinator(lease_s=self._lease_s, watch_s=self._watch_s, runtime=runtime)
+        other.state, other._carry = self.state, carry
+        return other
 
     def join(
         self,
@@ -49,7 +63,7 @@ class MemoryCoordinator:
     ) -> KeptMembership:
         """Join, and stay. See `Coordinator.join`."""
         return join_group(
-            lambda member_id, lease_s: MemoryGroupSession(self.state, group, member_id, lease_s),
+            lambda member_id, lease_s: self._session(group, member_id, lease_s),
             group,
             member,
             deadline,
@@ -67,16 +81,19 @@ class MemoryCoordinator:
 
     def describe(self, group: str) -> GroupState:
         """The group now."""
-        return state_of(MemoryGroupSession(self.state, group).look())
+        return state_of(self._session(group).look())
 
     def note(self, group: str, texts: Mapping[str, str]) -> None:
         """Keep texts under names, beside the group."""
-        MemoryGroupSession(self.state, group).note(texts)
+        self._session(group).note(texts)
 
     def noted(self, group: str, names: Sequence[str]) -> list[str | None]:
         """What was noted under these names; None = nothing."""
-        return MemoryGroupSession(self.state, group).noted(names)
+        return self._session(group).noted(names)
 
     def remove(self, group: str) -> bool:
         """Forget a group. False = a member of it lives."""
-        return MemoryGroupSession(self.state, group).remove()
+        return self._session(group).remove()
+
+    def _session(self, group: str, member_id: str = "", lease_s: float = 0.0) -> MemoryGroupSession:
+        return MemoryGroupSession(self.state, group, member_id, lease_s, carry=self._carry)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.groups import Beat, Differs, GroupMember, Plan, Refusal, Standing, View
+from holdfast.dedup.memory_state import straight
 from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.dedup.groups import Member
+    from holdfast.dedup.memory_state import Carry
     from holdfast.records import Partition
     from holdfast.runtime import Runtime
     from holdfast.timing import Clock
@@ -61,16 +63,28 @@ class MemoryGroups:
         """The group; one that is not there reads as empty."""
         return self.groups.setdefault(name, StoredGroup())
 
+    def handle(self, request: Callable[[], _T]) -> _T:
+        """What becomes of a call that has arrived. Raises StoreUnavailable: no reply is given."""
+        with self.lock:
+            if self.hears:
+                reply = request()
+                if self.speaks:
+                    return reply
+        raise StoreUnavailable("no answer: a test has made these groups silent")
+
 
 class MemoryGroupSession:
     """One join of one member; "" = looks only."""
 
-    def __init__(self, state: MemoryGroups, group: str, member_id: str = "", lease_s: float = 0.0) -> None:
+    def __init__(
+        self, state: MemoryGroups, group: str, member_id: str = "", lease_s: float = 0.0, *, carry: Carry = straight
+    ) -> None:
         self.id = member_id
         self._state = state
         self._name = group
         self._lease_s = lease_s
         self._generation = 0
+        self._carry = carry
 
     def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Refusal:
         """Come in."""
@@ -84,7 +98,7 @@ class MemoryGroupSession:
                 return Differs(group.subscription or "", [each.client_id for each in group.members.values()])
             me = GroupMember(self.id, member.client_id, member.weight, member.description)
             new = (me, queues) != (group.members.get(self.id), group.offers.get(self.id))
-            group.leases[self.id] = StoredLease(deadline=self._now + self._lease_s, generation=self._generation)
+            group.leases[self.id] = StoredLease(deadline=self._now + self._lease_s)
             group.members[self.id], group.offers[self.id] = me, queues
             group.subscription = member.subscription
             group.view += new  # else asked again after no answer
@@ -121,7 +135,7 @@ class MemoryGroupSession:
 
     def standing(self) -> Standing:
         """Where the group is."""
-        return self._ask(self._group.standing)
+        return self._ask(lambda: self._group.standing())  # noqa: PLW0108 - the group as it is when the call arrives
 
     def look(self) -> View:
         """All of the group."""
@@ -160,7 +174,7 @@ class MemoryGroupSession:
             if view is not None and not self._as_in(view):
                 return Refusal.BEHIND
             self._remove(self.id)
-            group.leases[self.id] = StoredLease(deadline=self._now, generation=self._generation)
+            group.leases[self.id] = StoredLease(deadline=self._now)
             group.view += 1
             if plan is not None:
                 self._set_plan(plan)
@@ -188,7 +202,6 @@ class MemoryGroupSession:
                 if member_id not in group.leases:
                     group.leases[member_id] = StoredLease(deadline=self._now + self._lease_s)
                     group.members[member_id], group.offers[member_id] = member, view.offers[member_id]
-            group.leases[self.id].generation = self._generation
             group.view += 1
             return group.standing()
 
@@ -253,18 +266,23 @@ class MemoryGroupSession:
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
         """One call under the lock, as one script at Redis: with the barrier, and an answer or none."""
-        with self._state.lock:
-            stale = False
-            if self._state.hears:
-                lease = self._group.leases.get(self.id)
-                if lease is not None:
-                    stale = self._generation < lease.generation
-                    lease.generation = max(lease.generation, self._generation)
-                if not stale:
-                    reply = apply()
-                    if self._state.speaks:
-                        return reply
-        self.raise_generation()
-        if stale:
+        generation, answered = self._generation, False
+
+        def request() -> tuple[_T] | None:
+            leases = self._group.leases
+            if self.id in leases and generation < leases[self.id].generation:
+                return None
+            reply = apply()
+            if self.id in leases:
+                leases[self.id].generation = generation
+            return (reply,)
+
+        try:
+            reply = self._carry(lambda: self._state.handle(request))
+            answered = True
+        finally:
+            if not answered:
+                self.raise_generation()
+        if reply is None:
             raise StoreUnavailable(f"a call of member {self.id} was overtaken by its own later call: ask again")
-        raise StoreUnavailable("no answer: a test has made these groups silent")
+        return reply[0]

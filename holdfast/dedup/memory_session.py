@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
-from holdfast.dedup.memory_state import Claimed, Finished
-from holdfast.errors import StateError, StoreUnavailable
+from holdfast.dedup.memory_state import Claimed, Finished, straight
+from holdfast.errors import StateError, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
-    from holdfast.dedup.memory_state import MemoryState, StoredPosition
+    from holdfast.dedup.memory_state import Carry, MemoryState, StoredPosition
 
 _T = TypeVar("_T")
 
@@ -21,8 +22,9 @@ _T = TypeVar("_T")
 class MemorySession:
     """One start of one process at a MemoryClaims. Any thread may call."""
 
-    def __init__(self, state: MemoryState, lease: Lease) -> None:
+    def __init__(self, state: MemoryState, lease: Lease, carry: Carry = straight) -> None:
         self._state = state
+        self._carry = carry
         self._lease = lease
         self._generation = 0
 
@@ -37,7 +39,7 @@ class MemorySession:
 
     def renew(self) -> bool:
         """Keep the session alive. False = it is dead, and is never revived."""
-        sent_at = self._state.clock.now()
+        sent_at = self._lease.now()
 
         def apply() -> bool:
             if not self._state.alive(self.id):
@@ -224,13 +226,17 @@ class MemorySession:
         if not self._lease.own_process:
             return  # a forked child has no say about its parent's session
         self._lease.lose()
-        with self._state.lock:
-            if self._state.hears:
-                self._state.sessions.pop(self.id, None)
+        with suppress(StoreError):
+            self._carry(lambda: self._state.handle(lambda: self._state.sessions.pop(self.id, None)))
 
-    def raise_generation(self) -> None:
-        """After a call without an answer: what was sent before is refused from now on."""
-        self._generation += 1
+    def raise_generation(self, above: int | None = None) -> None:
+        """After a call without an answer: what was sent with this generation, or below, is refused from now on.
+
+        Args:
+            above: the generation of the lost call; another thread may have raised it since. Default: the current one.
+        """
+        with self._state.lock:
+            self._generation = max(self._generation, (self._generation if above is None else above) + 1)
 
     def _owns(self, partition: str, p: StoredPosition, epoch: int) -> bool:
         """Whether this session owns it: also again, where a failover has lost its acquire and nobody took it over."""
@@ -252,15 +258,20 @@ class MemorySession:
         """
         if not self._lease.own_process:
             raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
-        with self._state.lock:
-            if self._state.hears:
-                if not self._state.admit(self.id, self._generation):
-                    raise StoreUnavailable(f"a late request of session {self.id} was refused: ask again")
-                reply = apply()
-                if self._state.speaks:
-                    return reply
-            self.raise_generation()
-        raise StoreUnavailable("no answer: a test has called go_silent() on this MemoryClaims")
+        generation, answered = self._generation, False
+
+        def request() -> tuple[_T] | None:
+            return (apply(),) if self._state.admit(self.id, generation) else None
+
+        try:
+            reply = self._carry(lambda: self._state.handle(request))
+            answered = True
+        finally:
+            if not answered:  # also by KeyboardInterrupt: the request may be on its way
+                self.raise_generation(generation)
+        if reply is None:
+            raise StoreUnavailable(f"a late request of session {self.id} was refused: ask again")
+        return reply[0]
 
 
 def _for_each(apply: Callable[[_T], None], items: Sequence[_T]) -> None:

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.dedup.claims import ClaimKey, Token
     from holdfast.runtime import Runtime
     from holdfast.timing import Clock
+
+_T = TypeVar("_T")
+
+
+class Carry(Protocol):
+    """How calls of one process get to the store, and the replies back."""
+
+    def __call__(self, request: Callable[[], _T], /) -> _T:
+        """Have the store do that, once at most. Raises StoreError: no answer; perhaps it was done, or will be."""
+        ...
+
+
+def straight(request: Callable[[], _T], /) -> _T:
+    """The store is in this process."""
+    return request()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,6 +90,15 @@ class MemoryState:
         self.fence = 0  #: the last one given
         self.hears = True  #: requests arrive
         self.speaks = True  #: replies arrive
+
+    def handle(self, request: Callable[[], _T]) -> _T:
+        """What becomes of a call that has arrived. Raises StoreUnavailable: no reply is given."""
+        with self.lock:
+            if self.hears:
+                reply = request()
+                if self.speaks:
+                    return reply
+        raise StoreUnavailable("no answer: a test has called go_silent() on this MemoryClaims")
 
     def answer(self) -> None:
         """Raise StoreUnavailable where no replies are given."""

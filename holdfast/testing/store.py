@@ -1,0 +1,172 @@
+"""SimulatedStore: a store of claims as a server of a simulated world, behind a network, with faults."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.dedup.memory import MemoryClaims
+from holdfast.dedup.memory_coordinator import MemoryCoordinator
+from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
+from holdfast.testing.network import Network, NoAnswer, Refused
+from holdfast.testing.store_session import SimulatedSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.dedup.coordinator import Coordinator
+    from holdfast.dedup.lease import Lease
+    from holdfast.dedup.memory_session import MemorySession
+    from holdfast.testing.process import Process
+    from holdfast.testing.scheduler import Scheduler
+
+_T = TypeVar("_T")
+
+_WEEK_S = 7 * 86_400.0
+
+
+class StoreServer(ABC):
+    """What all stores of a simulated world have: a network in front of them, and failovers.
+
+    Args:
+        scheduler: of the world.
+        timeout_s: how long a process waits for a reply.
+    """
+
+    def __init__(self, scheduler: Scheduler, *, timeout_s: float) -> None:
+        self.network = Network(scheduler, "store", timeout_s=timeout_s)
+        #: Its clock overtakes nobody: what it is asked is one step.
+        self.process = scheduler.process("store", preempted=False)
+        self._scheduler = scheduler
+
+    @abstractmethod
+    def claims(self, process: Process) -> ClaimStore:
+        """The store, as that process sees it. One object a process."""
+
+    @abstractmethod
+    def coordinator(self, process: Process) -> Coordinator:
+        """Groups in the same server, as that process sees them."""
+
+    def fail_over(self, lost_s: float = 0.0) -> None:
+        """A replica takes over in so many seconds, and hears nothing from now on: what is acknowledged meanwhile is
+        lost."""
+        take_over = self._replica()
+        self._scheduler.at(self._scheduler.now + lost_s, take_over)
+
+    @abstractmethod
+    def empty(self) -> None:
+        """It is started again and has forgotten everything."""
+
+    @abstractmethod
+    def _replica(self) -> Callable[[], None]:
+        """What is known now. Called: the server knows that and nothing else."""
+
+
+class SimulatedStore(StoreServer):
+    """The store's specification, `MemoryClaims` and `MemoryCoordinator`.
+
+    Args:
+        scheduler: of the world.
+        lease_s: as of `MemoryClaims`.
+        window_s: as there.
+        timeout_s: how long a process waits for a reply.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        lease_s: float | None = None,
+        window_s: float = _WEEK_S,
+        timeout_s: float = 1.0,
+    ) -> None:
+        super().__init__(scheduler, timeout_s=timeout_s)
+        self.lease_s = lease_s
+        self._claims = MemoryClaims(lease_s=lease_s, window_s=window_s, runtime=self.process.runtime, renewals=False)
+        self._groups = MemoryCoordinator(runtime=self.process.runtime)
+        #: What it holds: for judges, who change nothing.
+        self.state, self.groups = self._claims.state, self._groups.state
+        #: Which server answers: another one after each failover, and each start.
+        self.server = 1
+
+    def claims(self, process: Process) -> SimulatedClaims:
+        """The store, as that process sees it."""
+        return SimulatedClaims(self, process)
+
+    def coordinator(self, process: Process) -> MemoryCoordinator:
+        """Groups in the same server, as that process sees them."""
+        return self._groups.elsewhere(process.runtime, Wire(self, process))
+
+    def empty(self) -> None:
+        """It is started again and has forgotten everything."""
+        self._know(({}, {}, {}, 0, {}))
+        self.state.store_id = self.process.runtime.token(8)
+
+    def _replica(self) -> Callable[[], None]:
+        state = self.state
+        known = (state.sessions, state.positions, state.keys, state.fence, self.groups.groups)
+        return partial(self._know, copy.deepcopy(known))
+
+    def _know(self, known: tuple[object, ...]) -> None:
+        state, self.server = self.state, self.server + 1
+        state.sessions, state.positions, state.keys, state.fence, self.groups.groups = known  # type: ignore[assignment]
+
+
+class Wire:
+    """A `Carry`: how calls of one process get to the store.
+
+    Raises StoreUnavailable where none is answered, and AccessRefused where the server refuses its credentials: after it
+    has let the process in once, that is no answer either.
+    """
+
+    def __init__(self, store: SimulatedStore, process: Process) -> None:
+        self._store = store
+        self._process = process
+        self._let_in = False
+        #: Which server has answered last.
+        self.server = 0
+        #: The id of what it holds.
+        self.store_id = ""
+
+    def __call__(self, request: Callable[[], _T], /) -> _T:
+        """As `Carry`."""
+
+        def handle() -> tuple[_T, int, str]:
+            return request(), self._store.server, self._store.state.store_id
+
+        try:
+            reply, self.server, self.store_id = self._store.network.ask(self._process, handle)
+        except NoAnswer:
+            raise StoreUnavailable("no answer from the simulated store") from None
+        except Refused as refused:
+            error = StoreLockedOut if self._let_in else AccessRefused
+            raise error(f"the simulated store refuses this process ({refused})") from None
+        self._let_in = True
+        return reply
+
+
+class SimulatedClaims(MemoryClaims):
+    """A `MemoryClaims` as one process sees it over a network."""
+
+    def __init__(self, store: SimulatedStore, process: Process) -> None:
+        super().__init__(lease_s=store.lease_s, window_s=store.state.window_s, runtime=process.runtime)
+        self.state = store.state
+        self._carry = self._wire = Wire(store, process)
+
+    @property
+    def store_id(self) -> str:
+        """As heard last."""
+        return self._wire.store_id
+
+    def begin(self, lease_s: float = 10.0) -> MemorySession:
+        """Begin a session of `lease_s` at most."""
+        session = super().begin(lease_s)
+        if isinstance(session, SimulatedSession):
+            session.begun()
+        return session
+
+    def _session(self, lease: Lease) -> SimulatedSession:
+        return SimulatedSession(self.state, lease, self._wire, self._runtime, lambda: self._wire.server)

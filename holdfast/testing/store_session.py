@@ -1,0 +1,114 @@
+"""SimulatedSession: a session at the store's specification, over a network and through failovers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Acquired, Verdict
+from holdfast.dedup.memory_session import MemorySession
+from holdfast.dedup.redis_given import Given
+from holdfast.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.claims import Claim, LetGo, Mark, Token, Wait
+    from holdfast.dedup.lease import Lease
+    from holdfast.dedup.memory_state import Carry, MemoryState
+    from holdfast.runtime import Runtime
+
+
+class SimulatedSession(MemorySession):
+    """As `RedisSession`, it says again what it has brought to an end lately where another server has taken over: what
+    was acknowledged shortly before may be lost there, and everybody would wait for it.
+
+    Args:
+        state: what the store holds.
+        lease: of the session.
+        carry: the way there.
+        runtime: of its process.
+        heard: which server has answered last.
+    """
+
+    def __init__(
+        self, state: MemoryState, lease: Lease, carry: Carry, runtime: Runtime, heard: Callable[[], int]
+    ) -> None:
+        super().__init__(state, lease, carry)
+        self._heard = heard
+        self._given = Given(runtime, state.window_s)
+        self._server = 0
+
+    def begun(self) -> None:
+        """The server that has answered last knows it."""
+        self._server = self._heard()
+
+    def renew(self) -> bool:
+        """Keep the session alive. False = it is dead, and is never revived."""
+        if not super().renew():
+            return False
+        server = self._heard()
+        if server != self._server and self._say_again():
+            self._server = server
+        return True
+
+    def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
+        """Take partitions over."""
+        self._given.acquired(partitions)
+        replies = super().acquire(partitions)
+        for partition, told in zip(partitions, replies, strict=True):
+            if isinstance(told, Acquired):
+                self._given.owns(partition, told.epoch)
+        return replies
+
+    def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
+        """Note offsets as done. Replies with those that are fenced."""
+        replies = super().mark(marks)
+        self._given.mark(marks)
+        return replies
+
+    def let_go(self, partitions: Sequence[LetGo]) -> None:
+        """End ownerships, handing over what is in hand."""
+        self._given.lets_go(let.partition for let in partitions)
+        super().let_go(partitions)
+        self._given.let_go(partitions)
+
+    def release(self, records: Sequence[Token]) -> None:
+        """Say of records handed over that nobody runs them any more."""
+        super().release(records)
+        self._given.release(records)
+
+    def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
+        """Ask for keys, with fences."""
+        self._given.claimed(claims)
+        return super().claim_fenced(claims)
+
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
+        """Note keys as done for the store's window, with their results."""
+        verdicts = super().finish(claims, results)
+        if Verdict.FENCED in verdicts:
+            ours = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.FENCED]
+            claims, results = [claims[i] for i in ours], None if results is None else [results[i] for i in ours]
+        self._given.finish(claims, results)
+        return verdicts
+
+    def unclaim(self, claims: Sequence[Claim]) -> None:
+        """Give keys back, as far as they are still held."""
+        super().unclaim(claims)
+        self._given.unclaim(claims)
+
+    def _say_again(self) -> bool:
+        """To a server that may not have heard it. Whether all was answered."""
+        try:
+            with self._given.lock:
+                let_gos, unclaims, releases = self._given.lately()
+                super().let_go(let_gos)
+                super().unclaim(unclaims)
+                super().release(releases)
+            marks, finishes = self._given.done_lately()
+            for mark in marks:
+                super().mark([mark])
+            for each in finishes:
+                super().finish(each.claims, each.results)
+        except StoreError:
+            return False  # at the next renewal
+        return True

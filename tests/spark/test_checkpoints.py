@@ -1,4 +1,4 @@
-"""Checkpoints as people treat them: deleted, put back, half deleted, shared; names of queries that are used again.
+"""Checkpoints as people treat them: deleted, put back, half deleted, shared, copied; names used again.
 
 Whatever comes under the number of a finished batch, each key is in the sink once in the end, or the batch is refused.
 """
@@ -39,7 +39,7 @@ class Stream:
         self._sink = idempotent_sink(
             "orders", key="order_id", claims=redis_url, write=writer, query=query, observer=self.reports.append
         )
-        self._files = 0
+        self.files = 0  #: names of those that come
 
     def put(self, *orders: str, into: str = "in") -> None:
         """One file more."""
@@ -47,8 +47,13 @@ class Stream:
         text = "".join(json.dumps({"order_id": each, "amount": 1}) + "\n" for each in orders)
         new = self.folder / "new"
         new.write_text(text)
-        new.rename(self.folder / into / f"{self._files}.json")
-        self._files += 1
+        new.rename(self.folder / into / f"{self.files}.json")
+        self.files += 1
+
+    def clear(self) -> None:
+        """Nobody is to read again what was read."""
+        for file in (self.folder / "in").iterdir():
+            file.unlink()
 
     def run(self, checkpoint: str = "checkpoint", into: str = "in") -> None:
         """To the end of what there is. Raises BatchRefused: the sink has ended it so."""
@@ -146,6 +151,53 @@ def test_a_checkpoint_that_was_touched_loses_and_doubles_nothing_in_a_table(
         rows = spark.read.format("delta").load(path) if kind == "delta_merge" else writer.read(spark, "orders")
         found = [(row.order_id,) for row in rows.collect()]
     assert sorted(order for (order,) in found) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("query", "of_the_copy"),
+    [
+        ("orders", "orders"),
+        pytest.param("orders", "others", marks=pytest.mark.full),
+        pytest.param(None, None, marks=pytest.mark.full),  # Spark's id, which is copied with the rest
+        pytest.param(None, "others", marks=pytest.mark.full),
+    ],
+)
+def test_a_copied_checkpoint_skips_nothing_without_a_word(
+    spark: SparkSession, redis_url: str, tmp_path: Path, query: str | None, of_the_copy: str | None
+) -> None:
+    lake = writers.partition(str(tmp_path / "lake"))
+
+    original = Stream(spark, redis_url, tmp_path, lake, query)
+    copied = Stream(spark, redis_url, tmp_path, lake, of_the_copy)
+    copied.files = 100
+
+    def run(stream: Stream, *orders: str) -> list[str]:
+        stream.put(*orders)
+        try:
+            stream.run("checkpoint" if stream is original else "copy")
+        finally:
+            stream.clear()
+        return sorted(row.order_id for row in lake.read(spark).collect())
+
+    run(original, "a")
+    original.keep("copy")
+    run(original, "b")
+    assert run(copied, "b", "c") == ["a", "b", "c"]  # batch 1 of both, by other rows
+    assert [(report.batch, report.owned, report.skipped) for report in copied.reports] == [(1, 1, 1)]
+    assert copied.reports[0].another == (query == of_the_copy)
+    run(original, "d")
+    assert run(original, "e") == ["a", "b", "c", "d", "e"]
+    if query == of_the_copy:  # batch 2 of the copy, where batch 3 is finished
+        with pytest.raises(BatchRefused, match=r"has finished batch 3.*give query= another name"):
+            run(copied, "a", "f")
+        copied = Stream(spark, redis_url, tmp_path, lake, "a-third")
+        copied.files = 200
+        copied.put("a", "f")  # Spark has noted that file 101 is of batch 2, and reads it again
+        (tmp_path / "in" / "200.json").rename(tmp_path / "in" / "101.json")
+        copied.run("copy")
+        copied.clear()
+    assert run(copied, "a", "f") == ["a", "b", "c", "d", "e", "f"]
+    assert run(original, "g") == ["a", "b", "c", "d", "e", "f", "g"]
 
 
 def test_a_function_that_replaces_is_not_given_another_batch_under_a_number_that_is_finished(lake: Lake) -> None:

@@ -27,7 +27,7 @@ _SAID = "key='orderid': the rows have no such column (they have: order_id, amoun
 
 
 def run(spark: SparkSession, url: str, folder: Path, **layout: Any) -> None:
-    """A stream through the sink, twice; a setting that is wrong; rows that are done."""
+    """A stream through the sink, twice; a setting that is wrong; rows that are done; many files put together."""
     folder.mkdir()
     lake = writers.partition(str(folder / "lake"))
     reports: list[BatchReport] = []
@@ -52,6 +52,12 @@ def run(spark: SparkSession, url: str, folder: Path, **layout: Any) -> None:
     rows = spark.createDataFrame([("a", 1), ("c", 1)], "order_id string, amount int")
     left = drop_done(rows, key="order_id", claims=url, scope="orders", **layout)
     assert [row.order_id for row in left.collect()] == ["c"]
+    sink = idempotent_sink("orders", key="order_id", claims=url, write=lake, query="direct", **layout)
+    for number, order in enumerate("def"):
+        sink(spark.createDataFrame([(order, number)], "order_id string, amount int"), number)
+    [done] = sink.compact(spark)
+    assert (done.attempts, len(done.parts)) == (2, 1)
+    assert sorted(row.order_id for row in lake.read(spark).collect()) == ["a", "b", "d", "e", "f"]
 
 
 def run_audit(spark: SparkSession, folder: Path) -> None:

@@ -30,7 +30,7 @@ class Frozen:
     def watch(self, patch: pytest.MonkeyPatch, owner: Any, *names: str) -> None:
         """Calls of these are steps."""
         for name in names:
-            patch.setattr(owner, name, self._watched(f"{owner.__name__}.{name}", getattr(owner, name)))
+            patch.setattr(owner, name, self.watched(f"{owner.__name__}.{name}", getattr(owner, name)))
 
     def stand(self) -> bool:
         """Start. False: it came to its end before that step."""
@@ -54,7 +54,9 @@ class Frozen:
                 self._go_on.set()
                 self._stands.set()
 
-    def _watched(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose calls are steps."""
+
         @functools.wraps(function)
         def step(*args: Any, **given: Any) -> Any:
             if threading.current_thread() is self._thread:

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.spark import upkeep
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS
 from holdfast.adapters.spark.badrows import BadRows, bad_rows_of
 from holdfast.adapters.spark.confs import described
@@ -24,7 +25,7 @@ from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.telling import Telling
 from holdfast.adapters.spark.values import BatchReport, BatchWrite
 from holdfast.adapters.spark.workers import require_workers
-from holdfast.adapters.spark.writers import PartitionWriter, writer_of
+from holdfast.adapters.spark.writers import writer_of
 from holdfast.dedup.batches import BatchId, Finished
 from holdfast.errors import HoldfastError, SettingError
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.telling import Observer, OnSkip
     from holdfast.adapters.spark.values import Safe, Writer
-    from holdfast.adapters.spark.writers import WriteFunction
+    from holdfast.adapters.spark.writers import PartitionWriter, WriteFunction
+    from holdfast.adapters.spark.writers.compaction import Compacted
     from holdfast.dedup.batches import Attempt
     from holdfast.dedup.redis_batches import RedisBatches
     from holdfast.dedup.redis_session import RedisSession
@@ -170,7 +172,7 @@ class IdempotentSink:
         ):
             begun, beside = begin(of, batches, lived, self.patience_s, origin=origin), None
             while isinstance(begun, Finished):
-                self._confirm(spark, begun.attempt)
+                self.confirm(spark, begun.attempt)
                 if is_replay(
                     rows,
                     begun,
@@ -186,7 +188,7 @@ class IdempotentSink:
                 beside = begun.attempt
                 begun = begin(of, batches, lived, self.patience_s, origin=origin, beside=beside)
             if begun.last is not None:  # its driver may have died before it came to that
-                self._confirm(spark, begun.last)
+                self.confirm(spark, begun.last)
             attempt, session = begun.attempt, lived.session
             if beside is None and self.writer.finished(spark, BatchWrite.of(attempt, self.key, 0)):
                 # Redis has forgotten it, and the sink has not. Its keys are claimed again, so Redis knows them too:
@@ -210,23 +212,35 @@ class IdempotentSink:
             BatchRefused: a query is writing for longer than `patience_s`.
             StoreUnavailable, StoreRefused: as Redis says.
         """
-        lakes = [
-            each for each in (self.writer, self.bad_rows and self.bad_rows.lake) if isinstance(each, PartitionWriter)
-        ]
-        if not lakes:
-            raise SettingError("write", type(self.writer).__name__, "leaves no orphans that are known here")
-        # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
-        of = BatchId(self.name, "holdfast.orphans", 0)
-        with (
-            self.at.resolved(spark).opened(self.patience_s) as (store, batches),
-            life(store, batches, self.lease_s, self.patience_s) as lived,
-        ):
-            begun = begin(of, batches, lived, self.patience_s)
-            if isinstance(begun, Finished):
-                return []  # it never is
-            if begun.last is not None:  # finished, and perhaps without its mark yet
-                self._confirm(spark, begun.last)
-            return [folder for each in lakes for folder in each.sweep(spark, begun.attempt.fence)]
+        return upkeep.remove_orphans(self, spark)
+
+    def compact(self, spark: SparkSession, *, grace_s: float = _DAY_S, file_mb: int = 128) -> list[Compacted]:
+        """Put the many small files of the lake, and of that of `bad_rows`, together into few. Queries and readers go
+        on meanwhile; another compaction waits. Whatever dies, `lake.read` has each row once.
+
+        Args:
+            spark: a session; another one than the query's, if you like.
+            grace_s: for how long files that were replaced stay, for readers that have looked before: a reader may go
+                on for that long. They are removed by the first compaction after it.
+            file_mb: of a file, about.
+
+        Returns:
+            For each lake what became of it.
+
+        Raises:
+            SettingError: neither the writer nor `bad_rows` is `writers.partition`, or the lake's files have another
+                layout.
+            BatchFenced: this driver was silent for longer than its lease. Nothing has changed.
+            BatchRefused: another compaction runs for longer than `patience_s`.
+            StoreUnavailable, StoreRefused: as Redis says.
+        """
+        return upkeep.compact(self, spark, grace_s, file_mb)
+
+    def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
+        """Redis has it as finished: say so in the sink. Rows with bad keys first: see badrows.py."""
+        if self.bad_rows:
+            self.bad_rows.confirm(spark, attempt)
+        self.writer.confirm(spark, attempt)
 
     def _write(
         self,
@@ -267,7 +281,7 @@ class IdempotentSink:
                 with described(rows, f"{what}: {counts.owned + among} of {counts.rows} rows written"):
                     self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned + among))
             finish(attempt, batches, session, self.patience_s)
-            self._confirm(spark, attempt)
+            self.confirm(spark, attempt)
         return BatchReport(
             sink=attempt.of.sink,
             query=attempt.of.query,
@@ -280,12 +294,6 @@ class IdempotentSink:
             bad=bad,
             taken_over=counts.of("T"),
         )
-
-    def _confirm(self, spark: SparkSession, attempt: Attempt) -> None:
-        """Redis has it as finished: say so in the sink. Rows with bad keys first: see badrows.py."""
-        if self.bad_rows:
-            self.bad_rows.confirm(spark, attempt)
-        self.writer.confirm(spark, attempt)
 
 
 def _skipped(attempt: Attempt) -> BatchReport:

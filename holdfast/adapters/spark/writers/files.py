@@ -40,6 +40,22 @@ class Files:
         system, at = self._at(path)
         system.delete(at, True)
 
+    def remove_if_empty(self, path: str) -> None:
+        """A folder that has nothing in it."""
+        system, at = self._at(path)
+        if not self.found(f"{path}/*"):
+            system.delete(at, False)
+
+    def size(self, path: str) -> int:
+        """Bytes of all that is in it."""
+        system, at = self._at(path)
+        return int(system.getContentSummary(at).getLength())
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written, by the file system's own clock."""
+        system, at = self._at(path)
+        return int(system.getFileStatus(at).getModificationTime())
+
     def touch(self, path: str) -> None:
         """Make an empty file, if it is not there. One that is stays: made anew, it would be away for a moment."""
         system, at = self._at(path)

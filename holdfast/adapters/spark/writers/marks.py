@@ -25,6 +25,11 @@ class Mark(NamedTuple):
     batch: int
     attempt: str
 
+    @property
+    def folder(self) -> str:
+        """That has the attempt's rows, below the lake's."""
+        return f"hf_query={self.query}/hf_batch={self.batch}/hf_attempt={self.attempt}"
+
 
 class Marks:
     """Those of a lake.
@@ -49,16 +54,22 @@ class Marks:
 
     def has(self, mark: Mark) -> bool:
         """Whether the attempt is finished."""
-        return bool(
-            self._files.found(self._place(mark)) or self._files.found(f"{self._folder}/{'/'.join(map(str, mark))}")
-        )
+        return any(self._files.found(place) for place in self._places(mark))
 
     def add(self, mark: Mark) -> None:
         """It is finished. One that is there stays."""
-        self._files.touch(self._place(mark))
+        self._files.touch(self._places(mark)[0])
 
-    def _place(self, mark: Mark) -> str:
-        return f"{self._folder}/{mark.query}/{mark.batch // _TOGETHER}/{mark.batch}.{mark.attempt}"
+    def remove(self, mark: Mark) -> None:
+        """Its rows are elsewhere now: see manifests.py."""
+        for place in self._places(mark):
+            self._files.remove(place)
+
+    def _places(self, mark: Mark) -> tuple[str, str]:
+        """Where it is made, and where it was made before."""
+        query, batch, attempt = mark
+        above = f"{self._folder}/{query}"
+        return f"{above}/{batch // _TOGETHER}/{batch}.{attempt}", f"{above}/{batch}/{attempt}"
 
     def _found(self, pattern: str) -> set[Mark]:
         marks = set()

@@ -3,6 +3,7 @@
     <path>/hf_query=<query>/hf_batch=<batch>/hf_attempt=<attempt>/...   what an attempt has written
     <path>/_holdfast/<query>/<batch // 1000>/<batch>.<attempt>         empty: that attempt is finished; see marks.py
     <path>/_holdfast/_schemas/<attempt>                                which columns there are: see schemas.py
+    <path>/_holdfast/_compacted/...                                    what was put together since: see manifests.py
 
 Redis decides what is finished; a mark is its copy, for readers, and for a Redis that has lost its data. It is made
 after that decision, and should the driver die just then, by the next batch of the sink: a reader sees the batch
@@ -18,25 +19,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.adapters.spark._pyspark import types
+from holdfast.adapters.spark._pyspark import F
 from holdfast.adapters.spark.keys import lacking
 from holdfast.adapters.spark.writers import schemas
+from holdfast.adapters.spark.writers.compaction import Compacted, Compaction
+from holdfast.adapters.spark.writers.counting import Counting, Standing
 from holdfast.adapters.spark.writers.files import Files
-from holdfast.adapters.spark.writers.marks import Mark, Marks
+from holdfast.adapters.spark.writers.loading import ATTEMPT, OWN, Loading
+from holdfast.adapters.spark.writers.manifests import Manifests, name_of
+from holdfast.adapters.spark.writers.marks import Mark
 from holdfast.dedup.batches import fence_of
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.values import BatchWrite, Safe
     from holdfast.dedup.batches import Attempt
 
 _MARKS = "_holdfast"  # Spark's readers pass over names that begin with "_"
-#: What the names of the folders say of each row.
-_OWN = types.StructType().add("hf_query", "string").add("hf_batch", "long").add("hf_attempt", "string")
 _FOLDERS = "hf_query=*/hf_batch=*/hf_attempt=*"
+_PARTS = "hf_query=*/hf_batch=*/hf_attempt=c*"  # see manifests.py
 
 
 def partition(
@@ -85,15 +89,17 @@ class PartitionWriter:
         files = Files(rows.sparkSession)
         self._fit(files, rows, batch)
         folder = self._batch(batch.query, batch.batch)
-        self._remove(files, f"{folder}/hf_attempt=*", batch.fence, self._marks(files).of(batch.query, batch.batch))
+        marks = self._counting(files).marks.of(batch.query, batch.batch)
+        self._remove(files, f"{folder}/hf_attempt=*", batch.fence, marks)
         writer = rows.write.format(self.format).options(**self.options)
         if self.partition_by:
             writer = writer.partitionBy(*self.partition_by)
         writer.save(f"{folder}/hf_attempt={batch.attempt}")
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
-        """Whether some attempt of the batch has a mark."""
-        return bool(self._marks(Files(spark)).of(batch.query, batch.batch))
+        """Whether some attempt of the batch has a mark, or had one until it was put together with others."""
+        marks, inside, _ = self._counting(Files(spark)).of(batch.query, batch.batch)
+        return bool(marks or inside)
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
         """Rows whose keys no finished attempt has written."""
@@ -103,8 +109,9 @@ class PartitionWriter:
         """Set the attempt's mark, if its folder is there."""
         files = Files(spark)
         of = attempt.of
-        if files.found(f"{self._batch(of.query, of.batch)}/hf_attempt={attempt.name}"):
-            self._marks(files).add(Mark(of.query, of.batch, attempt.name))
+        mark = Mark(of.query, of.batch, attempt.name)
+        if files.found(f"{self.path}/{mark.folder}"):
+            self._counting(files).marks.add(mark)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The rows of finished attempts, and nothing else; with the columns hf_query, hf_batch and hf_attempt.
@@ -115,42 +122,84 @@ class PartitionWriter:
             SettingError: nothing is finished yet.
         """
         files = Files(spark)
-        folders = self._finished(files)
-        if not folders:
+        standing = self._counting(files).all()
+        if not standing.marks and not standing.parts:
             raise SettingError("path", self.path, "holds no finished batch yet: read it when the first one is written")
-        reader = spark.read.format(self.format).option("basePath", self.path)
-        layout = schemas.known(files, f"{self.path}/{_MARKS}")
-        if layout is None:
-            return reader.option("mergeSchema", "true").load(sorted(folders))
-        own = types.StructType([*layout.columns.fields, *_OWN.fields])
-        return reader.schema(own).load(sorted(folders))
+        return self._loading(spark).rows(standing, schemas.known(files, self._marks))
 
     def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
         """What finished attempts at that batch have written, or that one of them; None: nothing."""
         files = Files(spark)
-        marks = self._marks(files).of(batch.query, batch.batch)
-        counting = {mark for mark in marks if attempt is None or mark.attempt == attempt.name}
-        folders = [each for each in sorted(self._folders(files, counting)) if files.found(each)]
-        if not folders:
+        marks, inside, parts = self._counting(files).of(batch.query, batch.batch)
+        alone, together = (
+            [mark for mark in each if attempt is None or mark.attempt == attempt.name] for each in (marks, inside)
+        )
+        there = [mark for mark in alone if files.found(f"{self.path}/{mark.folder}")]
+        if not there and not together:
             return None
-        return spark.read.format(self.format).option("basePath", self.path).load(folders)
+        standing = Standing(frozenset(there), parts if together else ())
+        rows = self._loading(spark).rows(standing, schemas.known(files, self._marks))
+        return rows.where(F.col(ATTEMPT).isin([mark.attempt for mark in (*there, *together)]))
 
     def orphans(self, spark: SparkSession) -> list[str]:
         """Folders of attempts that are not finished, the one that is being written included."""
         files = Files(spark)
-        return sorted(set(files.found(f"{self.path}/{_FOLDERS}")) - self._finished(files))
+        there = set(files.found(f"{self.path}/{_FOLDERS}"))
+        return sorted(there - self._finished(files) - self._parts(files, unfinished=False))
 
     def sweep(self, spark: SparkSession, fence: int) -> list[str]:
-        """Remove orphans that are older than this fence: for `IdempotentSink.remove_orphans`, whose own it is."""
-        return self._remove(Files(spark), f"{self.path}/{_FOLDERS}", fence)
+        """Remove orphans that are older than this fence: for `IdempotentSink.remove_orphans`, whose own it is. And what
+        a compaction has written that nobody knows any more: it stood still for longer than the grace."""
+        files = Files(spark)
+        forgotten = set(files.found(f"{self.path}/{_PARTS}"))  # a part is never there before its manifest
+        forgotten -= self._parts(files, unfinished=True)
+        for folder in sorted(forgotten):
+            files.remove(folder)
+        return sorted([*forgotten, *self._remove(files, f"{self.path}/{_FOLDERS}", fence)])
+
+    def compact(
+        self, spark: SparkSession, attempt: Attempt, finish: Callable[[], None], *, grace_s: float, file_mb: int
+    ) -> Compacted:
+        """Put the files of many attempts together: for `IdempotentSink.compact`, whose attempt it is.
+
+        Args:
+            spark: a session.
+            attempt: that nobody else has begun.
+            finish: raises where another one has begun since.
+            grace_s: for how long what was replaced stays.
+            file_mb: what a file is to have.
+
+        Raises:
+            SettingError: the lake has another format or `partition_by`.
+        """
+        files = Files(spark)
+        layout = schemas.known(files, self._marks)
+        if layout and (layout.format, layout.partition_by) != (self.format, self.partition_by):
+            raise SettingError(
+                "write",
+                f"format={self.format!r}, partition_by={self.partition_by!r}",
+                f"give what {self.path} has: format={layout.format!r}, partition_by={layout.partition_by!r}",
+            )
+        size = file_mb * 1_000_000
+        work = Compaction(files, self.path, self._marks, name_of(attempt), grace_s=grace_s, small=size)
+        if not work.look():
+            return Compacted(path=self.path)
+        work.write(lambda sources, to: self._loading(spark).copy(sources, layout, to, size))
+        finish()
+        work.mark()
+        return work.remove()
+
+    def compacted(self, spark: SparkSession, attempt: Attempt) -> None:
+        """Redis knows this attempt at a compaction as finished: so it counts, if its driver came to that."""
+        Manifests(Files(spark), self._marks).finish(name_of(attempt))
 
     def _fit(self, files: Files, rows: DataFrame, batch: BatchWrite) -> None:
-        spark, marks = rows.sparkSession, f"{self.path}/{_MARKS}"
+        spark, marks = rows.sparkSession, self._marks
         old = schemas.known(files, marks, batch.fence)
         if (
-            old is None and self._finished(files) and schemas.known(files, marks) is None
+            old is None and any(self._counting(files).all()) and schemas.known(files, marks) is None
         ):  # an earlier version noted none
-            columns = self.read(spark).drop(*_OWN.names, *self.partition_by).schema
+            columns = self.read(spark).drop(*OWN.names, *self.partition_by).schema
             old = schemas.Layout(format=self.format, partition_by=self.partition_by, columns=columns)
         own = schemas.Layout(format=self.format, partition_by=self.partition_by, columns=rows.schema)
         sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
@@ -168,18 +217,35 @@ class PartitionWriter:
             files.remove(folder)
         return left
 
+    def _parts(self, files: Files, *, unfinished: bool) -> set[str]:
+        """All that compactions know of, those that do not hold any more too."""
+        root, manifests = files.full(self.path), Manifests(files, self._marks)
+        finished, begun = manifests.names()
+        known = [manifests.read(name) for name in finished]
+        known += [manifests.begun(name) for name in begun if unfinished]
+        return {f"{root}/{part.folder}" for each in known for part in each.parts}
+
     def _finished(self, files: Files) -> set[str]:
-        return self._folders(files, self._marks(files).all())
+        return self._folders(files, self._counting(files).marks.all())
 
     def _folders(self, files: Files, marks: set[Mark]) -> set[str]:
         root = files.full(self.path)
-        return {f"{root}/hf_query={query}/hf_batch={batch}/hf_attempt={attempt}" for query, batch, attempt in marks}
+        return {f"{root}/{mark.folder}" for mark in marks}
 
     def _batch(self, query: str, batch: int) -> str:
         return f"{self.path}/hf_query={query}/hf_batch={batch}"
 
-    def _marks(self, files: Files) -> Marks:
-        return Marks(files, f"{self.path}/{_MARKS}")
+    @property
+    def _marks(self) -> str:
+        return f"{self.path}/{_MARKS}"
+
+    def _counting(self, files: Files) -> Counting:
+        return Counting(files, self._marks)
+
+    def _loading(self, spark: SparkSession) -> Loading:
+        return Loading(
+            spark=spark, path=self.path, format=self.format, partition_by=self.partition_by, options=self.options
+        )
 
 
 def _attempt(folder: str) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import types
 from holdfast.adapters.spark.values import BatchRefused
-from holdfast.adapters.spark.writers.marks import Mark, Marks
+from holdfast.adapters.spark.writers.counting import Counting
+from holdfast.adapters.spark.writers.marks import Mark
 from holdfast.dedup.batches import fence_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def known(files: Files, marks: str, below: int | None = None) -> Layout | None:
             found = json.loads(files.text(there[fence]))
         except ValueError:
             continue  # cut off in the middle: its attempt never came to its rows
-        if Marks(files, marks).has(Mark(found["query"], found["batch"], attempt)):
+        if Counting(files, marks).has(Mark(found["query"], found["batch"], attempt)):
             columns = types.StructType.fromJson(found["columns"])
             return Layout(format=found["format"], partition_by=tuple(found["partition_by"]), columns=columns)
     return None

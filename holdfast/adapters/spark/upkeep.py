@@ -1,0 +1,72 @@
+"""What is done to a sink's lakes beside the batches: what nobody finished is removed, many small files become few."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark.lives import begin, finish, life
+from holdfast.adapters.spark.values import BatchFenced
+from holdfast.adapters.spark.writers import PartitionWriter
+from holdfast.dedup.batches import BatchId, Finished
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from holdfast.adapters.spark._pyspark import SparkSession
+    from holdfast.adapters.spark.sink import IdempotentSink
+    from holdfast.adapters.spark.writers.compaction import Compacted
+
+
+def lakes(sink: IdempotentSink) -> dict[str, PartitionWriter]:
+    """Its own, and that of `bad_rows`, by names for them. Raises SettingError: neither is there."""
+    found = {"lake": sink.writer, "bad-rows": sink.bad_rows and sink.bad_rows.lake}
+    made = {name: each for name, each in found.items() if isinstance(each, PartitionWriter)}
+    if not made:
+        raise SettingError("write", type(sink.writer).__name__, "is no lake: only writers.partition makes one")
+    return made
+
+
+def remove_orphans(sink: IdempotentSink, spark: SparkSession) -> list[str]:
+    """See `IdempotentSink.remove_orphans`."""
+    ours = lakes(sink)
+    # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
+    of = BatchId(sink.name, "holdfast.orphans", 0)
+    with (
+        sink.at.resolved(spark).opened(sink.patience_s) as (store, batches),
+        life(store, batches, sink.lease_s, sink.patience_s) as lived,
+    ):
+        begun = begin(of, batches, lived, sink.patience_s)
+        if isinstance(begun, Finished):
+            return []  # it never is
+        if begun.last is not None:  # finished, and perhaps without its mark yet
+            sink.confirm(spark, begun.last)
+        return [folder for each in ours.values() for folder in each.sweep(spark, begun.attempt.fence)]
+
+
+def compact(sink: IdempotentSink, spark: SparkSession, grace_s: float, file_mb: int) -> list[Compacted]:
+    """See `IdempotentSink.compact`."""
+    if not grace_s >= 0:
+        raise SettingError("grace_s", grace_s, "give a number of seconds, at least 0")
+    if file_mb < 1:
+        raise SettingError("file_mb", file_mb, "give a whole number, at least 1")
+    done = []
+    for name, lake in lakes(sink).items():
+        with (
+            sink.at.resolved(spark).opened(sink.patience_s) as (store, batches),
+            life(store, batches, sink.lease_s, sink.patience_s) as lived,
+        ):
+            # Apart from the sink's own attempts: its queries go on. By a name of its own, so that of two compactions
+            # the second waits for the first, where it would fence it by the same name.
+            of = BatchId(f"{sink.name}/{name}", f"compaction-{lived.session.id}", 0)
+            begun = begin(of, batches, lived, sink.patience_s)
+            if isinstance(begun, Finished):
+                continue  # nobody else has this name
+            if begun.last is not None:  # its driver may have died before it came to that
+                lake.compacted(spark, begun.last)
+            attempt, session = begun.attempt, lived.session
+            ended = partial(finish, attempt, batches, session, sink.patience_s)
+            try:
+                done.append(lake.compact(spark, attempt, ended, grace_s=grace_s, file_mb=file_mb))
+            except BatchFenced as error:
+                raise BatchFenced(f"{lake.path} stays as it was: {error}") from error
+    return done

@@ -49,11 +49,10 @@ demo: ## a group with and without holdfast, side by side; needs Python 3.11+ and
 	@tools/setup.sh demo
 	.venv-demo/bin/python -m examples.lab.demo
 
-audit: ## the demo again, its members telling what they do, and what `holdfast audit` makes of that; needs Java
+audit: ## the demo again, its members telling what they do, and what `holdfast audit` makes of that
 	@tools/setup.sh demo
-	@tools/setup.sh audit
 	.venv-demo/bin/python -m examples.lab.demo --events
-	@code=0; $(PYTHON) -m holdfast audit demo-out/events --html demo-out/audit.html || code=$$?; \
+	@code=0; .venv-demo/bin/python -m holdfast audit demo-out/events --html demo-out/audit.html || code=$$?; \
 	case $$code in 0|1|4) ;; *) exit $$code ;; esac
 	@echo "The demo's own ledger counts more repetitions: C could not tell what it did right before it was killed."
 

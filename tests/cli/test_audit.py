@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.plugin.audit import tables as t
 from tests.docs.sample_audit import sample, write
+from tests.spark.audit.synthetic import played
 from tests.unit.test_audit_report import summary
 
 if TYPE_CHECKING:
@@ -77,10 +78,11 @@ def test_names_of_strangers_do_not_reach_the_terminal_as_they_are(here: Here, tm
     ],
     ids=["no pyspark", "no Java"],
 )
+@pytest.mark.parametrize("place", ["kafka:localhost:1/audit", "s3a://lake/audit"])
 def test_what_spark_needs_and_is_missing_is_said_in_one_sentence(
-    before: str, environment: dict[str, str], said: str, tmp_path: Path
+    before: str, environment: dict[str, str], said: str, place: str
 ) -> None:
-    code = f"{before}\nimport sys\nfrom holdfast.adapters.cli import main\nsys.exit(main(['audit', {str(tmp_path)!r}]))"
+    code = f"{before}\nimport sys\nfrom holdfast.adapters.cli import main\nsys.exit(main(['audit', {place!r}]))"
     ran = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | environment,
@@ -89,9 +91,70 @@ def test_what_spark_needs_and_is_missing_is_said_in_one_sentence(
         text=True,
         check=False,
     )
-    assert ran.returncode == 1
+    assert ran.returncode == 2  # 1 would say that something is lost
     assert said in ran.stderr.splitlines()[-1]
     assert "Traceback" not in ran.stderr
+
+
+#: With nothing but Python, and no Java.
+_BARE = """
+import sys
+for name in ("pyspark", "pyarrow", "pandas", "numpy", "py4j"):
+    sys.modules[name] = None
+from holdfast.adapters.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def bare(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _BARE, *map(str, arguments)],
+        env=os.environ | {"PATH": "/nowhere", "JAVA_HOME": ""},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("mix", "code"), [("calm", 0), ("losses", 1), ("repeats", 1), ("events", 4)], ids=str)
+def test_files_are_judged_without_spark_java_and_pyarrow(mix: str, code: int, tmp_path: Path) -> None:
+    group = played(f"{mix}-0", 0, mix)
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "told.jsonl").write_text("\n".join(group.lines))
+    ran = bare("audit", tmp_path / "events", "--html", tmp_path / "audit.html", "--json")
+    assert ran.returncode == code, ran.stderr
+    [found] = [each for each in map(json.loads, ran.stdout.splitlines()) if each["type"] == "group"]
+    assert found["executions"] == sum(each.told for all_ in group.truth.executed.values() for each in all_)
+    assert (found["lost"] > 0) == bool(group.truth.lost)
+    assert (found["unknown"] > 0) == bool(group.truth.unknown)
+    assert group.name in (tmp_path / "audit.html").read_text(encoding="utf-8")
+
+
+def test_tables_without_pyarrow_are_refused_before_the_work(tmp_path: Path) -> None:
+    ran = bare("audit", tmp_path / "absent", "--output", tmp_path / "tables")
+    assert (ran.returncode, ran.stderr) == (2, "holdfast: pyarrow is not installed: pip install 'holdfast[spark]'\n")
+
+
+def test_tables_of_files_say_what_the_events_say(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "told.jsonl").write_text("\n".join(played("losses-and-crashes-0", 0, "losses-and-crashes").lines))
+    for _ in range(2):  # what was there is replaced
+        said = here("audit", tmp_path / "told.jsonl", "--output", tmp_path / "tables", code=1).stdout
+        assert here("audit", "--tables", tmp_path / "tables", code=1).stdout == said
+    assert sorted(each.name for each in (tmp_path / "tables").iterdir()) == sorted(t.TABLES)
+
+
+def test_tables_of_a_stream_are_left_alone(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "_holdfast").mkdir()
+    (tmp_path / "_holdfast" / "query").touch()
+    (tmp_path / "told.jsonl").write_text("\n".join(played("calm-0", 0, "calm").lines))
+    refused = here("audit", tmp_path / "told.jsonl", "--output", tmp_path, code=2).stderr
+    assert "a stream writes its tables there" in refused
+
+
+def test_a_folder_without_events_is_not_known_to_be_well(here: Here, tmp_path: Path) -> None:
+    assert here("audit", tmp_path, code=4).stdout == "No events: nothing is known\n"
+    assert "no such file or folder" in here("audit", tmp_path / "absent", code=2).stderr
 
 
 def test_the_module_says_in_one_sentence_that_there_is_no_java(tmp_path: Path) -> None:

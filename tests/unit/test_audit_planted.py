@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.adapters.parquet.tables import ParquetTables
-from holdfast.adapters.spark.audit.kept import LiveSettings
-from holdfast.adapters.spark.audit.live import LiveGroup
-from holdfast.adapters.spark.audit.unread import sorted_out
+from holdfast.plugin.audit.judge.kept import LiveSettings
+from holdfast.plugin.audit.judge.live import LiveGroup
+from holdfast.plugin.audit.judge.unread import sorted_out
 from holdfast.plugin.audit.report.build import audit_of
 from holdfast.plugin.audit.report.words import mood
 from holdfast.plugin.audit.tables import TABLES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,14 +13,18 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import parse_properties, text_of
 from holdfast.adapters.cli.audit_output import tell
 from holdfast.errors import SettingError
+from holdfast.plugin.audit.judge.reading import judged_files
+from holdfast.plugin.audit.judge.settings import AuditSettings
 from holdfast.plugin.audit.report.build import audit_of
 from holdfast.plugin.audit.report.page import page
 from holdfast.plugin.audit.report.words import mood
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.adapters.cli.output import Output
+    from holdfast.plugin.audit.columns import Table
+    from holdfast.plugin.audit.report.reading import Row, TableReader
 
 _EXAMPLE = """\
   holdfast audit /var/log/holdfast --html audit.html
@@ -28,10 +33,15 @@ _EXAMPLE = """\
   holdfast audit --tables /lake/audit --html audit.html
   holdfast audit kafka:localhost:9092/audit --output /lake/audit --follow /lake/audit.checkpoint   # what is new
 
-Events are judged by Spark, in this process: pip install 'holdfast[spark]', Java 17 or 21. Tables need no Spark.
+Files of this machine are judged as they are. Topics and other file systems (kafka:..., s3a://...), --follow and --spark
+need Spark, in this process: pip install 'holdfast[spark]', Java 17 or 21. --output and --tables need pyarrow, which is
+in the same extra.
 exit codes: 0 nothing is lost and nothing ran twice; 1 something is, or did; 4 not all is known, since a process was
-killed, or events are missing or cannot be read; 2 and 3 as of all commands.
+killed, or events are missing or cannot be read; 2 a wrong command line or setting, or Spark, Java or pyarrow is missing
+or fails; 3 as of all commands.
 """
+#: Names of topics and of other file systems' files.
+_ELSEWHERE = re.compile("kafka:|[A-Za-z][A-Za-z0-9+.-]*:/")
 _CODES = {"good": 0, "bad": 1, "unsure": 4}
 
 
@@ -64,7 +74,7 @@ def add(commands: shared.Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="such as spark.driver.memory=4g",
+        help="such as spark.driver.memory=4g: let Spark judge, files too",
     )
     spark.add_argument(
         "--kafka-config", metavar="FILE", help="properties to log in with, name=value: those of Kafka's Java client"
@@ -81,10 +91,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise SettingError("--tables", options.tables, remedy)
     if options.follow and (not options.output or options.complete):
         raise SettingError("--follow", options.follow, "it needs --output, where rows are added, and no --complete")
-    with _tables(options, output) as folder:
-        from holdfast.adapters.parquet.tables import ParquetTables  # noqa: PLC0415 - pyarrow, where it is used
-
-        audit = audit_of(ParquetTables(folder), options.group)
+    with _tables(options, output) as tables:
+        audit = audit_of(tables, options.group)
     if missing := set(options.group) - {each.group for each in audit.groups}:
         raise SettingError("--group", min(missing), "there is no event of that group")
     tell(audit, output)
@@ -95,27 +103,53 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 @contextmanager
-def _tables(options: argparse.Namespace, output: Output) -> Iterator[Path]:
+def _tables(options: argparse.Namespace, output: Output) -> Iterator[TableReader]:
+    """What was judged, by whom it has to be."""
     if options.tables:
-        yield Path(options.tables)
-        return
+        yield _parquet(Path(options.tables))
+    elif options.follow or options.spark or any(_ELSEWHERE.match(each) for each in options.events):
+        with tempfile.TemporaryDirectory(prefix="holdfast-audit-") as passing:
+            folder = Path(options.output or passing).resolve()
+            _by_spark(options, output, folder)
+            yield _parquet(folder)
+    else:
+        from holdfast.adapters.sqlite.tables import SqliteTables  # noqa: PLC0415 - not every Python has SQLite
+
+        write = _writer() if options.output else None  # what is missing is said before the work
+        with SqliteTables() as tables:
+            tables.add(judged_files(options.events, AuditSettings(complete=options.complete)))
+            if write is not None:
+                write(Path(options.output).resolve(), tables.rows)
+            yield tables
+
+
+def _parquet(folder: Path) -> TableReader:
+    from holdfast.adapters.parquet.tables import ParquetTables  # noqa: PLC0415 - pyarrow, where it is used
+
+    return ParquetTables(folder)
+
+
+def _writer() -> Callable[[Path, Callable[[Table], Iterator[Row]]], None]:
+    from holdfast.adapters.parquet.writing import write_tables  # noqa: PLC0415 - as above
+
+    return write_tables
+
+
+def _by_spark(options: argparse.Namespace, output: Output, folder: Path) -> None:
     from holdfast.adapters.spark import audit  # noqa: PLC0415 - Spark, where it is used
     from holdfast.adapters.spark.local import local_spark  # noqa: PLC0415 - as above
 
     kafka = {} if options.kafka_config is None else _properties(options.kafka_config)
-    with tempfile.TemporaryDirectory(prefix="holdfast-audit-") as passing:
-        folder = Path(options.output or passing).resolve()
-        output.note("Spark starts, which takes a while")
-        with local_spark("holdfast audit", dict(options.spark)) as spark:
-            if options.follow:
-                lines, now = audit.stream(spark, *options.events, options=kafka), {"availableNow": True}
-                query = audit.follow(lines, output=str(folder), checkpoint=options.follow, trigger=now)
-                query.awaitTermination()
-            else:
-                events = audit.read(spark, *options.events, options=kafka)
-                with audit.audit(spark, events, audit.AuditSettings(complete=options.complete)) as found:
-                    found.write(str(folder))
-        yield folder
+    output.note("Spark starts, which takes a while")
+    with local_spark("holdfast audit", dict(options.spark)) as spark:
+        if options.follow:
+            lines, now = audit.stream(spark, *options.events, options=kafka), {"availableNow": True}
+            query = audit.follow(lines, output=str(folder), checkpoint=options.follow, trigger=now)
+            query.awaitTermination()
+        else:
+            events = audit.read(spark, *options.events, options=kafka)
+            with audit.audit(spark, events, AuditSettings(complete=options.complete)) as found:
+                found.write(str(folder))
 
 
 def _properties(file: str) -> dict[str, str]:

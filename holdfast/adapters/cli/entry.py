@@ -1,8 +1,8 @@
 """START HERE: from a command line to an exit code. Each command is `run(options, output) -> int` in another module.
 
-Exit codes: 0 done; 1 a problem was found, or what was asked is refused; 2 the command line or a setting cannot work;
-3 the broker or the store gave no answer; 4 warnings alone (`doctor`), or not all is
-known (`audit`); 130 interrupted.
+Exit codes: 0 done; 1 a problem was found, or what was asked is refused; 2 the command line or a setting cannot work, or
+what the command needs is not on this machine, or fails (a package, Java); 3 the broker or the store gave no answer; 4
+warnings alone (`doctor`), or not all is known (`audit`); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.adapters.cli import (
 )
 from holdfast.adapters.cli.output import Output
 from holdfast.adapters.cli.parser import Parser
-from holdfast.errors import HoldfastError, SettingError
+from holdfast.errors import ClientUnusable, HoldfastError, MissingExtraError, SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 REFUSED, USAGE, NO_ANSWER, INTERRUPTED = 1, 2, 3, 130
 
 _EPILOG = """\
-exit codes: 0 done; 1 a problem was found, or refused; 2 a wrong command line or setting; 3 no answer from the broker or
-the store; 4 warnings (doctor), or not all is known (audit); 130 interrupted
+exit codes: 0 done; 1 a problem was found, or refused; 2 a wrong command line or setting, or a missing package or Java;
+3 no answer from the broker or the store; 4 warnings (doctor), or not all is known (audit); 130 interrupted
 
 examples:
   holdfast claims show 4711 --redis redis://localhost:6379/0 --scope billing/orders
@@ -76,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             raise
         output.note(f"holdfast: {_sentence(error, options)}")
-        return USAGE if isinstance(error, SettingError) else NO_ANSWER if error.retriable else REFUSED
+        if isinstance(error, SettingError | MissingExtraError | ClientUnusable):
+            return USAGE
+        return NO_ANSWER if error.retriable else REFUSED
     except KeyboardInterrupt:
         output.note("holdfast: interrupted")
         return INTERRUPTED

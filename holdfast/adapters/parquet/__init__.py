@@ -1,1 +1,1 @@
-"""Tables in Parquet files, read without Spark."""
+"""Tables in Parquet files, read and written without Spark."""

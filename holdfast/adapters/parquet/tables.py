@@ -6,19 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.errors import MissingExtraError, SettingError
+from holdfast.adapters.parquet._pyarrow import ac, ds, pa, pc
+from holdfast.errors import SettingError
 from holdfast.plugin.audit.report.reading import Found
 from holdfast.plugin.audit.tables import SUMMARY
-
-try:
-    import pyarrow as pa
-    import pyarrow.acero as ac
-    import pyarrow.compute as pc
-    import pyarrow.dataset as ds
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.partition(".")[0] != "pyarrow":
-        raise
-    raise MissingExtraError("pyarrow", "spark") from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +47,7 @@ class ParquetTables:
             (by, "descending"),
             *((name, "ascending") for name in table.names if name != by and name in _sortable(table)),
         ]
-        best, total = _schema(table).empty_table(), 0
+        best, total = schema_of(table).empty_table(), 0
         for batch in self._scanned(table, where):
             total += batch.num_rows
             best = pa.concat_tables([best, pa.Table.from_batches([batch])])
@@ -107,7 +98,7 @@ class ParquetTables:
         if not folder.is_dir():
             return None
         files = sorted(str(each) for each in folder.rglob("*.parquet"))
-        return ds.dataset(files, schema=_schema(table), format="parquet") if files else None
+        return ds.dataset(files, schema=schema_of(table), format="parquet") if files else None
 
 
 @contextmanager
@@ -119,7 +110,8 @@ def _reading(folder: Path) -> Iterator[None]:
         raise SettingError("--tables", str(folder), f"it cannot be read as Parquet ({first})") from error
 
 
-def _schema(table: Table) -> Any:  # noqa: ANN401 - as above
+def schema_of(table: Table) -> Any:  # noqa: ANN401 - as above
+    """Of its file."""
     return pa.schema([(each.name, _OF_SPARK[each.type]) for each in table.columns])
 
 

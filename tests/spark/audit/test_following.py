@@ -36,7 +36,7 @@ _MIXES = ("losses-and-crashes", "crashes", "losses-and-repeats", "events")
 def put(folder: Path, number: int, lines: Iterable[str]) -> None:
     """A file of events. Spark reads files by their time."""
     file = folder / f"{number}.jsonl"
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(lines), errors="surrogateescape")
     os.utime(file, (1_700_000_000 + number,) * 2)
 
 
@@ -78,7 +78,7 @@ def test_the_state_of_a_group_that_goes_on_stays_as_it_is(quick: SparkSession, t
     endless, folder = Endless(), tmp_path / "in"
     folder.mkdir()
     for number in range(4):
-        put(folder, number, [*endless.lines(100), "no event", '{"v": 1, "group": "endless"}', '{"cut": '])
+        put(folder, number, [*endless.lines(100), "no event", '{"v": 1, "group": "endless"}', '{"cut": ', "\udcff"])
     come = stream(quick, str(folder), options={"maxFilesPerTrigger": "1"})
     output = str(tmp_path / "out")
     query = follow(come, output=output, checkpoint=str(tmp_path / "checkpoint"), settings=_SHORT, trigger=_NOW)

@@ -2,7 +2,8 @@
 
 from holdfast.adapters.spark.audit.events import read, stream
 from holdfast.adapters.spark.audit.following import follow
-from holdfast.adapters.spark.audit.job import Audit, AuditSettings, audit
-from holdfast.adapters.spark.audit.kept import LiveSettings
+from holdfast.adapters.spark.audit.job import Audit, audit
+from holdfast.plugin.audit.judge.kept import LiveSettings
+from holdfast.plugin.audit.judge.settings import AuditSettings
 
 __all__ = ["Audit", "AuditSettings", "LiveSettings", "audit", "follow", "read", "stream"]

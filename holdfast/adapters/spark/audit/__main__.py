@@ -13,10 +13,11 @@ import sys
 from holdfast.adapters.spark._pyspark import PySparkException, SparkSession
 from holdfast.adapters.spark.audit.events import stream
 from holdfast.adapters.spark.audit.following import follow
-from holdfast.adapters.spark.audit.job import AuditSettings, audit
+from holdfast.adapters.spark.audit.job import audit
 from holdfast.adapters.spark.reasons import reason
 from holdfast.adapters.spark.require import require_java
 from holdfast.errors import ClientUnusable, HoldfastError
+from holdfast.plugin.audit.judge.settings import AuditSettings
 
 #: Tasks of a stream, where the session says nothing. They stay what they were in the first batch, and one group is one
 #: task: with Spark's own 200 a batch takes a minute on a small machine.

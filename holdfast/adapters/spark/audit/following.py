@@ -17,11 +17,11 @@ import zlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.adapters.spark._pyspark import ClassicDataFrame, F, GroupStateTimeout, pd
-from holdfast.adapters.spark.audit.kept import LiveSettings
-from holdfast.adapters.spark.audit.live import LiveGroup
-from holdfast.adapters.spark.audit.unread import GROUP, sorted_out
 from holdfast.adapters.spark.audit.writing import TableFolders
 from holdfast.errors import SettingError
+from holdfast.plugin.audit.judge.kept import LiveSettings
+from holdfast.plugin.audit.judge.live import LiveGroup
+from holdfast.plugin.audit.judge.unread import GROUP, sorted_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,57 +1,35 @@
-"""The audit of events that are there: START HERE. Facts, owners, the sweep, what is around rebalances; as tables."""
+"""The audit of events that are there, by Spark: it reads, sorts and hands on; each group is judged by
+`holdfast.plugin.audit.judge.whole`, in one task."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, Self
 
-from holdfast.adapters.spark._pyspark import F
-from holdfast.adapters.spark.audit import around, rebalances
+from holdfast.adapters.spark._pyspark import F, pa
 from holdfast.adapters.spark.audit.events import read
-from holdfast.adapters.spark.audit.facts import facts, once
-from holdfast.adapters.spark.audit.intake import intake, shares
-from holdfast.adapters.spark.audit.judge import found, judged
-from holdfast.adapters.spark.audit.keys import duplicate_keys
-from holdfast.adapters.spark.audit.owners import ended, ownerships
-from holdfast.adapters.spark.audit.summary import summary
-from holdfast.adapters.spark.audit.sweep import Rules
-from holdfast.adapters.spark.audit.tables import shaped
 from holdfast.adapters.spark.audit.writing import check_format, check_not_streamed
-from holdfast.errors import SettingError
+from holdfast.plugin.audit.judge.overview import Overview
+from holdfast.plugin.audit.judge.settings import AuditSettings
+from holdfast.plugin.audit.judge.unread import told
+from holdfast.plugin.audit.judge.whole import judged
 from holdfast.plugin.audit.tables import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
-    from holdfast.adapters.spark.audit.facts import Facts
 
+    Batches = Iterable[pa.RecordBatch]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSettings:
-    """What is asked, and what counts as one time.
-
-    Args:
-        complete: everything up to each log's end had to be consumed: what is left over is lost.
-        quiet_s: a run without a last word that was heard so long before the last event of all still lives; after more
-            silence it was killed.
-        gather_s: assignments and revocations that follow each other within this are one rebalance.
-        before_s: how far before a rebalance the steady rate is taken, and how far from it a standstill may begin.
-        after_s: how far after it a standstill may end, and a peak is looked for; never beyond the next rebalance.
-    """
-
-    complete: bool = False
-    quiet_s: float = 15.0
-    gather_s: float = 5.0
-    before_s: float = 30.0
-    after_s: float = 60.0
-
-    def __post_init__(self) -> None:
-        for name in ("quiet_s", "gather_s", "before_s", "after_s"):
-            if getattr(self, name) <= 0:
-                raise SettingError(name, getattr(self, name), "give a time of more than 0 seconds")
+_TOLD = "group STRING, run STRING, seq LONG, at_ms LONG, line STRING"
+_FOUND = "table STRING, row STRING"
+_AT_ONCE = 4096  # rows that are handed back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,72 +80,58 @@ def audit(spark: SparkSession, events: DataFrame | str | Sequence[str], settings
     asked = settings or AuditSettings()
     if isinstance(events, str):
         events = [events]
-    rows = read(spark, *events) if isinstance(events, Sequence) else events
-    kept: list[DataFrame] = []
-
-    def keep(frame: DataFrame) -> DataFrame:
-        kept.append(frame.persist())
-        return frame
-
-    heard = keep(once(rows))
-    unreadable = keep(rows.where("unreadable").groupBy("group", "run").agg(F.count(F.lit(1)).alias("lines")))
-    unheard = _unheard(unreadable, heard)
-    found = judge(facts(heard), asked, keep, unreadable, unheard)
-    found["duplicate_keys"] = keep(duplicate_keys(heard))
-    found["summary"] = summary(found, unreadable, unheard)
-    return Audit(tables={name: shaped(found[name], table) for name, table in TABLES.items()}, _kept=kept)
-
-
-def _unheard(unreadable: DataFrame, heard: DataFrame) -> dict[str | None, int]:
-    """By group, of how many runs nothing can be read; None: nobody knows of which group."""
-    silent = unreadable.join(heard.select("run").distinct(), "run", "left_anti")
-    rows = silent.groupBy("group").agg(F.count_distinct(F.coalesce("run", F.lit(""))).alias("runs"))
-    return {each["group"]: each["runs"] for each in rows.collect()}
+    lines = read(spark, *events) if isinstance(events, Sequence) else events
+    # Read once: of a topic that grows a second look would see more than the first.
+    heard = lines.select("value", "origin").mapInArrow(_told, _TOLD).persist()
+    overview = _overview(heard)
+    in_order = heard.where("seq IS NOT NULL").repartition("group").sortWithinPartitions("group", "run", "seq")
+    found = in_order.select("group", "line").mapInArrow(_judging(overview, asked), _FOUND)
+    silent = [(table, json.dumps(row)) for table, row in overview.silent()]
+    if silent:
+        found = found.unionByName(spark.createDataFrame(silent, _FOUND))
+    found = found.persist()
+    tables = {}
+    for name, table in TABLES.items():
+        row = F.from_json("row", table.ddl).alias("of")
+        tables[name] = found.where(F.col("table") == name).select(row).select("of.*")
+    return Audit(tables=tables, _kept=[heard, found])
 
 
-def judge(
-    facts_: Facts,
-    asked: AuditSettings,
-    keep: Callable[[DataFrame], DataFrame],
-    unreadable: DataFrame,
-    unheard: Mapping[str | None, int],
-) -> dict[str, DataFrame]:
-    """All tables but for those of keys, and the summary.
+def _overview(heard: DataFrame) -> Overview:
+    none = F.sum(F.when(F.col("seq").isNull(), 1).otherwise(0)).alias("none")
+    rows = heard.groupBy("group", "run").agg(F.max("at_ms").alias("last_ms"), none).collect()
+    return Overview.of((row["group"], row["run"], row["last_ms"], row["none"]) for row in rows)
 
-    Args:
-        facts_: of all events.
-        asked: what is asked.
-        keep: what is read more than once is kept.
-        unreadable: group, run, lines: of lines that are no events, as far as is known.
-        unheard: see `_unheard`.
-    """
-    cut = unreadable.where(F.col("run").isNotNull()).select("run", F.lit(True).alias("cut")).distinct()
-    runs = keep(ended(facts_.runs.join(F.broadcast(cut), "run", "left"), int(asked.quiet_s * 1000)))
-    silent = F.lit(None in unheard) | F.col("group").isin([name for name in unheard if name is not None])
-    groups = runs.groupBy("group").agg(
-        F.min(F.col("ended") == "clean").alias("over"), F.max("doubtful").alias("doubted")
+
+def _told(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Whose each line is."""
+    names = ["group", "run", "seq", "at_ms", "line"]
+    types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string()]
+    for batch in batches:
+        lines = zip(batch.column("value").to_pylist(), batch.column("origin").to_pylist(), strict=True)
+        rows = [(*told(line, origin), line) for line, origin in lines if line and line.strip()]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        arrays = [pa.array(column, of) for column, of in zip(columns, types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _judging(overview: Overview, asked: AuditSettings) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
+        rows = _judged(batches, overview, asked)
+        while some := list(islice(rows, _AT_ONCE)):
+            columns = [pa.array(column, pa.string()) for column in zip(*some, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, names=["table", "row"])
+
+    return judge
+
+
+def _judged(batches: Batches, overview: Overview, asked: AuditSettings) -> Iterator[tuple[str, str]]:
+    """Group by group: their events follow each other."""
+    lines = (
+        line
+        for batch in batches
+        for line in zip(batch.column("group").to_pylist(), batch.column("line").to_pylist(), strict=True)
     )
-    groups = groups.withColumn("unheard", silent)
-    owners = ownerships(facts_.entries, runs)
-    swept = keep(judged(facts_.spans, owners, groups, Rules(all_of_it=asked.complete)))
-    changes = rebalances.changes(facts_.entries, int(asked.gather_s * 1000))
-    clusters = keep(rebalances.clusters(changes))
-    owned = found(swept, "ownership")
-    assignments = keep(rebalances.assignments(owned, changes))
-    before_ms, after_ms = int(asked.before_s * 1000), int(asked.after_s * 1000)
-    stops = around.stops(facts_.spans, clusters, before_ms, after_ms)
-    peaks = around.peaks(facts_.spans, clusters, assignments, before_ms, after_ms)
-    taken = keep(intake(facts_.spans, runs))
-    members = keep(runs.withColumn("ended_ms", F.col("last_ms")).join(shares(taken, runs), ["group", "run"], "left"))
-    return {
-        "members": members,
-        "coverage": found(swept, "coverage"),
-        "gaps": found(swept, "gaps"),
-        "duplicates": found(swept, "duplicates"),
-        "ownership": owned,
-        "rebalances": keep(rebalances.rebalances(clusters, assignments, stops, peaks, facts_.reports)),
-        "moves": assignments,
-        "pauses": assignments.withColumn("last_ms", F.col("before_ms")),
-        "lag": facts_.entries.where("kind = 'progress'").withColumn("lag", F.col("end") - F.col("position")),
-        "intake": taken,
-    }
+    for group, of_group in groupby(lines, itemgetter(0)):
+        for table, row in judged(group, (json.loads(line) for _, line in of_group), overview, asked):
+            yield table, json.dumps(row)

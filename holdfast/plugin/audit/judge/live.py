@@ -8,31 +8,30 @@ than `remember_s` is forgotten.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.spark.audit.changing import rebalanced
-from holdfast.adapters.spark.audit.compact import merged
-from holdfast.adapters.spark.audit.hearing import hear, pass_over
-from holdfast.adapters.spark.audit.kept import FIRST, OLD, RUN, SEQ, Kept, LiveSettings
-from holdfast.adapters.spark.audit.owner import Owner
-from holdfast.adapters.spark.audit.sweep import Rules, Sweep
-from holdfast.adapters.spark.audit.totals import summed
-from holdfast.plugin.audit.schema import Outcome
+from holdfast.plugin.audit.judge.changing import Near, Turns, gathered, rows_of
+from holdfast.plugin.audit.judge.compact import merged
+from holdfast.plugin.audit.judge.hearing import hear, pass_over
+from holdfast.plugin.audit.judge.kept import FIRST, OLD, OUTCOMES, RUN, SEQ, Kept, LiveSettings
+from holdfast.plugin.audit.judge.owner import Owner
+from holdfast.plugin.audit.judge.sweep import Rules, Sweep
+from holdfast.plugin.audit.judge.times import early_ms
+from holdfast.plugin.audit.judge.totals import Totals
+from holdfast.plugin.audit.schema import NO_RECORDS, Outcome
 from holdfast.plugin.audit.tables import OWNERSHIP
 from holdfast.plugin.audit.verdicts import Ended, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from holdfast.adapters.spark.audit.kept import Place, Run
+    from holdfast.plugin.audit.judge.changing import Rebalance
+    from holdfast.plugin.audit.judge.kept import Place, Run
 
     Row = dict[str, Any]
 
 _COVERS = Outcome.ABSENT.value
-_OUTCOMES = tuple(each.value for each in Outcome if each is not Outcome.ABSENT)
-#: What a sweep finds anew each time.
-_UNSEEN = {"first": None, "next": None, "records": 0, "first_ms": None, "last_ms": None, "behind_ms": None}
 
 
 class LiveGroup:
@@ -47,8 +46,9 @@ class LiveGroup:
     def feed(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Events of the group, those of a run in their order; what is not beyond the last one is a repetition. A stamp
         has to be whole."""
-        for row in hear(self._kept, events):
-            self._tell("lag", row)
+        for what, row in hear(self._kept, events):
+            if what == "lag":  # all keys would have to be kept; and reports come long after their rebalance
+                self._tell(what, row)
 
     def unreadable(self, runs: Iterable[str]) -> None:
         """Lines of the group that are no events: the run of each, "" where it does not say it. A run of which nothing
@@ -95,10 +95,10 @@ class LiveGroup:
                 self._settle_place({"topic": where[0], "partition": where[1]}, place, recent_ms)
             for name, run in kept.runs.items():
                 self._settle_run(name, run, recent_ms)
-            self._tell("summary", summed(self._rows, kept))
+            self._sum_up()
             self._forget()
         elif not kept.runs and kept.counts:
-            self._tell("summary", summed(self._rows, kept))
+            self._sum_up()
         rows, self._rows = self._rows, []
         return rows
 
@@ -112,12 +112,32 @@ class LiveGroup:
             row = {"member": kept.member(run), "run": run, "second_ms": second}
             self._tell("intake", row | {"records": records, "handled": handled})
 
+    def _sum_up(self) -> None:
+        totals = Totals()
+        for table, row in self._rows:
+            totals.add(table, row)
+        self._tell("summary", totals.row(self._kept) | {"producer": None})
+        self._kept.counts = {}
+
     def _settle_rebalances(self) -> None:
-        kept = self._kept
-        found = rebalanced(kept.changes, kept.places, self.settings, kept.told_ms, kept.settled_ms)
-        for table, row in found.rows:
-            self._tell(table, row)
-        kept.told_ms = max(kept.told_ms, found.told_ms)
+        kept, turns = self._kept, Turns(self._kept.places)
+        for each in gathered(kept.changes, self.settings):
+            if each.ended_ms <= kept.told_ms:
+                continue
+            waiting = each.last and each.ended_ms + _ms(self.settings.gather_s) > kept.settled_ms
+            if waiting or each.until_ms > kept.settled_ms:
+                break
+            for table, row in rows_of(each, each.began_ms, turns, self._near(each)):
+                self._tell(table, row)
+            kept.told_ms = each.ended_ms
+
+    def _near(self, rebalance: Rebalance) -> list[Near]:
+        found = []
+        for where, place in self._kept.places.items():
+            for _, _, outcome, records, began, ended, run, *_ in place.spans:
+                if outcome not in NO_RECORDS and rebalance.from_ms <= ended <= rebalance.until_ms:
+                    found.append(Near(early_ms(began, ended, records), ended, run, *where, records))
+        return sorted(found)
 
     def _settle_run(self, name: str, run: Run, recent_ms: int) -> None:
         settled = run.last_ms < self._kept.settled_ms and (run.stopped or run.last_ms < recent_ms)
@@ -129,26 +149,11 @@ class LiveGroup:
             how = Ended.CLEAN if run.clean else Ended.UNCLEAN
         else:
             self._kept.count("killed")
-        row: Row = {"member": run.member, "run": name, "protocol": run.protocol, "source": run.source}
-        row |= {"started_ms": run.from_ms, "ended_ms": run.last_ms, "ended": how.value, "complete": run.complete}
-        row |= {"events": run.events, "missing": run.next_seq - run.events, "dropped": run.dropped}
-        records = {outcome: run.records.get(outcome, 0) for outcome in _OUTCOMES}
-        self._tell("members", row | {"unreported": run.unreported} | records)
+        self._tell("members", run.row(name, how))
 
     def _settle_place(self, at: Row, place: Place, recent_ms: int) -> None:
-        heard = self._hear(place)
-        place.owners.sort(key=_turn(place.owners))
-        for turn, owner in enumerate(place.owners, start=1):
-            owner.turn = turn
-            run = self._kept.runs.get(owner.run)
-            if run is None:
-                continue  # long ago, or its `assigned` says all that is known
-            owner.killed = not run.stopped
-            owner.complete = owner.complete or run.complete
-            if run.unreported:  # something of it is missing, and nobody knows what
-                owner.complete, owner.told = False, None
-            if owner.ended_by is None and run.stopped:
-                owner.to_ms, owner.ended_by = run.last_ms, "stopped"
+        heard = place.hear(self._kept.settled_ms)
+        place.close(self._kept.runs)
         if heard or place.records or any(not each[OLD] for each in place.spans):
             self._sweep(at, place, self._rules(recent_ms))
         for owner in place.owners:
@@ -157,23 +162,6 @@ class LiveGroup:
         keep_ms = self._kept.settled_ms - _ms(asked.before_s + asked.after_s)
         remember_ms = self._kept.settled_ms - _ms(asked.remember_s)
         place.spans, place.floor = merged(place.spans, place.floor, keep_ms, remember_ms)
-
-    def _hear(self, place: Place) -> bool:
-        """What was said before the settled moment counts. Whether anything was."""
-        later = []
-        for each in place.says:
-            run, seq, at_ms, position, sound = each
-            if at_ms >= self._kept.settled_ms:
-                later.append(each)
-                continue
-            owner = next((one for one in place.owners if one.run == run and one.from_seq == seq), None)
-            if owner is not None and position is not None:
-                owner.said = position if owner.said is None else max(owner.said, position)
-                if sound:
-                    owner.told = position if owner.told is None else max(owner.told, position)
-        heard = len(later) < len(place.says)
-        place.says = later
-        return heard
 
     def _rules(self, recent_ms: int) -> Rules:
         kept = self._kept
@@ -185,7 +173,9 @@ class LiveGroup:
 
     def _sweep(self, at: Row, place: Place, rules: Rules) -> None:
         settled_ms = self._kept.settled_ms
-        found = [Owner(**asdict(each) | _UNSEEN) for each in place.owners if each.from_ms < settled_ms]
+        found = [replace(each) for each in place.owners if each.from_ms < settled_ms]
+        for owner in found:
+            owner.unread()
         sweep = Sweep(found, rules)
         place.spans.sort(key=lambda each: (each[FIRST], each[RUN], each[SEQ]))
         nobody = Owner(run="", member="", turn=0, complete=True)
@@ -206,7 +196,7 @@ class LiveGroup:
             place.spans.append([row["first"], row["next"], _COVERS, 0, 0, settled_ms - 1, "", None, 0, True])
         for row in sweep.duplicates:
             self._tell("duplicates", at | row)
-        since = {outcome: place.records.pop(outcome, 0) for outcome in _OUTCOMES}
+        since = {outcome: place.records.get(outcome, 0) for outcome in OUTCOMES}
         place.records.clear()
         nothing = {Verdict.PENDING.value: None}  # who comes later asks the positions
         self._tell("coverage", at | coverage | since | nothing | {"begin": place.begin})
@@ -243,13 +233,6 @@ class LiveGroup:
         if owner.to_ms is None or run is None:
             return run is not None
         return owner.to_ms + run.heard_ms - run.last_ms >= old_ms
-
-
-def _turn(owners: list[Owner]) -> Callable[[Owner], int]:
-    """In which order they came: by epoch where all are known, else by the members' clocks."""
-    if all(each.epoch is not None for each in owners):
-        return lambda each: each.epoch or 0
-    return lambda each: each.from_ms
 
 
 def _ms(seconds: float) -> int:

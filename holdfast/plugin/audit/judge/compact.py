@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.spark.audit.kept import BEGAN, ENDED, EPOCH, FIRST, NEXT, OLD, OUTCOME, RECORDS, RUN
+from holdfast.plugin.audit.judge.kept import BEGAN, ENDED, EPOCH, FIRST, NEXT, OLD, OUTCOME, RECORDS, RUN
 from holdfast.plugin.audit.schema import Outcome
 
 if TYPE_CHECKING:
-    from holdfast.adapters.spark.audit.kept import Span
+    from holdfast.plugin.audit.judge.kept import Span
 
 _HANDLED, _COVERS = Outcome.HANDLED.value, Outcome.ABSENT.value
 

@@ -1,20 +1,25 @@
-"""What the audit of a stream keeps of a group from step to step: plain data, for a checkpoint. Pure."""
+"""What is kept of a group while its events come; of a stream it goes through a checkpoint, as plain data. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.adapters.spark.audit.owner import Owner
 from holdfast.errors import SettingError
+from holdfast.plugin.audit.judge.owner import Owner
+from holdfast.plugin.audit.schema import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.plugin.audit.verdicts import Ended
 
     Span = list[Any]
 
 #: A span as it is kept. `old`: its executions have been judged.
 FIRST, NEXT, OUTCOME, RECORDS, BEGAN, ENDED, RUN, EPOCH, SEQ, OLD = range(10)
+#: Of which records are counted.
+OUTCOMES = tuple(each.value for each in Outcome if each is not Outcome.ABSENT)
 #: Of what `Kept.state` gives.
 _VERSION = 2
 
@@ -82,6 +87,13 @@ class Run:
     unreported: int | None = None
     ended: bool = False  #: its row is told
 
+    def row(self, name: str, how: Ended) -> dict[str, Any]:
+        """Of `members`, but for what others have to do with."""
+        made: dict[str, Any] = {"member": self.member, "run": name, "protocol": self.protocol, "source": self.source}
+        made |= {"started_ms": self.from_ms, "ended_ms": self.last_ms, "ended": how.value, "complete": self.complete}
+        made |= {"events": self.events, "missing": self.next_seq - self.events, "dropped": self.dropped}
+        return made | {"unreported": self.unreported} | {name: self.records.get(name, 0) for name in OUTCOMES}
+
 
 @dataclass(slots=True, kw_only=True)
 class Place:
@@ -99,10 +111,52 @@ class Place:
 
     def owner(self, run: str, epoch: int | None) -> Owner | None:
         """The ownership that a run speaks of: of that epoch, or its last one."""
-        of_run = [each for each in self.owners if each.run == run]
-        if epoch is not None:
-            of_run = [each for each in of_run if each.epoch == epoch] or of_run
-        return of_run[-1] if of_run else None
+        last: Owner | None = None
+        for each in reversed(self.owners):
+            if each.run == run:
+                if epoch is None or each.epoch == epoch:
+                    return each
+                last = last or each
+        return last
+
+    def hear(self, until_ms: float) -> bool:
+        """What owners have said before that moment counts. Whether anything was."""
+        later = []
+        for each in self.says:
+            run, seq, at_ms, position, sound = each
+            if at_ms >= until_ms:
+                later.append(each)
+                continue
+            owner = next((one for one in reversed(self.owners) if one.run == run and one.from_seq == seq), None)
+            if owner is not None and position is not None:
+                owner.said = position if owner.said is None else max(owner.said, position)
+                if sound:
+                    owner.told = position if owner.told is None else max(owner.told, position)
+        heard = len(later) < len(self.says)
+        self.says = later
+        return heard
+
+    def close(self, runs: Mapping[str, Run]) -> None:
+        """Owners in their turns, and what the ends of their runs say of them."""
+        self.owners = by_turn(self.owners)
+        for turn, owner in enumerate(self.owners, start=1):
+            owner.turn = turn
+            run = runs.get(owner.run)
+            if run is None:
+                continue  # long ago, or its `assigned` says all that is known
+            owner.killed = not run.stopped
+            owner.complete = owner.complete or run.complete
+            if run.unreported:  # something of it is missing, and nobody knows what
+                owner.complete, owner.told = False, None
+            if owner.ended_by is None and run.stopped:
+                owner.to_ms, owner.ended_by = run.last_ms, "stopped"
+
+
+def by_turn(owners: Sequence[Owner]) -> list[Owner]:
+    """In which order they came: by epoch where all are known, else by the members' clocks."""
+    if all(each.epoch is not None for each in owners):
+        return sorted(owners, key=lambda each: (each.epoch or 0, each.from_ms, each.run))
+    return sorted(owners, key=lambda each: (each.from_ms, each.run))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,26 +1,31 @@
-"""A stream's events go into what is kept of their group. Pure."""
+"""Events go into what is kept of their group. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.spark.audit.kept import Change, Kept, Place, Run
-from holdfast.adapters.spark.audit.owner import Owner
+from holdfast.plugin.audit.judge.kept import Change, Kept, Place, Run
+from holdfast.plugin.audit.judge.owner import Owner
+from holdfast.plugin.audit.judge.times import early_ms, seconds
+from holdfast.plugin.audit.judge.unread import LATEST_MS
 from holdfast.plugin.audit.schema import NO_RECORDS, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     Event = Mapping[str, Any]
-    Row = dict[str, Any]
+    #: What is not kept: a row of the table "lag"; an event's "keys", offset and key of what was handled; a "report".
+    Passing = tuple[str, dict[str, Any]]
 
 _OUTCOMES = frozenset(each.value for each in Outcome)
 #: Records of a span are spread over its time; no further than that, whatever it says.
 _SPREAD_MS = 3_600_000
+#: What is beyond is no number of records and no offset: sums of it are to fit into a column.
+_MOST = 1 << 60
 
 
-def hear(kept: Kept, events: Iterable[Event]) -> Iterator[Row]:
-    """Take them in. Rows of the table `lag`, which are final as they come.
+def hear(kept: Kept, events: Iterable[Event]) -> Iterator[Passing]:
+    """Take them in.
 
     Args:
         kept: of their group.
@@ -79,12 +84,12 @@ def _stamped(kept: Kept, run: Run, event: Event) -> None:
         kept.count("killed", -1)
 
 
-def _started(_: Kept, run: Run, event: Event) -> Iterator[Row]:
+def _started(_: Kept, run: Run, event: Event) -> Iterator[Passing]:
     run.protocol, run.source = event.get("protocol"), event.get("source")
     yield from ()
 
 
-def _stopped(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
+def _stopped(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
     told = sum(event["records"].values())
     run.stopped, run.clean = True, bool(event.get("clean"))
     run.unreported = max(told - sum(run.records.values()), 0)
@@ -93,11 +98,11 @@ def _stopped(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
     yield from ()
 
 
-def _span(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
+def _span(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
     spans = [_checked(each) for each in event["spans"]]
+    keys = [(_number_or_none(each["offset"]), _text(each["key"]), each["outcome"]) for each in event.get("keys") or ()]
+    handled = [(offset, key) for offset, key, outcome in keys if outcome == Outcome.HANDLED]
     topic, partition, epoch = _text(event["topic"]), _text(event["partition"]), _number_or_none(event["epoch"])
-    if not spans:
-        return
     place = kept.places.get((topic, partition))
     owner = None if place is None else place.owner(event["run"], epoch)
     for first, next_, outcome, records, began, ended in spans:
@@ -119,10 +124,12 @@ def _span(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
             owner.first = first if owner.first is None else min(owner.first, first)
             owner.next = next_ if owner.next is None else max(owner.next, next_)
         place.spans.append([first, next_, outcome, records, began, ended, event["run"], epoch, event["seq"], False])
-    yield from ()
+    if event.get("keys") is not None:
+        row = {name: event[name] for name in ("topic", "partition", "run", "seq", "at_ms")}
+        yield "keys", row | {"keys": handled}
 
 
-def _assigned(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
+def _assigned(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
     for each in _places(event):
         place = _place(kept, each)
         for before in place.owners:
@@ -139,23 +146,29 @@ def _assigned(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
     yield from ()
 
 
-def _revoked(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
+def _revoked(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
     for each in _places(event):
         owner = _said(kept, run, event, each)
-        if owner is not None:
-            owner.to_ms, owner.ended_by = event["at_ms"], event.get("trigger") or "revoked"
-            owner.complete = owner.complete or (run.sound and each["in_flight"] == 0)
+        owner.to_ms, owner.ended_by = event["at_ms"], event.get("trigger") or "revoked"
+        owner.complete = owner.complete or (run.sound and each["in_flight"] == 0)
         _changed(kept, event, each)
     yield from ()
 
 
-def _progress(kept: Kept, run: Run, event: Event) -> Iterator[Row]:
+def _progress(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
     for each in _places(event):
         _said(kept, run, event, each)
         row = {name: each[name] for name in ("topic", "partition", "position", "end", "in_flight")}
         known = each["end"] is not None and each["position"] is not None
         row |= {"member": run.member, "run": event["run"], "at_ms": event["at_ms"]}
-        yield row | {"lag": each["end"] - each["position"] if known else None}
+        yield "lag", row | {"lag": each["end"] - each["position"] if known else None}
+
+
+def _reported(_: Kept, __: Run, event: Event) -> Iterator[Passing]:
+    names = ("drained", "abandoned", "handed_back", "duplicates_suppressed")
+    drained, abandoned, handed_back, suppressed = (_number(event.get(name) or 0) for name in names)
+    row = {"drained": drained, "abandoned": abandoned, "handed_back": handed_back, "suppressed": suppressed}
+    yield "report", row | {"at_ms": event["at_ms"]}
 
 
 _KINDS = {
@@ -165,6 +178,7 @@ _KINDS = {
     "assigned": _assigned,
     "revoked": _revoked,
     "progress": _progress,
+    "rebalance": _reported,
 }
 
 
@@ -176,11 +190,13 @@ def _place(kept: Kept, each: Mapping[str, Any]) -> Place:
     return kept.places[where]
 
 
-def _said(kept: Kept, run: Run, event: Event, each: Mapping[str, Any]) -> Owner | None:
+def _said(kept: Kept, run: Run, event: Event, each: Mapping[str, Any]) -> Owner:
     place = _place(kept, each)
     owner = place.owner(event["run"], each["epoch"])
-    if owner is None:
-        return None
+    if owner is None:  # its `assigned` has not come
+        owner = Owner(run=event["run"], member=run.member, turn=0, epoch=each["epoch"])
+        owner.from_seq, owner.from_ms = event["seq"], event["at_ms"]
+        place.owners.append(owner)
     end: int | None = each["end"]
     if end is not None:
         owner.end = end if owner.end is None else owner.end
@@ -198,12 +214,9 @@ def _changed(kept: Kept, event: Event, each: Mapping[str, Any]) -> None:
 
 def _taken_in(kept: Kept, run: str, outcome: str, records: int, times: tuple[int, int]) -> None:
     began, ended = times
-    early = ended if records < 2 else began + (ended - began) // records
-    for second in range(early // 1000, ended // 1000 + 1):
-        low, high = max(early, second * 1000), min(ended, second * 1000 + 1000)
-        part = records * ((high - low) / (ended - early) if ended > early else 1.0)
-        late = max(second * 1000, kept.settled_ms // 1000 * 1000)  # told seconds are told: the next one has it
-        sums = kept.intake.setdefault((run, late), [0.0, 0.0])
+    told_ms = kept.settled_ms // 1000 * 1000  # told seconds are told: the next one has it
+    for second_ms, part in seconds(early_ms(began, ended, records), ended, records):
+        sums = kept.intake.setdefault((run, max(second_ms, told_ms)), [0.0, 0.0])
         sums[0] += part
         sums[1] += part * (outcome == Outcome.HANDLED)
 
@@ -213,7 +226,7 @@ def _taken_in(kept: Kept, run: str, outcome: str, records: int, times: tuple[int
 
 def _checked(span: Mapping[str, Any]) -> tuple[int | None, int | None, str, int, int, int]:
     first, next_, outcome = _number_or_none(span["first"]), _number_or_none(span["next"]), span["outcome"]
-    records, began, ended = _number(span["records"]), _number(span["began_ms"]), _number(span["ended_ms"])
+    records, began, ended = _number(span["records"]), _time(span["began_ms"]), _time(span["ended_ms"])
     ordered = first is None or (next_ is not None and 0 <= first < next_)
     if outcome not in _OUTCOMES or records < 0 or not ordered:
         raise ValueError(span)
@@ -236,9 +249,15 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    if not isinstance(value, int):
+    if not isinstance(value, int) or not -_MOST < value < _MOST:
         raise TypeError(value)
     return value
+
+
+def _time(value: object) -> int:
+    if not 0 <= _number(value) < LATEST_MS:
+        raise ValueError(value)
+    return _number(value)
 
 
 def _number_or_none(value: object) -> int | None:

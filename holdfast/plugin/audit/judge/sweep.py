@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from holdfast.adapters.spark.audit.owner import Owner
+from holdfast.plugin.audit.judge.owner import Owner
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.audit.verdicts import Cause, Reason, Verdict
+
+#: More than a sweep may still make longer.
+_GROWING = 64
 
 
 class Execution(NamedTuple):
@@ -132,6 +135,15 @@ class Sweep:
             "repeated": self.repeated,
         }
 
+    def take(self, *, all_of_it: bool = False) -> list[tuple[str, dict[str, Any]]]:
+        """Tables' names and rows, as far as what follows cannot change them: one of the last ranges that were executed
+        twice may still grow, but when the sweep is closed."""
+        over = self.duplicates[: None if all_of_it else -_GROWING]
+        rows = [*(("gaps", each) for each in self.gaps), *(("duplicates", each) for each in over)]
+        self.gaps.clear()
+        del self.duplicates[: len(over)]
+        return rows
+
     # -- executions ----------------------------------------------------------------------------------------------------
 
     def _settle(self, until: int | None) -> None:
@@ -191,7 +203,7 @@ class Sweep:
                 "first_ms": first_ms,
                 "again_ms": again_ms,
             }
-            if len(self._last) > 16:
+            if len(self._last) > _GROWING // 4:
                 self._last.clear()
             self._last[like] = row
             self.duplicates.append(row)

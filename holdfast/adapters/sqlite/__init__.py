@@ -1,0 +1,1 @@
+"""Tables in a temporary database of this process."""

@@ -1,0 +1,71 @@
+"""Rows in order, however many they are: what memory has no room for goes into a temporary file."""
+
+from __future__ import annotations
+
+import marshal
+from heapq import merge
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Row = tuple[Any, ...]
+
+#: About so many bytes are held, of all rows together.
+_ROOM = 64 << 20
+_A_ROW = 300
+#: Rows that are written and read at once.
+_BLOCK = 1024
+
+
+class Sorter:
+    """Give it rows in any order, then read them in theirs, as often as you like.
+
+    Args:
+        room: about so many bytes are held.
+    """
+
+    def __init__(self, room: int = _ROOM) -> None:
+        self._room, self._held = room, 0
+        self._rows: list[Row] = []
+        self._file: IO[bytes] | None = None
+        #: Of each sorted run that was written, where its blocks begin and how long they are.
+        self._runs: list[list[tuple[int, int]]] = []
+
+    def add(self, row: Row, size: int = _A_ROW) -> None:
+        """Of numbers, text and None: where two first differ they have to be comparable."""
+        self._rows.append(row)
+        self._held += size
+        if self._held >= self._room:
+            self._write()
+
+    def __iter__(self) -> Iterator[Row]:
+        """All that were given."""
+        self._rows.sort()
+        return merge(self._rows, *map(self._read, self._runs)) if self._runs else iter(self._rows)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self) -> None:
+        if self._file is None:
+            self._file = TemporaryFile(prefix="holdfast-audit-")  # noqa: SIM115 - it lives as long as this
+        self._rows.sort()
+        end = self._file.seek(0, 2)
+        blocks = []
+        for first in range(0, len(self._rows), _BLOCK):
+            block = marshal.dumps(self._rows[first : first + _BLOCK])
+            self._file.write(block)
+            blocks.append((end, len(block)))
+            end += len(block)
+        self._runs.append(blocks)
+        self._rows, self._held = [], 0
+
+    def _read(self, blocks: list[tuple[int, int]]) -> Iterator[Row]:
+        assert self._file is not None  # noqa: S101 - for mypy: there are blocks
+        for at, length in blocks:
+            self._file.seek(at)
+            yield from marshal.loads(self._file.read(length))  # noqa: S302 - our own file, which has no name

@@ -31,7 +31,8 @@ class Call:
         self.times = 0
         #: What the worker has to do; not for coroutines.
         self.run: Callable[[], None]
-        #: Written by the worker: when it began, and what its handler has been called with just now.
+        #: Written by the worker: when it began, and what its handler has been called with just now. None again before
+        #: the end of that is told: what the loop has seen come back may not be taken for what runs.
         self.began: float | None = None
         self.current: Entry | Sequence[Entry] | None = None
         #: What it had done when the loop looked last, and when that was seen first.

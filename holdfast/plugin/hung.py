@@ -144,7 +144,7 @@ class Hung:
 
     def _give_up(self, watched: _Watched, entries: Sequence[Entry], now: float) -> None:
         core = self._core
-        if not core.workers.give_up(watched.call):
+        if not core.workers.give_up(watched.call, watched.seen):
             return  # it has just ended
         watched.given_up = True
         self.given_up += 1

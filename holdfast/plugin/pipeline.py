@@ -72,6 +72,7 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
             times += entry.started
             if ended.outcome is not Outcome.OK:
                 stopped.add(entry.lane)
+            call.current = None
             report(ended)
             continue
         if entry.lane in stopped or not entry.owner.enter(entry):
@@ -85,8 +86,10 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
             _call(entry.handler, entry.record)
         except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
             stopped.add(entry.lane)
+            call.current = None
             report(Ended(entry, Outcome.FAILED, _as_exception(error)))
         else:
+            call.current = None
             report(Ended(entry, Outcome.OK))
 
 
@@ -132,8 +135,10 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
             await entry.handler.call(entry.record)
         except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
             stopped.add(entry.lane)
+            call.current = None
             report(Ended(entry, Outcome.FAILED, _as_exception(error)))
         else:
+            call.current = None
             report(Ended(entry, Outcome.OK))
 
 
@@ -146,9 +151,9 @@ def run_batch(call: Call, report: Callable[[Ended], None]) -> None:
     try:
         _call(started[0].handler, _records(started))
     except BaseException as error:  # noqa: BLE001 - as above
-        _report_batch(started, report, error)
+        _report_batch(call, started, report, error)
     else:
-        _report_batch(started, report, None)
+        _report_batch(call, started, report, None)
 
 
 async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
@@ -160,9 +165,9 @@ async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
     try:
         await started[0].handler.call(_records(started))
     except BaseException as error:  # noqa: BLE001 - as above
-        _report_batch(started, report, error)
+        _report_batch(call, started, report, error)
     else:
-        _report_batch(started, report, None)
+        _report_batch(call, started, report, None)
 
 
 def send_letter(
@@ -203,7 +208,10 @@ def _enter_all(entries: Iterable[Entry], report: Callable[[Ended], None]) -> lis
     return started
 
 
-def _report_batch(entries: Sequence[Entry], report: Callable[[Ended], None], error: BaseException | None) -> None:
+def _report_batch(
+    call: Call, entries: Sequence[Entry], report: Callable[[Ended], None], error: BaseException | None
+) -> None:
+    call.current = None
     if error is None:
         for entry in entries:
             entry.ended = entry.count

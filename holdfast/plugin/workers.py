@@ -37,10 +37,9 @@ _CHUNK_LATE_S = 0.005
 _CHUNK_LONG_S = 0.02
 
 
-def _is_late(chunk: Call, now: float) -> bool:
+def _is_late(chunk: Call, current: object, now: float) -> bool:
     if chunk.began is None:
         return False
-    current = chunk.current
     ended = current.ended if isinstance(current, Entry) else 0
     if chunk.seen[:2] != (current, ended):
         chunk.seen = (current, ended, now)
@@ -193,13 +192,15 @@ class Workers:
         now, back = self._runtime.now(), []
         self._chunks = [chunk for chunk in self._chunks if not chunk.over]
         for chunk in self._chunks:
-            if _is_late(chunk, now):
+            run = chunk.current  # once: its worker goes on meanwhile
+            if _is_late(chunk, run, now):
                 waiting = []
                 with suppress(IndexError):
                     while True:
                         waiting.append((chunk.entries.pop(), 0, 0))
-                run = chunk.current
-                if isinstance(run, Entry) and run.count > 1:
+                # Of one that its worker has only looked at, all records would be taken, and it would say that all of
+                # them have ended: there were none left.
+                if isinstance(run, Entry) and run.count > 1 and run.started:
                     back.append(_taken_back(run))
                 back += reversed(waiting)
         return back
@@ -232,10 +233,10 @@ class Workers:
         if call.task is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(call.cancel)
 
-    def give_up(self, call: Call) -> bool:
-        """Wait for it no more, and put another thread in its thread's place. False = it has just ended."""
+    def give_up(self, call: Call, current: object) -> bool:
+        """Wait for it no more, and put another thread in its thread's place. False = `current` has just ended."""
         with self._lock:
-            if call.over:
+            if call.over or call.current is not current:
                 return False
             call.over = True
             self._outstanding[call.kind] -= 1

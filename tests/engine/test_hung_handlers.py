@@ -13,6 +13,7 @@ from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterError, HandlerHung
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed
 from holdfast.plugin.hung import Hung, _Watched
+from holdfast.plugin.workers import Workers
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, Letters, Work, numbered, partition
 from tests.engine.test_campaigns import Campaign
@@ -20,6 +21,7 @@ from tests.engine.test_campaigns import Campaign
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.plugin.call import Call
     from holdfast.plugin.entry import Entry
     from holdfast.plugin.pipeline import Ended
     from holdfast.records import Record
@@ -41,7 +43,10 @@ LONG = 3600.0
 @pytest.fixture(autouse=True)
 def hangs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Values of records whose handlers are to hang; what is held at `Bench.work` is one while it is held. No other
-    handler is seen to run for long, although a thread may be stopped for longer than the timeouts here."""
+    handler is seen to run for long, although a thread may be stopped for longer than the timeouts here.
+
+    What a look sees depends on the set, which handlers change from their threads: unlike what it sees of a call itself.
+    """
     values: set[str] = set()
     entries, hold, let_go = _Watched.entries.fget, Work.hold, Work.let_go  # type: ignore[attr-defined]
 
@@ -503,8 +508,17 @@ class TestCoroutines:
             assert "did not end on orders-0@0" in str(letter.reason)
 
     @pytest.mark.parametrize("fails", [False, True])
-    def test_how_it_ends_after_its_cancellation_is_its_own_word(self, fails: bool, hangs: set[str]) -> None:
+    def test_how_it_ends_after_its_cancellation_is_its_own_word(
+        self, fails: bool, hangs: set[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         hangs.add("x")
+        cancel, heard = Workers.cancel, threading.Event()
+
+        def cancel_and_wait(workers: Workers, call: Call) -> None:
+            cancel(workers, call)
+            assert heard.wait(PATIENCE_S)  # from here on `hangs` says something else: a look asks it once
+
+        monkeypatch.setattr(Workers, "cancel", cancel_and_wait)
         with Bench() as bench:
             attempts: list[int] = []
 
@@ -516,6 +530,7 @@ class TestCoroutines:
                     await asyncio.sleep(LONG)
                 except asyncio.CancelledError:
                     hangs.clear()
+                    heard.set()
                     if fails:
                         raise ConnectionError from None
 

@@ -14,6 +14,9 @@ from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.records import Partition
+from holdfast.runtime import MACHINE
+from holdfast.testing.lua_redis import LuaRedis
+from holdfast.testing.redis_client import LuaClient
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -90,10 +93,13 @@ class MemoryBench:
 
 class RedisBench:
     def __init__(self, url: str, **settings: Any) -> None:
-        self.raw = redis.Redis.from_url(url, socket_timeout=30.0)
+        self.raw, self.store = self._made(url, {"namespace": "t", **settings})
         self.raw.flushdb()
-        self.store = RedisClaims.from_url(url, namespace="t", **{"timeout_s": 30.0, **settings})
         self.coordinator = RedisCoordinator(self.store, watch_s=0.01)
+
+    def _made(self, url: str, settings: dict[str, Any]) -> tuple[redis.Redis, RedisClaims]:
+        raw = redis.Redis.from_url(url, socket_timeout=30.0)
+        return raw, RedisClaims.from_url(url, **{"timeout_s": 30.0, **settings})
 
     def session(self, member_id: str) -> RedisGroupSession:
         return RedisGroupSession(self.store.parts(), GROUP, member_id, LEASE_S)
@@ -122,6 +128,14 @@ class RedisBench:
     def close(self) -> None:
         self.store.close()
         self.raw.close()
+
+
+class LuaBench(RedisBench):
+    """The same scripts in this process, at `LuaRedis`."""
+
+    def _made(self, url: str, settings: dict[str, Any]) -> tuple[redis.Redis, RedisClaims]:
+        server = LuaRedis(MACHINE)
+        return LuaClient(server.call, 30.0), RedisClaims(LuaClient(server.call, 30.0), **settings)
 
 
 class Seat(NamedTuple):

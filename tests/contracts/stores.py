@@ -9,18 +9,25 @@ import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import redis
+from redis.exceptions import NoPermissionError
 
 from holdfast.dedup.claims import ClaimKey, Token
 from holdfast.dedup.memory import MemoryClaims
 from holdfast.dedup.memory_state import Claimed, Finished
 from holdfast.dedup.redis_positions import acquired
 from holdfast.dedup.redis_store import RedisClaims
+from holdfast.runtime import MACHINE
+from holdfast.testing.lua_redis import LuaRedis
+from holdfast.testing.redis_client import LuaClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from redis.exceptions import ResponseError
 
     from holdfast.dedup.memory_session import MemorySession
     from holdfast.dedup.redis_session import RedisSession
+    from holdfast.testing.redis_data import Reply
 
 #: Long enough for no renewal to happen during a test.
 LEASE_S = 3600.0
@@ -133,11 +140,14 @@ class RedisBench:
 
     def __init__(self, url: str, *, hash_keys: bool = False, known: Iterable[ClaimKey] = (), **settings: Any) -> None:
         """`known`: the keys that `view` can tell by their digests."""
-        self.raw = redis.Redis.from_url(url, socket_timeout=30.0)
+        settings = {"namespace": "t", "lease_s": LEASE_S, "hash_keys": hash_keys, **settings}
+        self.raw, self.claims = self._made(url, settings)
         self.raw.flushdb()
-        settings = {"timeout_s": 30.0, **settings}
-        self.claims = RedisClaims.from_url(url, namespace="t", lease_s=LEASE_S, hash_keys=hash_keys, **settings)
         self._known = {hashlib.sha256(_name(key)).digest()[:16] if hash_keys else _plain(key): key for key in known}
+
+    def _made(self, url: str, settings: dict[str, Any]) -> tuple[redis.Redis, RedisClaims]:
+        raw = redis.Redis.from_url(url, socket_timeout=30.0)
+        return raw, RedisClaims.from_url(url, **{"timeout_s": 30.0, **settings})
 
     def begin(self) -> RedisSession:
         return self.claims.begin(LEASE_S)
@@ -228,6 +238,29 @@ class RedisBench:
     def close(self) -> None:
         self.claims.close()
         self.raw.close()
+
+
+class LuaBench(RedisBench):
+    """The same scripts in this process, at `LuaRedis`."""
+
+    def _made(self, url: str, settings: dict[str, Any]) -> tuple[redis.Redis, RedisClaims]:
+        server, self._shut = LuaRedis(MACHINE), False
+
+        def ask(commands: Sequence[Sequence[bytes]]) -> list[Reply | ResponseError]:
+            if self._shut and any(command[0].startswith(b"EVAL") for command in commands):
+                return [NoPermissionError("User default has no permissions to run the 'evalsha' command")]
+            return server.call(commands)
+
+        return LuaClient(ask, 30.0), RedisClaims(LuaClient(ask, 30.0), **settings)
+
+    @contextlib.contextmanager
+    def shut(self) -> Iterator[None]:
+        """Meanwhile the user may run no scripts."""
+        self._shut = True
+        try:
+            yield
+        finally:
+            self._shut = False
 
 
 def _fields(reply: object) -> dict[bytes, bytes]:

@@ -13,7 +13,7 @@ from holdfast.dedup.memory_batches import MemoryBatches
 from holdfast.dedup.redis_admin import Forgotten, KeyState, RedisAdmin
 from holdfast.dedup.redis_batches import RedisBatches
 from holdfast.errors import StoreRefused
-from tests.contracts.stores import MemoryBench, RedisBench
+from tests.contracts.stores import LuaBench, MemoryBench, RedisBench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,14 +48,19 @@ class Field(NamedTuple):
         return self.batches.claim(attempt, keys)
 
 
-@pytest.fixture(params=["memory", "redis", "redis with digests"])
+@pytest.fixture(params=["memory", "redis", "redis with digests", "lua", "lua with digests"])
 def field(request: pytest.FixtureRequest) -> Iterator[Field]:
     if request.param == "memory":
         memory = MemoryBench()
         yield Field(memory, MemoryBatches(memory.claims))
         memory.close()
     else:
-        bench = RedisBench(request.getfixturevalue("redis_url"), hash_keys="digests" in request.param)
+        lua, digests = request.param.startswith("lua"), "digests" in request.param
+        bench = (
+            LuaBench("", hash_keys=digests)
+            if lua
+            else RedisBench(request.getfixturevalue("redis_url"), hash_keys=digests)
+        )
         yield Field(bench, RedisBatches.of(bench.claims))
         bench.close()
 

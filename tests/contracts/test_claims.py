@@ -1,4 +1,4 @@
-"""The contract of claims.py, row by row, on memory and on a real Redis."""
+"""The contract of claims.py, row by row, on memory, on a real Redis, and with its scripts in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.errors import StoreUnavailable
-from tests.contracts.stores import MemoryBench, RedisBench
+from tests.contracts.stores import LuaBench, MemoryBench, RedisBench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,16 +25,23 @@ NEW, DONE, BUSY, FENCED = Verdict.NEW, Verdict.DONE, Verdict.BUSY, Verdict.FENCE
 
 
 @pytest.fixture(
-    params=["memory", "redis", "redis in 3 shards", "redis with digests", "redis with digests in one bucket"]
+    params=[
+        "memory",
+        *(
+            f"{server}{layout}"
+            for server in ("redis", "lua")
+            for layout in ("", " in 3 shards", " with digests", " with digests in one bucket")
+        ),
+    ]
 )
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made: Bench
     if request.param == "memory":
         made = MemoryBench()
     else:
-        url = request.getfixturevalue("redis_url")
-        made = RedisBench(
-            url,
+        lua = request.param.startswith("lua")
+        made = (LuaBench if lua else RedisBench)(
+            "" if lua else request.getfixturevalue("redis_url"),
             shards=3 if "3" in request.param else 1,
             hash_keys="digests" in request.param,
             keys_expected=1 if "one bucket" in request.param else 1_000_000,

@@ -1,4 +1,4 @@
-"""What members of a group can rely on, in memory and in a real Redis."""
+"""What members of a group can rely on, in memory, in a real Redis, and with its scripts in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.dedup.groups import Member
 from holdfast.errors import SettingError, SubscriptionDiffers
 from holdfast.plugin.assign import MachineRoom
 from holdfast.timing import Deadline
-from tests.contracts.groups import GROUP, Group, MemoryBench, RedisBench, group_of, queues
+from tests.contracts.groups import GROUP, Group, LuaBench, MemoryBench, RedisBench, group_of, queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +27,12 @@ EIGHT = queues(8)
 CALM_S = 30.0
 
 
-@pytest.fixture(params=["memory", "redis", "redis in 3 shards"])
+@pytest.fixture(params=["memory", "redis", "redis in 3 shards", "lua"])
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
     made: Bench = MemoryBench()
-    if request.param != "memory":
+    if request.param == "lua":
+        made = LuaBench("")
+    elif request.param != "memory":
         made = RedisBench(request.getfixturevalue("redis_url"), shards=3 if "3" in request.param else 1)
     yield from group_of(made)
 

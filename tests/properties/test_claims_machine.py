@@ -69,11 +69,12 @@ def _ageless(reply: Any) -> Any:
 
 class ClaimsMachine(RuleBasedStateMachine):
     url: ClassVar[str]
+    bench: ClassVar[type[RedisBench]] = RedisBench
     settings: ClassVar[dict[str, Any]]
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory, self.redis = MemoryBench(), RedisBench(self.url, known=KEYS, **self.settings)
+        self.memory, self.redis = MemoryBench(), self.bench(self.url, known=KEYS, **self.settings)
         self.names: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self.pairs = [self.new(), self.new(), self.new()]
         self.epochs: dict[tuple[int, str], int] = {}

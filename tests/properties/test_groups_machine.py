@@ -65,10 +65,11 @@ def timeless(reply: Any) -> Any:
 
 class GroupsMachine(RuleBasedStateMachine):
     url: ClassVar[str]
+    bench: ClassVar[type[RedisBench]] = RedisBench
 
     def __init__(self) -> None:
         super().__init__()
-        self.memory, self.redis = MemoryBench(), RedisBench(self.url)
+        self.memory, self.redis = MemoryBench(), self.bench(self.url)
         self.made = 0
         self.plans = 0
         self.pairs = [self.new(), self.new(), self.new()]

@@ -10,6 +10,7 @@ import pytest
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Token, Verdict, Wait
 from holdfast.dedup.groups import Member
 from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
+from holdfast.testing.lua_store import LuaStore
 from holdfast.testing.store import SimulatedStore
 from holdfast.timing import Deadline
 from tests.contracts.groups import in_turn, queues
@@ -33,9 +34,12 @@ def scheduler(request: pytest.FixtureRequest) -> Iterator[Scheduler]:
         yield made
 
 
-@pytest.fixture
-def store(scheduler: Scheduler) -> StoreServer:
-    return SimulatedStore(scheduler, lease_s=3.0, timeout_s=1.0)
+@pytest.fixture(params=["specification", "scripts", "scripts with digests", "scripts in 2 shards"])
+def store(scheduler: Scheduler, request: pytest.FixtureRequest) -> StoreServer:
+    if request.param == "specification":
+        return SimulatedStore(scheduler, lease_s=3.0, timeout_s=1.0)
+    digests, shards = "digests" in request.param, 1 + ("2" in request.param)
+    return LuaStore(scheduler, lease_s=3.0, timeout_s=1.0, hash_keys=digests, shards=shards)
 
 
 def play(scheduler: Scheduler, main: Callable[[Process], None], name: str = "only", *, for_s: float = 60.0) -> None:
@@ -49,6 +53,12 @@ def own(session: ClaimSession) -> Acquired:
     [reply] = session.acquire([P])
     assert isinstance(reply, Acquired), reply
     return reply
+
+
+def know_scripts(session: ClaimSession) -> None:
+    """A server that has not heard of a script is asked twice: who dies meanwhile has asked for nothing."""
+    [reply] = session.acquire(["other-0"])
+    session.let_go([LetGo("other-0", reply.epoch if isinstance(reply, Acquired) else 0, [])])
 
 
 def until_answered(process: Process, call: Callable[[], None]) -> None:
@@ -65,13 +75,14 @@ def test_a_call_is_on_its_way_there_and_back(scheduler: Scheduler, store: StoreS
     seen: dict[tuple[int, int, int], None] = {}
     process = scheduler.process("p")
     process.spawn(store.claims(process).connect, "main")
-    for n in range(2000):
+    for n in range(10_000):
         scheduler.at(
             scheduler.now + n / 1000,
             lambda: seen.update({(network.sent, network.arrived, network.answered): None}),
         )
     run_all(scheduler)
-    assert list(seen)[-3:] == [(1, 0, 0), (1, 1, 0), (1, 1, 1)]
+    n = network.sent  # of several calls: the last one
+    assert list(seen)[-3:] == [(n, n - 1, n - 1), (n, n, n - 1), (n, n, n)]
 
 
 def test_one_process_sees_what_another_has_done(scheduler: Scheduler, store: StoreServer) -> None:
@@ -92,8 +103,9 @@ def test_one_process_sees_what_another_has_done(scheduler: Scheduler, store: Sto
 def test_the_call_of_a_process_that_dies_arrives(scheduler: Scheduler, store: StoreServer) -> None:
     def dies(process: Process) -> None:
         session = store.claims(process).begin(10.0)
-        scheduler.at(scheduler.now + 1e-4, process.crash)
+        know_scripts(session)
         store.network.slow(0.01)
+        scheduler.at(scheduler.now, process.crash)
         session.acquire([P])
 
     play(scheduler, dies, "dies", for_s=1.0)
@@ -113,6 +125,7 @@ def test_the_call_of_a_process_that_dies_arrives(scheduler: Scheduler, store: St
 def test_a_silent_store_hears_or_does_not(scheduler: Scheduler, store: StoreServer, hears: bool) -> None:
     def main(process: Process) -> None:
         session = store.claims(process).begin(10.0)
+        know_scripts(session)
         epoch = own(session).epoch
         store.network.go_silent(hears=hears)
         before = process.runtime.now()

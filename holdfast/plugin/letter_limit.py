@@ -195,19 +195,25 @@ class Brakes:
         self._timers.after(limit.pause_s, lambda: self._try_one(entry.handler, brake))
 
     def _try_one(self, handler: Handler, brake: _Brake) -> None:
-        """One of those that wait is tried again, each in its turn."""
+        """One of those that wait is tried again, each in its turn: of those that are the first of their lanes, since the
+        others could not start."""
         if brake.since is None:
             return
         self._timers.after(brake.limit.pause_s, lambda: self._try_one(handler, brake))
         if brake.tried is not None and brake.tried.gate in _UNDER_WAY:
             return
-        while brake.held:
+        for _ in range(len(brake.held)):
             entry = brake.held.popleft()
-            if entry.gate is Gate.RETRY:  # else its partition has gone
-                brake.tried = entry
-                self._again(entry)
-                return
-        self._release(handler, brake)  # nothing waits here any more: what comes next will tell
+            if entry.gate is not Gate.RETRY:  # its partition has gone
+                continue
+            if entry.lane.head() is not entry:  # of a batch, each record waits for itself
+                brake.held.append(entry)
+                continue
+            brake.tried = entry
+            self._again(entry)
+            return
+        if not brake.held:
+            self._release(handler, brake)  # nothing waits here any more: what comes next will tell
 
     def _release(self, handler: Handler, brake: _Brake) -> None:
         held = [entry for entry in brake.held if entry.gate is Gate.RETRY]

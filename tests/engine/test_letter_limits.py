@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import DeadLetterLimit, Settings, Unretriable
+from holdfast import BatchOf, DeadLetterLimit, Retry, Settings, Unretriable
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import DeadLettered, DeadLetterLimitReached, DeadLettersResumed
 from tests.engine.bench import Bench, Letters, numbered, partition
@@ -89,6 +89,28 @@ def test_a_record_that_fails_again_keeps_the_pause_and_the_next_is_tried() -> No
         bench.wait(lambda: member.told(DeadLettersResumed))
         bench.wait_committed(5)
     assert sorted(how["dead_letters"].values()) == ["x0", "x1", "x2", "x3"]
+
+
+def test_of_a_batch_that_failed_the_first_is_tried_again_until_it_is_handled() -> None:
+    # Each record of it waits for itself, and those behind the first of their partition could not start.
+    tried: list[int] = []
+
+    def handle(records: Any) -> None:
+        tried.append(len(records))
+        if len(tried) < 4:
+            raise KeyError("adress")
+        for record in records:
+            bench.work.do("a", record)
+
+    with Bench(orders=1) as bench:
+        values = numbered("x", range(8))
+        bench.broker.produce("orders", 0, *values)
+        how = going(bench, SHORT, handler=handle, batch=BatchOf(records=8), retry=Retry(attempts=1))
+        member = bench.member(**how)
+        bench.wait(lambda: member.told(DeadLettersResumed))
+        bench.wait_committed(8, 0)
+    assert tried[1:4] == [1, 1, 1]
+    assert sorted([*how["dead_letters"].values(), *bench.work.values()]) == sorted(values)
 
 
 def test_it_stops_the_app_where_that_is_said_and_the_next_start_goes_on_there() -> None:

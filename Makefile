@@ -2,6 +2,7 @@
 PYTHON := .venv/bin/python
 COUNT ?= 5
 SEED ?= 1
+JOBS ?= 2
 ONLY ?=
 ON ?=
 KILLS ?= 20
@@ -11,7 +12,7 @@ KILLS ?= 20
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all test test-all oracles lint demo audit chaos compat bench clean distclean
+.PHONY: help setup setup-all test test-all oracles simulate lint demo audit chaos compat bench clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -37,6 +38,9 @@ test-all: setup-all ## everything: each story on each protocol, other people's c
 
 oracles: setup ## ask the brokers' own Java classes again what tests/golden has of them
 	$(PYTHON) -m pytest tests/golden tests/docs/test_assignment.py tests/properties/test_rocketmq_strategies.py -m "not full" --oracles record
+
+simulate: setup ## worlds by their seeds, in virtual time, until a promise breaks: COUNT=1000 SEED=1 JOBS=2; small ones of what breaks in simulate-out/
+	$(PYTHON) -m holdfast.testing --count $(COUNT) --seed $(SEED) --jobs $(JOBS) --shrink
 
 lint: ## ruff, mypy and the arrows between the packages
 	@tools/setup.sh lint
@@ -76,7 +80,7 @@ bench: setup-all ## what holdfast costs, against bare loops in the same run: ONL
 	$(PYTHON) -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove caches and results, keep the environments
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out chaos-out bench-out
+	rm -rf simulate-out build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out chaos-out bench-out
 	find holdfast tests tools $(wildcard examples) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments and the servers too

@@ -1,0 +1,160 @@
+"""Book: what is known, from outside, of every record of a world: where it is, who ran it, what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from holdfast.plugin.settings import Settings
+    from holdfast.records import Partition
+    from holdfast.testing.world import Handling, Planned
+
+
+class LogName(NamedTuple):
+    """One log: a topic that is made again has another."""
+
+    partition: Partition
+    log: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}" if self.log < 2 else f"{self.partition}#{self.log}"
+
+
+@dataclass(slots=True, eq=False)
+class Unit:
+    """One piece of work: all records of one business key in its scope, or one record."""
+
+    name: str
+    #: None: it is known by its record's position alone.
+    key: tuple[str, str] | None = None
+    #: Calls for it that ended well, or run.
+    runs: list[Run] = field(default_factory=list)
+    #: One of them ended well.
+    handled: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Placed:
+    """One record in its log."""
+
+    number: int
+    plan: Planned
+    handling: Handling
+    log: LogName
+    offset: int
+    unit: Unit
+    #: What is handled one after the other with it, and where it stands among these; None = nothing.
+    lane: Lane | None = None
+    turn: int = 0
+    #: No handler can be called with it: it is sent away, in no order.
+    unfit: bool = False
+    #: Calls for it that failed, all in all.
+    failures: int = 0
+    #: A call for it ran past its timeout.
+    overdue: bool = False
+    #: The session whose dead letter was taken by the broker.
+    letter_of: str | None = None
+    #: Somebody has skipped it on purpose, or it is not in its log any more.
+    excused: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Nobody needs to handle it any more."""
+        return self.unit.handled or self.letter_of is not None or self.excused
+
+    def __str__(self) -> str:
+        unit = f" {self.unit.name}" if self.unit.key else ""
+        return f"{self.log}@{self.offset}{unit}"
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """Records that are handled one after the other, as their log has them."""
+
+    records: list[Placed] = field(default_factory=list)
+    #: All before that one are over.
+    first: int = 0
+    running: list[Run] = field(default_factory=list)
+
+    def behind(self) -> int:
+        """The turn of the first record that is not over."""
+        records, at = self.records, self.first
+        while at < len(records) and records[at].over:
+            at += 1
+        self.first = at
+        return at
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One record in one call of a handler."""
+
+    record: Placed
+    member: str
+    session: str
+    since: float
+    #: The records of that call, this one included.
+    together: list[Run] = field(default_factory=list)
+    ended_at: float | None = None
+    #: The engine waits for it no more.
+    given_up: bool = False
+
+
+class Sight(Protocol):
+    """What the judges may ask of store and broker: the truth, not what a member was told."""
+
+    def alive(self, session: str) -> bool:
+        """Whether that session lives, by the store's clock."""
+        ...
+
+    def done(self, record: Placed) -> bool:
+        """Whether the store knows that record as done, by its position."""
+        ...
+
+    def finished(self, key: tuple[str, str]) -> bool:
+        """Whether the store knows that key as done."""
+        ...
+
+
+class Book:
+    """All records of a world."""
+
+    def __init__(self, settings: Settings, group: str) -> None:
+        self._ordering, self._missing, self._group = settings.ordering, settings.missing_key, group
+        #: By their number, which each carries in its value.
+        self.records: dict[int, Placed] = {}
+        self.logs: dict[LogName, list[Placed]] = {}
+        self._lanes: dict[Hashable, Lane] = {}
+        self._units: dict[tuple[str, str], Unit] = {}
+
+    def place(self, number: int, plan: Planned, handling: Handling, log: LogName, offset: int) -> Placed:
+        """A producer's record is in its log."""
+        record = Placed(number, plan, handling, log, offset, self._unit(plan, handling, log, offset))
+        lacks = handling.keyed and plan.unit is None and self._missing == "error"
+        record.unfit = plan.unreadable or lacks
+        lane = None if record.unfit else self._lane(record)
+        if lane is not None:
+            record.lane, record.turn = lane, len(lane.records)
+            lane.records.append(record)
+        self.records[number] = record
+        self.logs.setdefault(log, []).append(record)
+        return record
+
+    def _unit(self, plan: Planned, handling: Handling, log: LogName, offset: int) -> Unit:
+        if not handling.keyed or plan.unit is None or plan.unreadable:
+            return Unit(f"{log}@{offset}")
+        key = ("shared" if handling.shared_scope else f"{self._group}/{plan.topic}", plan.unit)
+        return self._units.setdefault(key, Unit(plan.unit, key))
+
+    def _lane(self, record: Placed) -> Lane | None:
+        """As `Settings.ordering` promises it; a batch has consecutive records of its partition in any case."""
+        if record.handling.batch is not None or self._ordering == "partition":
+            name: Hashable = record.log
+        elif self._ordering == "key" and record.plan.key is not None:
+            name = (record.log, record.plan.key)
+        else:
+            return None
+        return self._lanes.setdefault(name, Lane())

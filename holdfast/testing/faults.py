@@ -1,0 +1,132 @@
+"""Faults: what goes wrong in a world, and what people do in it. Each is a method of its name, called in the hub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.ports import CommitFate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.testing.member import Member
+    from holdfast.testing.play import Stage
+    from holdfast.testing.world import Fault
+
+
+class Faults:
+    """Lets them happen. One of a kind that a world cannot have does nothing."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._silent_until = 0.0
+
+    def happens(self, fault: Fault) -> None:
+        """Now."""
+        self._stage.say("world", f"{fault.kind} {fault.for_s:.3f} s" if fault.for_s else fault.kind)
+        call: Callable[[Fault], None] = getattr(self, f"_{fault.kind}")
+        call(fault)
+
+    # ---- members
+    def _crash(self, fault: Fault) -> None:
+        if (member := self._member(fault)) is not None:
+            self._stage.say(member.name, "crashes")
+            self._stage.gone(member)
+            self._silent_to_broker(member)
+            self._later(fault.for_s, self._join_again)
+
+    def _join_again(self) -> None:
+        if not self._stage.ending:
+            self._stage.join()
+
+    def _stall(self, fault: Fault) -> None:
+        if (member := self._member(fault)) is not None:
+            self._stage.say(member.name, f"stands still for {fault.for_s} s")
+            member.process.stall(fault.for_s)
+            self._silent_to_broker(member)
+
+    def _term(self, fault: Fault) -> None:
+        if (member := self._member(fault)) is not None:
+            self._stage.say(member.name, f"is asked to stop{' at once' if fault.count > 1 or member.stops else ''}")
+            for _ in range(fault.count):
+                member.stop()
+            if len(self._stage.living) == 1:
+                self._stage.join()
+
+    def _join(self, fault: Fault) -> None:  # noqa: ARG002 - as all of them
+        self._stage.join()
+
+    # ---- broker
+    def _lose(self, fault: Fault) -> None:
+        if (member := self._member(fault)) is not None:
+            self._stage.say(member.name, "loses its partitions")
+            member.thrown_out()
+            self._stage.group.lose(member.source)
+
+    def _refuse(self, fault: Fault) -> None:
+        for at, partition in enumerate(sorted(self._stage.broker.logs)):
+            if at % 2 == fault.member % 2:
+                self._stage.group.refuse(partition, *[CommitFate.AGAIN] * fault.count)
+
+    def _letters(self, fault: Fault) -> None:
+        self._stage.letters_down = True
+        self._later(fault.for_s, self._letters_again)
+
+    def _letters_again(self) -> None:
+        self._stage.letters_down = False
+
+    # ---- store
+    def _silent(self, fault: Fault) -> None:
+        self._stage.judges.unprotected = True
+        self._stage.store.network.go_silent(hears=True)
+        self._speak_after(fault)
+
+    def _deaf(self, fault: Fault) -> None:
+        self._stage.judges.unprotected = True
+        self._stage.store.network.go_silent(hears=False)
+        self._speak_after(fault)
+
+    def _slow(self, fault: Fault) -> None:
+        self._stage.store.network.slow(fault.amount)
+        self._later(fault.for_s, lambda: self._stage.store.network.slow(0.0))
+
+    # ---- inside
+    def _speak_after(self, fault: Fault) -> None:
+        until = self._silent_until = max(self._silent_until, self._stage.now + fault.for_s)
+        self._later(fault.for_s, lambda: self._stage.store.network.speak() if until == self._silent_until else None)
+
+    def _member(self, fault: Fault) -> Member | None:
+        now = self._stage.scheduler.now
+        able = [each for each in self._stage.living if each.process.stalled_until < now]
+        return able[fault.member % len(able)] if able else None
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        scheduler = self._stage.scheduler
+        scheduler.at(scheduler.now + seconds, call)
+
+    def _silent_to_broker(self, member: Member) -> None:
+        """The broker hears nothing of it: after its session, others have its partitions; if it comes back, it joins."""
+        self._later(self._stage.world.session_timeout_s, lambda: self._expel(member))
+
+    def _expel(self, member: Member) -> None:
+        group, source = self._stage.group, member.source
+        stalled_s = member.process.stalled_until - self._stage.scheduler.now
+        if source not in group.members or (member.process.alive and stalled_s <= 0):
+            return
+        self._stage.say(member.name, "has lost its place in the group")
+        with self._stage.broker.changed:
+            if member.process.alive:
+                group.lose(source)
+                self._later(stalled_s, member.thrown_out)
+                self._later(stalled_s, lambda: self._back(member))
+            else:
+                group.left(source, group.of(source))
+            group.members.remove(source)
+            group.balance(without=source)
+
+    def _back(self, member: Member) -> None:
+        group = self._stage.group
+        with self._stage.broker.changed:
+            if member.process.alive and member.source not in group.members:
+                group.members.append(member.source)
+                group.balance()

@@ -1,0 +1,246 @@
+"""Judges: the promise, held against what is seen from outside, after every step.
+
+They are told facts, and ask nothing of a member but what it has in its hands. The first fact that breaks a rule ends
+the world. Rules that were needed are as tight as the promise: a repeat, say, is judged record by record, and excused
+only where the session that ran it first is dead and the store was never told of its end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.testing.book import Book, Placed, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.testing.book import LogName, Sight
+    from holdfast.testing.world import World
+
+
+#: So much of the drain a handler is waited for at least, by whichever clock.
+_DRAIN = 0.9
+
+
+class Found(NamedTuple):
+    """What a judge says."""
+
+    #: Which rule is broken.
+    rule: str
+    what: str
+    at_s: float
+
+
+class Judges:
+    """All rules that can be judged by what happens. `found`: the first that was broken."""
+
+    def __init__(self, world: World, book: Book, sight: Sight, now: Callable[[], float]) -> None:
+        self._settings, self._book, self._sight, self._now = world.settings, book, sight, now
+        self.found: Found | None = None
+        #: When the store lost something that it had acknowledged.
+        self._forgot: list[float] = []
+        #: The store gave no answer: who is open then has no protection.
+        self.unprotected = False
+        self._hands: dict[str, set[Run]] = defaultdict(set)
+        self._checked: dict[LogName, int] = defaultdict(int)
+        self._epochs: dict[LogName, tuple[int, str]] = {}
+        #: Records started, by member and handler: for judges that count what others did meanwhile.
+        self.starts: dict[str, Counter[str]] = defaultdict(Counter)
+        #: Calls that run, in the same way.
+        self.running: dict[str, Counter[str]] = defaultdict(Counter)
+        self.repeats = 0
+
+    def broken(self, rule: str, what: str) -> None:
+        """A rule is broken. Only the first one counts: others may follow from it."""
+        if self.found is None:
+            self.found = Found(rule, what, self._now())
+
+    # ---- handlers
+    def started(self, member: str, session: str, epoch: int, records: Sequence[Placed]) -> list[Run]:
+        """A handler was called with these."""
+        now = self._now()
+        runs = [Run(record, member, session, now) for record in records]
+        handler = records[0].handling.name
+        self.starts[member][handler] += len(runs)
+        self.running[member][handler] += 1
+        for run in runs:
+            run.together = runs
+            self._fence(run, epoch)
+            self._repeated(run)
+            self._in_order(run)
+            run.record.unit.runs.append(run)
+            if run.record.lane is not None:
+                run.record.lane.running.append(run)
+        self._in_hand(runs)
+        return runs
+
+    def ended(self, runs: Sequence[Run], *, well: bool) -> None:
+        """That call has ended."""
+        now = self._now()
+        self.running[runs[0].member][runs[0].record.handling.name] -= 1
+        for run in runs:
+            record, unit = run.record, run.record.unit
+            run.ended_at = now
+            if record.lane is not None:
+                record.lane.running.remove(run)
+            if well:
+                unit.handled = True
+                continue
+            record.failures += 1
+            self._drop(run)
+
+    def crashed(self, runs: Iterable[Run]) -> None:
+        """Their process is gone: they will never end."""
+        for run in runs:
+            if run.record.lane is not None:
+                run.record.lane.running.remove(run)
+            self._drop(run)
+
+    def overdue(self, member: str, record: Placed) -> None:
+        """The engine says that a call with that record as its first runs for too long."""
+        for run in self._running(member, record):
+            run.record.overdue = True
+
+    def gave_up(self, member: str, record: Placed) -> None:
+        """The engine waits for that call no more."""
+        for run in self._running(member, record):
+            run.given_up = True
+
+    def overran(self, member: str, record: Placed, *, hurried: bool) -> None:
+        """The engine says that a handler outlived the drain."""
+        running = next((run for run in self._running(member, record) if run.record is record), None)
+        if running is None or running.given_up or hurried:
+            return
+        ran_s = self._now() - running.since
+        if ran_s < _DRAIN * self._settings.drain_timeout_s:
+            self.broken("OVERRUN", f"{record} runs for {ran_s:.3f} s at {member}, and was not waited for")
+
+    # ---- the broker, the store, people
+    def lettered(self, member: str, session: str, record: Placed, attempts: int) -> None:
+        """The broker took a dead letter."""
+        handling = record.handling
+        if not (record.unfit or record.overdue or record.failures >= handling.attempts):
+            self.broken(
+                "LETTER",
+                f"{record} was sent away by {member} after {record.failures} calls that failed; it says {attempts}, "
+                f"and has {handling.attempts} attempts",
+            )
+        record.letter_of = session
+
+    def committed(self, member: str, log: LogName, offset: int) -> None:
+        """The broker has acknowledged a commit."""
+        records, at = self._book.logs.get(log, []), self._checked[log]
+        while at < len(records) and records[at].offset < offset:
+            if not records[at].over:
+                self.broken("LOST", f"{log}@{offset} is committed by {member}, and {records[at]} is not handled")
+            at += 1
+        self._checked[log] = at
+
+    def reset(self, log: LogName, offset: int) -> None:
+        """Somebody has set the group's offset, while the group was empty."""
+        for at, record in enumerate(self._book.logs.get(log, [])):
+            if record.offset < offset:
+                record.excused = record.excused or not record.over
+                continue
+            self._checked[log] = min(self._checked[log], at)
+            record.letter_of = None
+            if record.unit.key is None:
+                record.unit.runs.clear()
+                record.unit.handled = False
+            if record.lane is not None:
+                record.lane.first = min(record.lane.first, record.turn)
+
+    def removed(self, records: Iterable[Placed]) -> None:
+        """They are in no log any more."""
+        for record in records:
+            record.excused = True
+
+    def store_forgot(self) -> None:
+        """The store has lost something that it had acknowledged."""
+        self._forgot.append(self._now())
+
+    # ---- inside
+    def _running(self, member: str, record: Placed) -> Sequence[Run]:
+        for run in reversed(record.unit.runs):
+            if run.record is record and run.member == member and run.ended_at is None:
+                return run.together
+        return ()
+
+    def _drop(self, run: Run) -> None:
+        runs = run.record.unit.runs
+        if run in runs:
+            runs.remove(run)
+        self._hands[run.session].discard(run)
+
+    def _fence(self, run: Run, epoch: int) -> None:
+        """P4: who owns a partition has a higher fence than all before."""
+        log = run.record.log
+        highest, session = self._epochs.get(log, (0, ""))
+        if epoch > highest:
+            self._epochs[log] = (epoch, run.session)
+        elif epoch < highest and session != run.session and self._sight.alive(run.session):
+            self.broken(
+                "FENCE",
+                f"{run.record} starts at {run.member} with fence {epoch}, after {highest} of another that lives",
+            )
+
+    def _repeated(self, new: Run) -> None:
+        """P2, P3, P4, P7: one piece of work is done once, unless its first session is dead and its end not known."""
+        record, unit = new.record, new.record.unit
+        if record.letter_of is not None and self._known(record, record.letter_of, 0.0):
+            self.broken("REPEATED", f"{record} starts at {new.member} after its dead letter")
+        for old in unit.runs:
+            if old.given_up and old.record.letter_of is not None:
+                continue  # its letter gave the key back: another record of it may run
+            self.repeats += 1
+            if self._known(old.record, old.session, old.since):
+                was = "runs" if old.ended_at is None else f"ended well at {old.ended_at:.4f}"
+                life = "alive" if self._sight.alive(old.session) else "dead"
+                self.broken(
+                    "REPEATED",
+                    f"{record} starts at {new.member}, and {old.record} {was} at {old.member}, whose session is {life}",
+                )
+
+    def _known(self, record: Placed, session: str, since: float) -> bool:
+        """Whether what a session did with a record could not have been done again."""
+        if self.unprotected and self._settings.store_down == "open":
+            return False
+        if any(at >= since for at in self._forgot):
+            return False
+        if self._sight.alive(session):
+            return True
+        key = record.unit.key
+        return self._sight.done(record) if key is None else self._sight.finished(key)
+
+    def _in_order(self, new: Run) -> None:
+        """What is in one lane is handled one after the other."""
+        record, lane = new.record, new.record.lane
+        if lane is None:
+            return
+        for other in lane.running:
+            if other.together is not new.together and not other.given_up and self._sight.alive(other.session):
+                self.broken(
+                    "ORDER", f"{record} starts at {new.member} while {other.record} of its lane runs at {other.member}"
+                )
+        first = lane.behind()
+        if first < record.turn:
+            before = lane.records[first]
+            if all(run.record is not before for run in new.together):
+                self.broken("ORDER", f"{record} starts at {new.member} before {before} of its lane was handled")
+
+    def _in_hand(self, runs: Sequence[Run]) -> None:
+        """P3: what a crash would repeat is bounded."""
+        session, bound = runs[0].session, max(1, self._settings.workers) + self._settings.mark_batch
+        hands = self._hands[session]
+        hands.update(runs)
+        if len(hands) <= bound:
+            return
+        for run in list(hands):
+            if run.record.letter_of is not None or (run.ended_at is not None and self._sight.done(run.record)):
+                hands.discard(run)
+        if len(hands) > bound:
+            self.broken(
+                "IN HAND",
+                f"{len(hands)} records at {runs[0].member} have started and are not acknowledged; {bound} may be",
+            )

@@ -1,0 +1,292 @@
+"""Play: a world from its beginning to its end, with the real engine in every member, and judges who look on."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.dedup.claims import ClaimKey
+from holdfast.dedup.memory_state import Finished
+from holdfast.plugin.ports import CommitFate
+from holdfast.records import Partition
+from holdfast.testing.book import Book, LogName
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.faults import Faults
+from holdfast.testing.judges import Judges
+from holdfast.testing.member import Member, value_of
+from holdfast.testing.scheduler import Scheduler
+from holdfast.testing.store import SimulatedStore
+from holdfast.testing.story import Line, gates_of, told
+from holdfast.testing.watch import Watch
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+
+    from holdfast.records import Record
+    from holdfast.testing.book import Placed
+    from holdfast.testing.judges import Found
+    from holdfast.testing.world import Planned, World
+
+_GROUP = "g"
+#: After the last thing that happens, something more is committed within so long, until all is; and how long, at most,
+#: that takes, and a clean end.
+_PROGRESS_S, _ALL_S, _END_S = 20.0, 600.0, 60.0
+#: How often it is looked at what waits where.
+_LOOK_S = 0.25
+#: Somebody starts a process again that has ended, where nobody else is there, or by an error.
+_RESTART_S = 0.3
+
+
+class Figures(NamedTuple):
+    """What a world came to."""
+
+    virtual_s: float
+    switches: int
+    records: int
+    #: Calls of handlers for what had been handled, or was being handled, by a session that is dead.
+    repeats: int
+    #: Of who went when: the same for the same world, in any process.
+    digest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of a world."""
+
+    world: World
+    found: Found | None
+    lines: Sequence[Line]
+    #: What waited where, where something was found.
+    gates: Sequence[str]
+    figures: Figures
+
+    @property
+    def story(self) -> str:
+        """For people."""
+        return told(self.world, self.found, self.lines, self.gates)
+
+
+def play(world: World, *, calls: Counter[str] | None = None) -> Played:
+    """Play it. `calls` counts calls of functions, by name."""
+    stage = Stage(world)
+    if calls is not None:
+        stage.scheduler.profile = _counting(calls)
+    try:
+        return stage.play()
+    finally:
+        stage.scheduler.end()
+        if calls is not None:
+            sys.setprofile(None)
+
+
+class Stage:
+    """Where a world is played: all of its parts, and what they have in common."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.scheduler = scheduler = Scheduler(world.seed, jitter=world.jitter, yield_odds=world.yield_odds)
+        self.began_at = scheduler.now
+        #: For delays outside of members.
+        self.chance = Random(world.seed ^ 1)
+        self.broker = MemoryBroker(scheduler.process("broker", preempted=False).runtime)
+        for topic in world.topics:
+            self.broker.create(topic.name, topic.partitions)
+        self.group = self.broker.group(_GROUP, eager=world.protocol == "eager")
+        self.store = SimulatedStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s)
+        self.book = Book(world.settings, _GROUP)
+        self.judges = Judges(world, self.book, self, lambda: self.now)
+        self.watch = Watch(self)
+        self.faults = Faults(self)
+        #: How often calls for a record are still to fail, by its number.
+        self.fails: dict[int, int] = {}
+        self.hangs: dict[int, int] = {}
+        self.letters_down = False
+        self.members: list[Member] = []
+        self.lines: list[Line] = []
+        #: All is handled and committed.
+        self.settled = False
+        #: What was committed in all, and when that last changed.
+        self._committed, self._progress_at = 0, 0.0
+        #: So many commits were judged.
+        self._judged = 0
+        #: Everybody was asked to leave.
+        self.ending = False
+        self._numbers, self._names = count(1), count()
+        self._clocks = list(world.clocks)
+
+    def play(self) -> Played:
+        """From its beginning to its end."""
+        world, scheduler = self.world, self.scheduler
+        for _ in range(world.members):
+            self.join()
+        for record in world.records:
+            scheduler.at(self.began_at + record.at_s, lambda record=record: self._produce(record))  # type: ignore[misc]
+        for fault in world.faults:
+            scheduler.at(self.began_at + fault.at_s, lambda fault=fault: self.faults.happens(fault))  # type: ignore[misc]
+        self._look()
+        scheduler.run(lambda: self.settled or self.over, self.began_at + world.calm_s + _ALL_S)
+        if not self.over:
+            self._end()
+        self.watch.errors()
+        gates = [line for each in self.living for line in _gates(each)] if self.judges.found else []
+        return Played(
+            world=world,
+            found=self.judges.found,
+            lines=self.lines,
+            gates=gates,
+            figures=Figures(
+                scheduler.now - self.began_at,
+                scheduler.switches,
+                len(self.book.records),
+                self.judges.repeats,
+                scheduler.digest,
+            ),
+        )
+
+    # ---- for all parts
+    @property
+    def now(self) -> float:
+        """Seconds since the world began."""
+        return self.scheduler.now - self.began_at
+
+    @property
+    def over(self) -> bool:
+        """Whether a rule was broken. Asked after each step."""
+        if self._judged < len(self.group.attempts):
+            self._judge_commits()
+        return self.judges.found is not None
+
+    @property
+    def living(self) -> Sequence[Member]:
+        """Members whose process is there."""
+        return [each for each in self.members if each.process.alive]
+
+    def say(self, who: str, what: object) -> None:
+        """A line of the story."""
+        if not self.scheduler.over:
+            self.lines.append(Line(self.now, who, str(what)))
+
+    def join(self) -> Member:
+        """Another process of the app starts."""
+        number = next(self._names)
+        clock = self._clocks[number % len(self._clocks)] if self._clocks else None
+        process = self.scheduler.process(
+            f"m{number}",
+            clock_offset_s=clock.offset_s if clock else 0.0,
+            clock_rate=clock.rate if clock else 1.0,
+        )
+        self.say(process.name, "starts")
+        source = MemoryPartitionedSource(self.broker, _GROUP, eager=self.world.protocol == "eager")
+        member = Member(self, process.name, process, source)
+        self.members.append(member)
+        return member
+
+    def left(self, member: Member, *, expected: bool) -> None:
+        """A member's app has ended by itself: its process ends with it."""
+        self.say(member.name, f"has left{f': {member.error!r}' if member.error else ''}")
+        if not expected:
+            self.watch.failed(member)
+        self.scheduler.at(self.scheduler.now, lambda: self.gone(member))
+
+    def gone(self, member: Member) -> None:
+        """Its process is over, whatever ended it. In the hub."""
+        member.process.crash()
+        member.gone()
+        if not self.ending and (member.error is not None or not self.living):
+            self.scheduler.at(self.scheduler.now + _RESTART_S, self._start_again)
+
+    def placed(self, record: Record) -> Placed:
+        """What the book has of a record that a handler got."""
+        return self.book.records[record.json()["n"]]
+
+    def placed_at(self, partition: Partition, offset: int) -> Placed:
+        """The same by its place in the log that the partition has now."""
+        log = self.log(partition)
+        return next(each for each in self.book.logs[log] if each.offset == offset)
+
+    def log(self, partition: Partition) -> LogName:
+        """Which log that partition has now."""
+        return LogName(partition, self.broker.id_of(partition.topic))
+
+    # ---- Sight
+    def alive(self, session: str) -> bool:
+        """As `Sight.alive`."""
+        return self.store.state.alive(session)
+
+    def done(self, record: Placed) -> bool:
+        """As `Sight.done`."""
+        (topic, number, _), log = record.log
+        return self.store.state.position(f"{_GROUP}/{topic}/{log}/{number}").is_done(record.offset)
+
+    def finished(self, key: tuple[str, str]) -> bool:
+        """As `Sight.finished`."""
+        return isinstance(self.store.state.key(ClaimKey(*key)), Finished)
+
+    # ---- inside
+    def _produce(self, plan: Planned) -> None:
+        number = next(self._numbers)
+        value = value_of(number, plan.unit)
+        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
+        partition = Partition(plan.topic, plan.partition)
+        self.book.place(number, plan, self.world.handling(plan.topic), self.log(partition), offset)
+        if plan.fails:
+            self.fails[number] = plan.fails
+        if plan.hangs:
+            self.hangs[number] = plan.hangs
+
+    def _judge_commits(self) -> None:
+        attempts = self.group.attempts
+        while self._judged < len(attempts):
+            member, partition, offset, fate = attempts[self._judged]
+            self._judged += 1
+            if fate is CommitFate.DONE:
+                name = next((each.name for each in self.members if each.source is member), "somebody")
+                self.judges.committed(name, self.log(partition), offset)
+
+    def _start_again(self) -> None:
+        if not self.ending:
+            self.join()
+
+    def _look(self) -> None:
+        self.watch.look()
+        committed = sum(self.group.offset(each) or 0 for each in self.broker.logs)
+        if committed != self._committed or self.now < self.world.calm_s:
+            self._committed, self._progress_at = committed, self.now
+        self.settled = self.now > self.world.calm_s and self._all_committed()
+        if not self.settled and self.now - self._progress_at > _PROGRESS_S:
+            self.watch.stands_still()
+        self.scheduler.at(self.scheduler.now + _LOOK_S, self._look)
+
+    def _all_committed(self) -> bool:
+        return all(self.group.offset(each) == log.end for each, log in self.broker.logs.items() if log.end)
+
+    def _end(self) -> None:
+        """Everybody leaves."""
+        if not self.settled:
+            self.watch.stands_still()
+        self.ending = True
+        for member in self.living:
+            member.stop()
+        if not self.scheduler.run(lambda: self.over or not self.living, self.scheduler.now + _END_S):
+            self.watch.does_not_end()
+
+
+def _gates(member: Member) -> Sequence[str]:
+    engine = member.engine
+    owners: Mapping[Partition, object] = getattr(engine.family, "owners", {}) if engine else {}
+    entries = [entry for owner in owners.values() for entry in owner.entries.values()]  # type: ignore[attr-defined]
+    return list(gates_of(member.name, entries))
+
+
+def _counting(calls: Counter[str]) -> Callable[[FrameType, str, object], None]:
+    def count_it(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls[frame.f_code.co_qualname] += 1
+
+    return count_it

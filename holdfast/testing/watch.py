@@ -1,0 +1,124 @@
+"""Watch: judges of what does not happen: they look now and then at what waits, and tell what waits without a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.plugin.entry import Gate
+from holdfast.plugin.ownership import Phase
+
+if TYPE_CHECKING:
+    from holdfast.plugin.entry import Entry
+    from holdfast.plugin.loop import Engine
+    from holdfast.testing.member import Member
+    from holdfast.testing.play import Stage
+
+#: What may start does so within so many looks, where nothing runs and a worker is free; and where others go on, within
+#: so many looks and starts of others.
+_IDLE_LOOKS = 6
+_STARVED_LOOKS, _STARVED_STARTS = 4, 100
+
+
+class _Waits(NamedTuple):
+    """Since when something waits that could start, and what had started then."""
+
+    looks: int
+    own: int
+    others: int
+
+
+class Watch:
+    """Looks at all members, a few times a second."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        #: By member and handler: its first records could start, and none does.
+        self._waits: dict[tuple[str, str], _Waits] = {}
+
+    def look(self) -> None:
+        """What may start does so."""
+        waits: dict[tuple[str, str], _Waits] = {}
+        for member in self._stage.living:
+            engine = member.engine
+            if engine is None or not self._works(member, engine):
+                continue
+            for handler, ready in _ready(engine).items():
+                seen = self._seen(member.name, handler)
+                if seen is not None:
+                    waits[member.name, handler] = seen
+                    self._judge(member, engine, ready, seen)
+        self._waits = waits
+
+    def _seen(self, member: str, handler: str) -> _Waits | None:
+        """For how long nothing of that handler has started; None: something runs, or has started."""
+        judges = self._stage.judges
+        starts = judges.starts[member]
+        own, others = starts[handler], starts.total() - starts[handler]
+        before = self._waits.get((member, handler))
+        if judges.running[member][handler]:
+            return None
+        return (
+            _Waits(0, own, others) if before is None or before.own != own else before._replace(looks=before.looks + 1)
+        )
+
+    def _judge(self, member: Member, engine: Engine, ready: Entry, seen: _Waits) -> None:
+        """P5, and that no kind of handler starves another."""
+        judges, kind = self._stage.judges, ready.handler.kind
+        others = judges.starts[member.name].total() - seen.own - seen.others
+        if seen.looks >= _STARVED_LOOKS and others > _STARVED_STARTS:
+            judges.broken("STARVED", f"{ready!r} could start at {member.name}, and {others} others have started since")
+        free = engine.workers.room(kind) > 0 and engine.hands.room(kind) >= ready.count
+        idle = not others and not judges.running[member.name].total()
+        if seen.looks >= _IDLE_LOOKS and free and idle:
+            judges.broken("STANDS", f"{ready!r} could start at {member.name}, and nothing does")
+
+    def stands_still(self) -> None:
+        """Nothing more is committed, and that is not all."""
+        stage = self._stage
+        left = [record for record in stage.book.records.values() if not record.over]
+        behind = [
+            f"{partition}: {stage.group.offset(partition)} of {log.end}"
+            for partition, log in stage.broker.logs.items()
+            if log.end and stage.group.offset(partition) != log.end
+        ]
+        stage.judges.broken(
+            "STANDSTILL",
+            f"{len(left)} records are not handled ({', '.join(map(str, left[:3]))}), "
+            f"and committed is {'; '.join(behind)}",
+        )
+
+    def does_not_end(self) -> None:
+        """Members were asked to stop, and are still there."""
+        self._stage.judges.broken("NO END", ", ".join(each.name for each in self._stage.living))
+
+    def failed(self, member: Member) -> None:
+        """Its app has raised what no world brings about."""
+        self._stage.judges.broken("ERROR", f"{member.name} ended with {member.error!r}")
+
+    def errors(self) -> None:
+        """What threads have raised and nobody caught."""
+        for crash in self._stage.scheduler.errors:
+            self._stage.judges.broken("ERROR", f"{crash}\n{crash.trace}")
+
+    # ---- inside
+    def _works(self, member: Member, engine: Engine) -> bool:
+        """Whether it is in order, so that what may start has to."""
+        process = member.process
+        return (
+            process.stalled_until < self._stage.scheduler.now
+            and not engine.stopping
+            and engine.session is not None
+            and engine.session.live()
+            and not engine.outage.down
+        )
+
+
+def _ready(engine: Engine) -> dict[str, Entry]:
+    """Of each handler, one that may start and is the first of its lane."""
+    found: dict[str, Entry] = {}
+    for owner in getattr(engine.family, "owners", {}).values():
+        if owner.phase is Phase.OWNED:
+            for entry in owner.entries.values():
+                if entry.gate is Gate.READY and entry.handler.name not in found and entry.lane.head() is entry:
+                    found[entry.handler.name] = entry
+    return found

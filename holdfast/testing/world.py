@@ -1,0 +1,210 @@
+"""World: everything that a simulated run is made of, as frozen data. A seed only makes it; what failed is kept as data.
+
+Times are virtual seconds since the world began. Any part may be left out or made smaller and the rest keeps its
+meaning: that is how a world shrinks.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from holdfast.plugin.handlers import BatchOf  # noqa: TC001 - `_read` looks at the fields' types
+from holdfast.plugin.letter_limit import DeadLetterLimit  # noqa: TC001
+from holdfast.plugin.settings import Settings  # noqa: TC001
+
+W = TypeVar("W")
+
+#: Of the JSON. A world of another version is refused: what it meant then cannot be known.
+VERSION = 1
+
+Protocol = Literal["eager", "cooperative", "consumer"]
+Kind = Literal["plain", "async", "batch", "async batch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineClock:
+    """How a process' clock differs from the world's."""
+
+    offset_s: float = 0.0
+    rate: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic that is there from the start."""
+
+    name: str
+    partitions: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """One handler of every member: what `Holdfast.handler` is given."""
+
+    name: str
+    topics: tuple[str, ...]
+    kind: Kind = "plain"
+    #: Whether it names a business key.
+    keyed: bool = False
+    #: One scope for all handlers that say so; otherwise each group and topic has its own.
+    shared_scope: bool = False
+    attempts: int = 3
+    wait_initial_s: float = 0.01
+    wait_max_s: float = 0.05
+    multiplier: float = 2.0
+    jitter_s: float = 0.01
+    dead_letter: bool = True
+    limit: DeadLetterLimit | None = None
+    batch: BatchOf | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One record, and what its handler will do with it."""
+
+    at_s: float = 0.0
+    topic: str
+    partition: int = 0
+    #: The message's key: what is in order.
+    key: str | None = None
+    #: The business key: what is one piece of work. None where the handler asks for one: it is missing.
+    unit: str | None = None
+    takes_s: float = 0.0
+    #: So many calls for it fail, whoever makes them; and so many hang for `hang_s` before that.
+    fails: int = 0
+    hangs: int = 0
+    hang_s: float = 0.0
+    #: Its handler stops when it is told to: a coroutine that is cancelled, a function that looks at `cancelled`.
+    heeds: bool = True
+    #: The client cannot read it.
+    unreadable: bool = False
+
+
+#: What may go wrong, and what people do. `member` counts those that live at that time, modulo their number.
+FaultKind = Literal[
+    "crash",  #: a member's process is gone at once; another comes after `for_s`
+    "stall",  #: a member's process stands still for `for_s`
+    "term",  #: a member is asked to stop; `count` times
+    "interrupt",  #: KeyboardInterrupt in the thread that runs a loop of its own
+    "join",  #: one more member comes
+    "lose",  #: the broker takes a member's partitions away
+    "silent",  #: the store hears and does not answer, for `for_s`
+    "deaf",  #: the store does not hear, for `for_s`
+    "slow",  #: calls of the store take up to `amount` longer each way, for `for_s`
+    "failover",  #: the store loses what it has acknowledged in the last `for_s`
+    "empty",  #: the store loses everything
+    "forbid",  #: the store refuses credentials, for `for_s`
+    "refuse",  #: the next `count` commits of about half of the partitions are refused for now
+    "letters",  #: dead letters are not taken, for `for_s`
+    "headless",  #: a partition has no leader, for `for_s`
+    "grow",  #: `topic` gets `count` more partitions
+    "anew",  #: `topic` is deleted and made again
+    "reset",  #: somebody sets the committed offset of a partition to the part `amount` of its log
+    "compact",  #: about half of what was handled of a partition is compacted away
+    "markers",  #: `count` transaction markers at the end of a partition
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that happens."""
+
+    at_s: float
+    kind: FaultKind
+    member: int = 0
+    for_s: float = 0.0
+    count: int = 1
+    amount: float = 0.0
+    topic: str = ""
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """One simulated run."""
+
+    #: Who goes next, of those who may. Nothing else is drawn by it.
+    seed: int = 0
+    #: Wake-ups are late by chance, as systems are.
+    jitter: bool = True
+    #: How often somebody else goes on where a clock is read.
+    yield_odds: float = 0.01
+    protocol: Protocol = "cooperative"
+    #: Members have names that outlive a restart.
+    static: bool = False
+    session_timeout_s: float = 1.0
+    max_poll_interval_s: float = 300.0
+    #: Of the store's sessions; and how long a process waits for one of its replies.
+    lease_s: float = 1.5
+    store_timeout_s: float = 0.3
+    #: How many members there are at the start.
+    members: int = 1
+    #: The first member has the first one, and so on, in turn; none: all clocks are right.
+    clocks: tuple[MachineClock, ...] = ()
+    settings: Settings
+    handlers: tuple[Handling, ...]
+    topics: tuple[Topic, ...]
+    records: tuple[Planned, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    def handling(self, topic: str) -> Handling:
+        """The handler of that topic."""
+        return next(each for each in self.handlers if topic in each.topics)
+
+    @property
+    def calm_s(self) -> float:
+        """When nothing happens any more but what members do by themselves."""
+        last = [each.at_s for each in self.records] + [each.at_s + each.for_s for each in self.faults]
+        return max(last, default=0.0)
+
+    def to_json(self) -> str:
+        """As text that a person can read and change. What has its default in a plan is left out."""
+        return json.dumps({"version": VERSION, **_said(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> World:
+        """Raises ValueError: not a world of this version; TypeError: a field that there is none of."""
+        data = json.loads(text)
+        if data.pop("version", None) != VERSION:
+            raise ValueError(f"not a world of version {VERSION}: draw it anew, or change the text by hand")
+        return _read(cls, data)
+
+
+def _said(value: Any) -> Any:  # noqa: ANN401 - whatever a field holds
+    if is_dataclass(value) and not isinstance(value, type):
+        # Settings and policies are the engine's, and their defaults may change: a world that is kept says them all.
+        plan = type(value).__module__ == __name__
+        return {
+            each.name: _said(getattr(value, each.name))
+            for each in fields(value)
+            if not plan or each.default is MISSING or getattr(value, each.name) != each.default
+        }
+    return [_said(each) for each in value] if isinstance(value, tuple) else value
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _read(kind: type[W], data: dict[str, Any]) -> W:
+    hints = _hints(kind)  # type: ignore[arg-type]  # mypy: a type that is bound to a variable counts as not hashable
+    unknown = sorted(data.keys() - hints.keys())
+    if unknown:
+        raise TypeError(f"{kind.__name__} has no {', '.join(unknown)}")
+    return kind(**{name: _value(hints[name], value) for name, value in data.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - whatever a field holds
+    if value is None:
+        return None
+    if get_origin(hint) in (Union, UnionType):
+        hint = next(each for each in get_args(hint) if each is not NoneType)
+    if get_origin(hint) is tuple:
+        return tuple(_value(get_args(hint)[0], each) for each in value)
+    return _read(hint, value) if is_dataclass(hint) and isinstance(hint, type) else value

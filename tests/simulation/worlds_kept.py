@@ -1,0 +1,19 @@
+"""Worlds that are kept as data: each broke a rule once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.testing.world import World
+
+FOLDER = Path(__file__).parent / "worlds"
+#: Whose cure is not made yet, and why. Empty is how it should be.
+OPEN: dict[str, str] = {}
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def kept(name: str) -> World:
+    return World.from_json((FOLDER / f"{name}.json").read_text())

@@ -195,7 +195,7 @@ class Brakes:
         self._timers.after(limit.pause_s, lambda: self._try_one(entry.handler, brake))
 
     def _try_one(self, handler: Handler, brake: _Brake) -> None:
-        """One of those that wait is tried again, each in its turn: of those that are the first of their lanes, since the
+        """One of those that wait is tried again, each in its turn: of those that stand first in their lanes, as the
         others could not start."""
         if brake.since is None:
             return

@@ -1,24 +1,32 @@
-"""holdfast: consumers that keep their grip through a rebalance."""
+"""holdfast: consumers that keep their grip through a rebalance.
 
-from holdfast.dedup.calls.current import current_claim
-from holdfast.dedup.calls.policy import Skipped
-from holdfast.dedup.decorator import idempotent
-from holdfast.dedup.keys import header, record_key
-from holdfast.dedup.memory import MemoryClaims
-from holdfast.dedup.redis_coordinator import RedisCoordinator
-from holdfast.dedup.redis_store import RedisClaims
-from holdfast.errors import BatchFailed, Fenced, HoldfastError, KeyBusy, Unretriable
-from holdfast.plugin.app import Holdfast
-from holdfast.plugin.audit.files import FileEvents
-from holdfast.plugin.audit.loops import LoopAudit
-from holdfast.plugin.audit.settings import Audit
-from holdfast.plugin.handlers import BatchOf
-from holdfast.plugin.letter_limit import DeadLetterLimit
-from holdfast.plugin.ramp import Ramp
-from holdfast.plugin.retry import Retry
-from holdfast.plugin.settings import Settings
-from holdfast.records import Partition, Record
-from holdfast.testing.records import make_record
+Each name is imported when it is asked for: pytest imports this package in every run where holdfast is installed, and
+that is to cost next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.dedup.calls.current import current_claim
+    from holdfast.dedup.calls.policy import Skipped
+    from holdfast.dedup.decorator import idempotent
+    from holdfast.dedup.keys import header, record_key
+    from holdfast.dedup.memory import MemoryClaims
+    from holdfast.dedup.redis_coordinator import RedisCoordinator
+    from holdfast.dedup.redis_store import RedisClaims
+    from holdfast.errors import BatchFailed, Fenced, HoldfastError, KeyBusy, Unretriable
+    from holdfast.plugin.app import Holdfast
+    from holdfast.plugin.audit.files import FileEvents
+    from holdfast.plugin.audit.loops import LoopAudit
+    from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.handlers import BatchOf
+    from holdfast.plugin.letter_limit import DeadLetterLimit
+    from holdfast.plugin.ramp import Ramp
+    from holdfast.plugin.retry import Retry
+    from holdfast.plugin.settings import Settings
+    from holdfast.records import Partition, Record
+    from holdfast.testing.records import make_record
 
 __all__ = [
     "Audit",
@@ -49,3 +57,43 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+#: Where each of them is.
+_HOMES = {
+    "Audit": "holdfast.plugin.audit.settings",
+    "BatchFailed": "holdfast.errors",
+    "BatchOf": "holdfast.plugin.handlers",
+    "DeadLetterLimit": "holdfast.plugin.letter_limit",
+    "Fenced": "holdfast.errors",
+    "FileEvents": "holdfast.plugin.audit.files",
+    "Holdfast": "holdfast.plugin.app",
+    "HoldfastError": "holdfast.errors",
+    "KeyBusy": "holdfast.errors",
+    "LoopAudit": "holdfast.plugin.audit.loops",
+    "MemoryClaims": "holdfast.dedup.memory",
+    "Partition": "holdfast.records",
+    "Ramp": "holdfast.plugin.ramp",
+    "Record": "holdfast.records",
+    "RedisClaims": "holdfast.dedup.redis_store",
+    "RedisCoordinator": "holdfast.dedup.redis_coordinator",
+    "Retry": "holdfast.plugin.retry",
+    "Settings": "holdfast.plugin.settings",
+    "Skipped": "holdfast.dedup.calls.policy",
+    "Unretriable": "holdfast.errors",
+    "current_claim": "holdfast.dedup.calls.current",
+    "header": "holdfast.dedup.keys",
+    "idempotent": "holdfast.dedup.decorator",
+    "make_record": "holdfast.testing.records",
+    "record_key": "holdfast.dedup.keys",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -50,7 +50,8 @@ class Holdfast:
         observers: see `holdfast.plugin.ports.Observer`; called in the thread that runs the app.
         dead_letters: where records go that failed for good; by default the source's own broker.
         audit: whether and how it tells what it does, so that others can say what was lost or repeated; see `Audit`.
-        runtime: the machine: its clock, its threads; another one in a simulated world. See `holdfast.testing`.
+        runtime: the machine: its clock, its threads. By default the one that the source brings with it, as those of a
+            simulated world do (see `holdfast.testing`); else the one that this process runs on.
 
     Raises:
         SettingError: at construction or in `handler`, for what cannot work.
@@ -65,9 +66,10 @@ class Holdfast:
         observers: Sequence[Observer] = (),
         dead_letters: DeadLetters | None = None,
         audit: Audit | None = None,
-        runtime: Runtime = MACHINE,
+        runtime: Runtime | None = None,
     ) -> None:
-        self._runtime = runtime
+        brought: Runtime = getattr(source, "runtime", MACHINE)
+        self._runtime = brought if runtime is None else runtime
         self._source = source
         self._settings = settings or Settings()
         self._store: ClaimStore = claims if claims is not None else NoClaims()

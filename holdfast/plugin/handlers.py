@@ -160,6 +160,13 @@ class Routes:
         self._by_topic.update({topic: handler for topic in handler.topics if not topic.startswith("^")})
         self._found.clear()
 
+    def look_on(self, watched: Callable[[Handler], Handler]) -> None:
+        """Put in the place of each handler what `watched` makes of it: for a simulated world, before `run`."""
+        handlers = self._handlers
+        self._handlers, self._patterns, self._by_topic = [], [], {}
+        for handler in handlers:
+            self.add(watched(handler))
+
     def check_letters(self) -> None:
         """Raises SettingError: a handler's pattern matches its own dead letter topic. Its letters would come back to
         it, fail again, and so on for ever. Asked when all are registered: that topic may have a handler of its own."""

@@ -1,0 +1,1 @@
+"""A world that a test writes down: users' own apps in it, and promises to hold them to."""

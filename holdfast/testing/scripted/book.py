@@ -1,0 +1,146 @@
+"""Book: what is seen of users' handlers: which records each call had, who made it, how it ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from holdfast.errors import KeyMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.handlers import Handler
+    from holdfast.records import Partition, Record
+
+
+class Work(NamedTuple):
+    """One piece of work: a business key in its scope; or, without a scope, one record."""
+
+    scope: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name[2:] if self.scope else self.name
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a handler. `records` has one, but for batches."""
+
+    number: int
+    member: str
+    handler: str
+    records: Sequence[Record]
+    work: Sequence[Work]
+    session: str
+    began_s: float
+    #: None: it runs, or its process was gone before it ended.
+    ended_s: float | None = None
+    #: "runs", "done", "cut off" (its process was gone), or what it raised.
+    outcome: str = "runs"
+    #: Work that is done anew, and may be: this call was in the hands of who is dead now, and the store has not heard of
+    #: its end; or the store has lost what it knew.
+    excused: set[Work] = field(default_factory=set)
+    #: Somebody has reset the group to before it: what it did does not count.
+    replayed: bool = False
+
+    @property
+    def where(self) -> str:
+        """The place of its first record."""
+        first = place(self.records[0])
+        return first if len(self.records) == 1 else f"{first} and {len(self.records) - 1} more"
+
+
+class Sight(Protocol):
+    """What the store knows, and not what a member was told."""
+
+    def alive(self, session: str) -> bool:
+        """Whether that session lives."""
+        ...
+
+    def done(self, work: Work, record: Record) -> bool:
+        """Whether the store knows of its end."""
+        ...
+
+
+class Book:
+    """All calls, and all letters."""
+
+    def __init__(self, group: str, sight: Sight) -> None:
+        self._group, self._sight = group, sight
+        self.calls: list[Call] = []
+        self.letters: list[Letter] = []
+        self._by_work: dict[Work, list[Call]] = defaultdict(list)
+        self._forgot_before = 0
+
+    def began(self, member: str, handler: Handler, records: Sequence[Record], now: float) -> Call:
+        """A handler is called."""
+        work = [self.work_of(handler, record) for record in records]
+        call = Call(len(self.calls), member, handler.name, records, work, records[0].fence.session, now)
+        for each, record in zip(work, records, strict=True):
+            self._excuse(each, record)
+            self._by_work[each].append(call)
+        self.calls.append(call)
+        return call
+
+    def ended(self, call: Call, now: float, outcome: str) -> None:
+        """It has returned or raised."""
+        if call.outcome == "runs":
+            call.ended_s, call.outcome = now, outcome
+
+    def crashed(self, member: str) -> None:
+        """A process is gone, and what ran there will never end."""
+        for call in self.running(member):
+            call.outcome = "cut off"
+
+    def running(self, member: str | None = None) -> list[Call]:
+        """Calls that have not ended; of one member, or all."""
+        return [call for call in self.calls if call.outcome == "runs" and member in (None, call.member)]
+
+    def forgot(self) -> None:
+        """The store has lost all that it knew: what was done may be done again."""
+        self._forgot_before = len(self.calls)
+
+    def replayed(self, partition: Partition, offset: int) -> None:
+        """Somebody has reset the group to that offset."""
+        for call in self.calls:
+            if any(record.partition == partition and record.offset >= offset for record in call.records):
+                call.replayed = True
+
+    def of(self, work: Work) -> Sequence[Call]:
+        """Calls for it."""
+        return self._by_work.get(work, ())
+
+    def lettered(self, record: Record) -> bool:
+        """Whether it went to the dead letters."""
+        return any(place(letter.record) == place(record) for letter in self.letters)
+
+    def work_of(self, handler: Handler, record: Record) -> Work:
+        """As the engine has it."""
+        if handler.key is not None:
+            try:
+                return Work(handler.scope_of(self._group, record.topic), handler.key(record))
+            except KeyMissing:
+                pass  # by its position, if it is handled at all
+        return Work("", place(record))
+
+    def _excuse(self, work: Work, record: Record) -> None:
+        for call in self.of(work):
+            if call.outcome in ("runs", "done", "cut off") and (
+                call.number < self._forgot_before
+                or not (self._sight.alive(call.session) or self._sight.done(work, record))
+            ):
+                call.excused.add(work)
+
+
+def place(record: Record) -> str:
+    """Where it lies."""
+    return f"{record.partition}@{record.offset}"
+
+
+def done_by(calls: Iterable[Call]) -> list[Call]:
+    """Those that have done their work, as far as anybody can know: also who was cut off may have."""
+    return [call for call in calls if call.outcome == "done"]

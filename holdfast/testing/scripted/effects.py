@@ -1,0 +1,85 @@
+"""Effects: what users' handlers did, and in which call: a list that knows when and where each of its items came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.dedup.keys import resolve_key
+from holdfast.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.dedup.keys import KeySpec
+    from holdfast.testing.scripted.book import Call
+
+#: The call of a handler that is being made. Each thread, and each task of an event loop, has its own.
+CALL: ContextVar[Call | None] = ContextVar("holdfast.testing.call", default=None)
+
+
+class Effect(NamedTuple):
+    """One item, when it came, and in which call; None = not in the call of a handler."""
+
+    item: object
+    at_s: float
+    call: Call | None
+
+
+class Effects(list[Any]):
+    """What has been done in the world: `charged.append(order_id)`. Made by `ScriptedWorld.effects`."""
+
+    def __init__(self, name: str, tell: Callable[[Effects, Effect], None], now: Callable[[], float]) -> None:
+        super().__init__()
+        self.name = name
+        self._tell, self._now = tell, now
+        self._effects: list[Effect] = []
+
+    def append(self, item: object) -> None:
+        """It was done, now, by the handler that says so."""
+        effect = Effect(item, self._now(), CALL.get())
+        super().append(item)
+        self._effects.append(effect)
+        self._tell(self, effect)
+
+    def extend(self, items: Iterable[object]) -> None:
+        """Each of them, as `append`."""
+        for item in items:
+            self.append(item)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        super().clear()
+        self._effects.clear()
+
+
+def effects_of(items: Sequence[object]) -> Sequence[Effect]:
+    """What is known of each."""
+    noted = items._effects if isinstance(items, Effects) else []  # noqa: SLF001 - of this file
+    return noted if len(noted) == len(items) else [Effect(item, -1.0, None) for item in items]
+
+
+def name_of(items: object) -> str:
+    """What messages call them."""
+    return items.name if isinstance(items, Effects) else "what was done"
+
+
+def what_of(item: object, by: KeySpec | None) -> str:
+    """Which piece of work an effect is: itself, or what `by` takes from it."""
+    if isinstance(item, Record):
+        return key_of(item, by) if by is not None else f"{item.partition}@{item.offset}"
+    if isinstance(by, str):
+        found: object = item
+        for part in by.split("."):
+            if isinstance(found, Mapping):
+                found = found[part]
+            elif hasattr(found, part):
+                found = getattr(found, part)
+        return str(found)
+    return str(item)
+
+
+def key_of(record: Record, by: KeySpec) -> str:
+    """The same of a record: a number and its digits are one."""
+    return resolve_key(by)(record)[2:]

@@ -1,0 +1,250 @@
+"""Member: one process of the user's program in a scripted world, and what a test does to it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from holdfast.plugin.app import Holdfast
+from holdfast.records import Partition
+from holdfast.testing.scripted.book import place
+from holdfast.testing.scripted.cluster import ScriptedSource
+from holdfast.testing.scripted.effects import CALL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from holdfast.plugin.handlers import Handler
+    from holdfast.records import Record
+    from holdfast.testing.scripted.book import Call
+    from holdfast.testing.scripted.world import ScriptedWorld
+
+#: What makes an app of a source and a store of claims: production gives it a KafkaSource and RedisClaims.
+MakeApp: TypeAlias = "Callable[[Any, Any], Holdfast]"
+
+#: The longest value that a story shows.
+_SHOWN = 60
+#: How long after its end a supervisor starts a process again.
+_RESTART_S = 1.0
+
+
+class Member:
+    """Made by `ScriptedWorld.member`. What is done to it counts at once; `world.run` lets time pass."""
+
+    def __init__(self, world: ScriptedWorld, make_app: MakeApp, name: str, *, restart: bool) -> None:
+        self.name = name
+        #: What its app has raised: it ended with that.
+        self.error: Exception | None = None
+        self._world, self._make_app, self._supervised = world, make_app, restart
+        self._slow_s = 0.0
+        #: It was asked to stop: nobody starts it again.
+        self._stopped = False
+        self._start()
+
+    # ---- what it is
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs (or stands still)."""
+        return self.process.alive
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """What it has, as the broker sees it."""
+        return self._world.cluster.of(self.source) if self.alive else []
+
+    @property
+    def handling(self) -> list[Record]:
+        """What its handlers have in their hands now."""
+        return [record for call in self._world.book.running(self.name) for record in call.records]
+
+    # ---- processes
+    def stop(self) -> None:
+        """SIGTERM: it drains, commits and leaves. Asked twice, it does not wait for handlers."""
+        self._say("is asked to stop" if not self._stopped else "is asked to stop at once")
+        self._stopped = True
+        self.app.stop()
+
+    def crash(self) -> None:
+        """SIGKILL. The broker notices when the member's session is over."""
+        self._say("crashes")
+        self._gone()
+        self._world.cluster.silent(self.source)
+
+    def restart(self) -> None:
+        """Another process is started in its place, after it has ended.
+
+        Raises:
+            RuntimeError: it runs.
+        """
+        if self.alive:
+            raise RuntimeError(
+                f"{self.name} runs: stop() it and run the world until it has left, or crash() it, before"
+            )
+        self._stopped, self.error = False, None
+        self._start()
+
+    def stall(self, seconds: float) -> None:
+        """SIGSTOP: it stands still for so long, and knows nothing of it. Longer than its session, it is a zombie."""
+        self._say(f"stands still for {seconds:g} s")
+        self.process.stall(seconds)
+        self._world.cluster.silent(self.source)
+
+    def zombie(self) -> None:
+        """It stands still until its sessions, at the broker and at the store, are over and others have its
+        partitions. Then it goes on as if nothing had been."""
+        self.stall(2 * self._world.cluster.session_timeout_s + 10)
+
+    def slow(self, seconds: float) -> None:
+        """From now on each call of its handlers takes so much longer; 0: as before."""
+        self._say(f"its handlers take {seconds:g} s longer")
+        self._slow_s = seconds
+
+    # ---- partitions
+    def revoke(self, topic: str | None = None, number: int | None = None, *, to: Member | None = None) -> None:
+        """The broker moves partitions to another member, `to` or the one that has the fewest; where there is no other,
+        to nobody. Without a number all of the topic, without a topic all that it has. They stay there until members
+        join or leave.
+
+        Raises:
+            ValueError: it does not have that partition.
+        """
+        for partition in self._own(topic, number):
+            target = to.source if to is not None else self._world.cluster.another(self.source)
+            self._say(f"{partition} is revoked, and goes to {target.process.name if target else 'nobody'}")
+            self._world.cluster.move(partition, target)
+
+    def assign(self, topic: str, number: int) -> None:
+        """The broker gives it that partition; whoever has it gives it up first."""
+        self._say(f"is to get {Partition(topic, number)}")
+        self._world.cluster.move(Partition(topic, number), self.source)
+
+    def lose(self, topic: str | None = None, number: int | None = None) -> None:
+        """The broker gives partitions to another without asking it; it learns of it by its next poll.
+
+        Raises:
+            ValueError: it does not have that partition.
+        """
+        partitions = self._own(topic, number)
+        self._say(f"loses {', '.join(map(str, partitions))}")
+        self._world.cluster.lose(self.source, partitions, self._world.cluster.another(self.source))
+
+    # ---- inside
+    def _start(self) -> None:
+        self.process = self._world.scheduler.process(self.name)
+        self.source = ScriptedSource(self._world.cluster, self.process)
+        self._say("starts")
+        app = self._make_app(self.source, self._world.store.server.claims(self.process))
+        if not isinstance(app, Holdfast):
+            raise TypeError(f"make_app is to return the Holdfast that it made, and not {app!r}")
+        if app._runtime is not self.process.runtime:  # noqa: SLF001 - nothing else tells
+            raise TypeError("make_app has to give its first argument to Holdfast as the source, and no runtime")
+        self.app = app
+        for handler in app._routes.handlers:  # noqa: SLF001 - the one place where the world looks on
+            self._world.topics_of(handler)
+        app._routes.look_on(self._watched)  # noqa: SLF001 - as above
+        process = self.process
+        process.spawn(lambda: self._run(app), "main")
+
+    def _run(self, app: Holdfast) -> None:
+        try:
+            app.run(install_signal_handlers=False)
+        except Exception as error:  # noqa: BLE001 - told by `error`
+            self.error = error
+        if app is self.app:
+            self._say("has left" if self.error is None else f"has ended with {self.error!r}")
+            self._world.scheduler.at(self._world.scheduler.now, lambda: self._ended(app))
+
+    def _ended(self, app: Holdfast) -> None:
+        if app is not self.app:
+            return
+        self._gone()
+        self._world.cluster.silent(self.source)  # it may have ended without leaving
+        if self._supervised and not self._stopped:
+            self._world.scheduler.at(self._world.scheduler.now + _RESTART_S, self._supervise)
+
+    def _supervise(self) -> None:
+        if not self.alive and not self._stopped and not self._world.scheduler.over:
+            self.error = None
+            self._start()
+
+    def _gone(self) -> None:
+        self.process.crash()
+        self._world.book.crashed(self.name)
+
+    def _own(self, topic: str | None, number: int | None) -> list[Partition]:
+        own = self.partitions
+        found = [each for each in own if topic in (None, each.topic) and number in (None, each.number)]
+        if not found:
+            wanted = "a partition" if topic is None else topic if number is None else f"{topic}-{number}"
+            has = ", ".join(map(str, own)) or "nothing (let it join first: world.run(until=lambda: member.partitions))"
+            raise ValueError(f"{self.name} does not have {wanted}: it has {has}")
+        return found
+
+    def _say(self, what: str) -> None:
+        self._world.say(self.name, what)
+
+    # ---- its handlers
+    def _watched(self, handler: Handler) -> Handler:
+        inner = handler.call
+
+        @wraps(inner)
+        def call(given: Any) -> Any:  # noqa: ANN401 - as handlers are called
+            before_s, after_s = self._world.takes()
+            with self._seen(handler, given):
+                if before_s + self._slow_s:
+                    self._world.sleep(before_s + self._slow_s)
+                found = inner(given)
+                if after_s:
+                    self._world.sleep(after_s)
+                return found
+
+        @wraps(inner)
+        async def call_async(given: Any) -> Any:  # noqa: ANN401 - as above
+            before_s, after_s = self._world.takes()
+            with self._seen(handler, given):
+                if before_s + self._slow_s:
+                    await asyncio.sleep(before_s + self._slow_s)
+                found = await inner(given)
+                if after_s:
+                    await asyncio.sleep(after_s)
+                return found
+
+        return replace(handler, call=call_async if handler.is_async else call)
+
+    @contextmanager
+    def _seen(self, handler: Handler, given: Record | Sequence[Record]) -> Iterator[None]:
+        world = self._world
+        records: Sequence[Record] = [given] if handler.batch is None else given  # type: ignore[list-item,assignment]
+        call = world.book.began(self.name, handler, records, world.now)
+        world.say(self.name, f"handles {_shown(records)}", daily=True)
+        token = CALL.set(call)
+        try:
+            yield
+        except Exception as error:
+            self._end(call, f"raised {error!r}")
+            raise
+        except asyncio.CancelledError:
+            self._end(call, "was cancelled")
+            raise
+        else:
+            self._end(call, "done")
+        finally:
+            CALL.reset(token)
+
+    def _end(self, call: Call, outcome: str) -> None:
+        if not self._world.scheduler.over:
+            self._world.book.ended(call, self._world.now, outcome)
+            self._world.say(
+                self.name, f"{'is done with' if outcome == 'done' else outcome + ':'} {call.where}", daily=True
+            )
+
+
+def _shown(records: Sequence[Record]) -> str:
+    first = records[0]
+    if len(records) > 1:
+        return f"{len(records)} records from {place(first)} to {place(records[-1])}"
+    value = (first.value or b"").decode("utf-8", "replace")
+    return f"{place(first)} {value if len(value) <= _SHOWN else value[:_SHOWN] + '…'}"

@@ -1,0 +1,75 @@
+"""The store of a scripted world, in a test's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import ClaimKey
+from holdfast.dedup.memory_state import Finished
+from holdfast.testing.scripted.cluster import GROUP
+from holdfast.testing.store import SimulatedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.records import Record
+    from holdfast.testing.brokers.kafka import MemoryBroker
+    from holdfast.testing.scheduler import Scheduler
+    from holdfast.testing.scripted.book import Work
+    from holdfast.testing.scripted.cluster import Say
+
+
+class Store:
+    """The Redis of a scripted world: what goes wrong with it. Nothing here waits; `world.run` lets time pass."""
+
+    def __init__(self, scheduler: Scheduler, broker: MemoryBroker, say: Say, forgot: Callable[[], None]) -> None:
+        self._scheduler, self._broker, self._say, self._forgot = scheduler, broker, say, forgot
+        #: The store itself.
+        self.server = SimulatedStore(scheduler)
+        self._times = 0
+
+    def silent(self, for_s: float, *, hears: bool = False) -> None:
+        """It gives no answer for so long. `hears`: what it is told counts all the same."""
+        self._say("test", f"the store gives no answer for {for_s:g} s{', though it hears' if hears else ''}")
+        self.server.network.go_silent(hears=hears)
+        self._later(for_s, "the store answers again", self.server.network.speak)
+
+    def refuses(self, for_s: float) -> None:
+        """It refuses our credentials for so long."""
+        self._say("test", f"the store refuses credentials for {for_s:g} s")
+        self.server.network.refuse()
+        self._later(for_s, "the store takes credentials again", lambda: self.server.network.refuse(""))
+
+    def slow(self, up_to_s: float) -> None:
+        """From now on each call, and each answer, takes up to so long. 0: as before."""
+        self._say("test", f"the store is up to {up_to_s:g} s away")
+        self.server.network.slow(up_to_s)
+
+    def empty(self) -> None:
+        """It loses all that it knows, as a Redis does that is restarted without persistence."""
+        self._say("test", "the store loses all that it knew")
+        self._forgot()
+        self.server.empty()
+
+    # ---- Sight
+    def alive(self, session: str) -> bool:
+        """Whether that session lives."""
+        return self.server.state.alive(session)
+
+    def done(self, work: Work, record: Record) -> bool:
+        """Whether it knows of the end of that work."""
+        state = self.server.state
+        if work.scope:
+            return isinstance(state.key(ClaimKey(*work)), Finished)
+        topic, number, _ = record.partition
+        return state.position(f"{GROUP}/{topic}/{self._broker.id_of(topic)}/{number}").is_done(record.offset)
+
+    def _later(self, for_s: float, what: str, call: Callable[[], None]) -> None:
+        self._times = mine = self._times + 1
+
+        def then() -> None:
+            if mine == self._times:  # else another fault has begun meanwhile, which has an end of its own
+                self._say("test", what)
+                call()
+
+        self._scheduler.at(self._scheduler.now + for_s, then)

@@ -1,0 +1,318 @@
+"""ScriptedWorld: START HERE. A broker, a store and time, all simulated, around the user's own app."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.records import Partition, Record
+from holdfast.testing.records import make_record
+from holdfast.testing.scheduler import Scheduler
+from holdfast.testing.scripted.book import Book, place
+from holdfast.testing.scripted.cluster import GROUP, Cluster
+from holdfast.testing.scripted.effects import Effects
+from holdfast.testing.scripted.member import Member
+from holdfast.testing.scripted.promises import Promises
+from holdfast.testing.scripted.store import Store
+from holdfast.testing.scripted.story import Story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.handlers import Handler
+    from holdfast.testing.scripted.effects import Effect
+    from holdfast.testing.scripted.member import MakeApp
+
+#: How often it is looked whether the world has come to rest, and for how long it has to be at rest.
+_LOOK_S, _REST_S = 0.25, 2.0
+
+
+class ScriptedWorld(Promises):
+    """What the fixture `world` is. One test's, in one thread; `close` ends it, as leaving a `with` does.
+
+    Time in it is virtual: an hour of waiting costs milliseconds, and the same test gives the same run each time. A
+    handler takes no time, unless it says `world.sleep(seconds)`, or `await asyncio.sleep(seconds)` in a coroutine.
+
+    Args:
+        seed: decides who goes first where several could: another seed is another interleaving.
+        protocol: "consumer": partitions that stay keep being handled while others move. "eager": all are given up.
+        partitions: how many a topic has that nobody has made with `topic`.
+        session_timeout_s: for how long the broker waits for a member that is silent.
+        jitter: False: threads that are woken go on at once, in that order: a smaller story of what fails all the same.
+
+    Raises:
+        RuntimeError: made inside of an event loop that runs: let the test be a plain function.
+    """
+
+    def __init__(
+        self,
+        seed: int = 1,
+        *,
+        protocol: Literal["consumer", "eager"] = "consumer",
+        partitions: int = 4,
+        session_timeout_s: float = 10.0,
+        jitter: bool = True,
+    ) -> None:
+        self.seed = seed
+        #: For this package.
+        self.scheduler = Scheduler(seed, jitter=jitter)
+        self._began_at = self.scheduler.now
+        self.told = Story(seed, lambda: self.now)
+        self.cluster = Cluster(self.scheduler, self.say, eager=protocol == "eager", session_timeout_s=session_timeout_s)
+        self.cluster.letters = self._lettered
+        #: What goes wrong with the store: `world.store.silent(30)`.
+        self.store = Store(self.scheduler, self.cluster.broker, self.say, lambda: self.book.forgot())  # noqa: PLW0108
+        self.book = Book(GROUP, self.store)
+        self.members: list[Member] = []
+        self._partitions = partitions
+        self._round = count()
+        self._chance = Random(f"{seed} handlers")
+        self._takes_s = 0.0
+        self._due = 0
+        self._rests_since: float | None = None
+
+    # ---- what there is
+    @property
+    def now(self) -> float:
+        """Seconds since the world began."""
+        return self.scheduler.now - self._began_at
+
+    @property
+    def story(self) -> str:
+        """All that has happened, a line each: `print(world.story)`."""
+        return self.told.whole()
+
+    @property
+    def dead_letters(self) -> list[Letter]:
+        """What went to the dead letters: `letter.record`, `letter.topic`, `letter.reason`."""
+        return self.book.letters
+
+    def committed(self, topic: str, number: int) -> int | None:
+        """The group's offset: the next one to read."""
+        return self.cluster.group.offset(Partition(topic, number))
+
+    def topic(self, name: str, partitions: int) -> None:
+        """Make a topic, or add partitions to it."""
+        self.cluster.broker.create(name, partitions)
+
+    def produce(
+        self,
+        topic: str,
+        *values: object,
+        key: str | bytes | None = None,
+        partition: int | None = None,
+        headers: Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]] = (),
+    ) -> None:
+        """Send records, now. Those of one key go to one partition, those without one in turn.
+
+        Args:
+            topic: made if it is not there.
+            values: one record each, written as `make_record` writes them: everything but bytes and text as JSON.
+            key: of each of them.
+            partition: where they go instead.
+            headers: of each of them.
+        """
+        for value in values:
+            self.send(make_record(value, topic=topic, key=key, headers=headers), partition)
+
+    def send(self, record: Record, partition: int | None = None) -> None:
+        """Send one that was made with `make_record`: its topic, key, value and headers count, its place does not."""
+        have = self._ensure(record.topic)
+        if partition is None:
+            partition = next(self._round) % have if record.key is None else zlib.crc32(record.key) % have
+        self.cluster.produce(record, partition)
+        self.say(
+            "test",
+            f"sends {record.topic}-{partition} {(record.value or b'').decode('utf-8', 'replace')[:60]}",
+            daily=True,
+        )
+
+    def member(self, make_app: MakeApp, name: str | None = None, *, restart: bool = False) -> Member:
+        """Start a process of your program.
+
+        Args:
+            make_app: called with a source and a store of claims; it gives both to the `Holdfast` that it returns. What
+                it raises is raised here.
+            name: for the story; by default a, b, c, ...
+            restart: a supervisor starts it again when it has ended by an error.
+        """
+        number = len(self.members)
+        name = name or (chr(ord("a") + number) if number < 26 else f"m{number}")
+        made = Member(self, make_app, name, restart=restart)
+        self.members.append(made)
+        return made
+
+    def effects(self, name: str) -> Effects:
+        """A list for what your handlers do: `charged.append(order_id)`. It notes when, and in which call of a handler,
+        so that messages can say it. Any list does for assertions."""
+        return Effects(name, self._done, lambda: self.now)
+
+    # ---- time
+    def sleep(self, seconds: float) -> None:
+        """What a handler calls in the place of `time.sleep`, which lets no time pass in here.
+
+        Raises:
+            RuntimeError: called by the test itself, which lets time pass by `run`.
+        """
+        current = self.scheduler.current
+        if current is None:
+            raise RuntimeError("world.sleep is for handlers; a test says world.run(for_s=...)")
+        current.process.runtime.sleep(seconds)
+
+    def after(self, seconds: float, call: Callable[[], object]) -> None:
+        """Have something done when so many seconds have passed: `world.after(3, a.crash)`."""
+        self._due += 1
+
+        def then() -> None:
+            self._due -= 1
+            call()
+
+        self.scheduler.at(self.scheduler.now + seconds, then)
+
+    def run(
+        self, for_s: float | None = None, *, until: Callable[[], object] | None = None, within_s: float = 600.0
+    ) -> None:
+        """Let the world go on: for so many seconds, or until something is so: `world.run(until=lambda: a.handling)`.
+
+        Args:
+            for_s: virtual seconds.
+            until: asked after each step.
+            within_s: how long it may take until it is so.
+
+        Raises:
+            AssertionError: it is not so in time; or a thread has raised what nobody caught.
+            RuntimeError: called inside of an event loop.
+        """
+        __tracebackhide__ = True
+        if (for_s is None) == (until is None):
+            raise TypeError("say one of both: world.run(for_s=5), or world.run(until=lambda: ...)")
+        if not self._play(until or (lambda: False), within_s if for_s is None else for_s) and until is not None:
+            raise self.told.failure(f"after {within_s:g} s that was not so which was waited for")
+
+    def settle(self, within_s: float = 600.0) -> None:
+        """Let the world go on until all is handled and committed, and nobody has anything left to do.
+
+        Raises:
+            AssertionError: it does not come to rest in time; the message says what is left.
+            RuntimeError: called inside of an event loop.
+        """
+        __tracebackhide__ = True
+        self._rests_since = None
+        self._look()
+        rests = self._play(self._at_rest, within_s)
+        if not rests:
+            raise self.told.failure(f"the world does not come to rest: {'; '.join(self._left()) or 'no member runs'}")
+
+    def handlers_take(self, up_to_s: float) -> None:
+        """From now on each call of a handler takes so long at most, by chance, before it does anything and after: so
+        that whatever happens may also happen in its midst."""
+        self._takes_s = up_to_s
+
+    # ---- what goes wrong; see also Member and `store`
+    def refuse_commits(self, topic: str, number: int, times: int = 1) -> None:
+        """The broker does not take the next commits of a partition."""
+        self.say("broker", f"takes no commit of {topic}-{number}, {times} times")
+        self.cluster.refuse(Partition(topic, number), times)
+
+    def refuse_dead_letters(self, *, refuse: bool = True) -> None:
+        """The broker takes no dead letters; until `refuse=False`."""
+        self.say("broker", f"takes {'no' if refuse else 'the'} dead letters")
+        self.cluster.letters_refused = refuse
+
+    def reset(self, topic: str, number: int, offset: int = 0) -> None:
+        """Somebody sets the group's offset, as `kafka-consumer-groups --reset-offsets` does. What was done from
+        there on does not count any more: it is to be done again.
+
+        Raises:
+            RuntimeError: members run; Kafka refuses it, too.
+        """
+        running = [member.name for member in self.members if member.alive]
+        if running:
+            raise RuntimeError(f"a group that has members is not reset: stop {', '.join(running)}, and run the world")
+        self.say("test", f"resets {topic}-{number} to {offset}")
+        self.cluster.group.set_offset(Partition(topic, number), offset)
+        self.book.replayed(Partition(topic, number), offset)
+
+    def close(self) -> None:
+        """The world is over: whatever runs in it ends now."""
+        self.scheduler.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- for this package
+    def say(self, who: str, what: str, *, daily: bool = False) -> None:
+        """A line of the story."""
+        if not self.scheduler.over:
+            self.told.add(who, what, daily=daily)
+
+    def topics_of(self, handler: Handler) -> None:
+        """Make those that are not there."""
+        for topic in handler.topics:
+            if not topic.startswith("^"):
+                self._ensure(topic)
+
+    def takes(self) -> tuple[float, float]:
+        """How long the next call of a handler takes before, and after."""
+        if not self._takes_s:
+            return 0.0, 0.0
+        return self._chance.random() * self._takes_s, self._chance.random() * self._takes_s
+
+    # ---- inside
+    def _ensure(self, topic: str) -> int:
+        if not self.cluster.has(topic):
+            self.topic(topic, self._partitions)
+        return self.cluster.partitions_of(topic)
+
+    def _play(self, over: Callable[[], object], for_s: float) -> bool:
+        __tracebackhide__ = True
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError("a world has event loops of its own: let the test be a plain function, no async def")
+        reached = self.scheduler.run(lambda: bool(over() or self.scheduler.errors), self.scheduler.now + for_s)
+        if self.scheduler.errors:
+            crash = self.scheduler.errors.pop(0)
+            raise self.told.failure(
+                f"a thread of {crash.process} ({crash.task}) raised {crash.error!r}"
+            ) from crash.error
+        return reached
+
+    def _look(self) -> None:
+        rests = not self._due and not self._left() and any(member.alive for member in self.members)
+        if not rests:
+            self._rests_since = None
+        elif self._rests_since is None:
+            self._rests_since = self.now
+        self.scheduler.at(self.scheduler.now + _LOOK_S, lambda: None if self._at_rest() else self._look())
+
+    def _at_rest(self) -> bool:
+        return self._rests_since is not None and self.now - self._rests_since >= _REST_S
+
+    def _left(self) -> list[str]:
+        """What is left to do."""
+        left = [f"{member.name} has ended with {member.error!r}" for member in self.members if member.error]
+        left += [f"{member.name} stands still" for member in self.members if member.alive and member.source.stalled]
+        left += [f"{call.handler} at {call.member} still has {call.where}" for call in self.book.running()]
+        return left + self.cluster.behind()
+
+    def _done(self, effects: Effects, effect: Effect) -> None:
+        call = effect.call
+        self.say(call.member if call else "test", f"{effects.name}: {effect.item!r}", daily=True)
+
+    def _lettered(self, member: str, letter: Letter) -> None:
+        self.book.letters.append(letter)
+        self.say(member, f"sends {place(letter.record)} to {letter.topic}: {letter.reason!r}")

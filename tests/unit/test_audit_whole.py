@@ -211,6 +211,22 @@ def written(folder: Path, lines: list[str]) -> Path:
     return folder
 
 
+def test_no_room_for_what_is_sorted_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sorter.__init__, "__defaults__", (2_000,))
+
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("holdfast.plugin.audit.judge.sorting.TemporaryFile", full)
+    with pytest.raises(SettingError, match=r"TMPDIR.*No space left"):
+        judged(written(tmp_path, played("calm-0", 0, "calm").lines))
+    tables = SqliteTables()
+    tables._database.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(SettingError, match=r"TMPDIR.*full"):
+        tables.add(("intake", {"member": "m" * 9_000}) for _ in range(99))
+    tables.close()
+
+
 # -- damaged files -----------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.spark._pyspark import PySparkException, SparkSession
+from holdfast.adapters.spark._pyspark import SPARK_ERRORS, SparkSession
 from holdfast.adapters.spark.reasons import reason
 from holdfast.adapters.spark.require import require_java
 from holdfast.errors import ClientUnusable
@@ -52,6 +52,6 @@ def local_spark(name: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
             yield session
         finally:
             session.stop()
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         first = reason(error) or next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ClientUnusable(f"Spark has failed: {first} (--debug shows the rest)") from error

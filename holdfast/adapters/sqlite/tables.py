@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from itertools import islice
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from holdfast.errors import SettingError
 from holdfast.plugin.audit.report.reading import Found
 from holdfast.plugin.audit.tables import TABLES
 
@@ -36,7 +38,11 @@ class SqliteTables:
             self._database.execute(f'CREATE TABLE "{table.name}" ({columns})')
 
     def add(self, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Tables' names and rows; what a row does not have is null."""
+        """Tables' names and rows; what a row does not have is null.
+
+        Raises:
+            SettingError: there is no room for them.
+        """
         coming = iter(rows)
         while some := list(islice(coming, _AT_ONCE)):
             by_table: dict[str, list[list[Any]]] = {}
@@ -45,7 +51,11 @@ class SqliteTables:
                 by_table.setdefault(name, []).append([_plain(row.get(each)) for each in table.names])
             for name, values in by_table.items():
                 marks = ", ".join("?" for _ in TABLES[name].columns)
-                self._database.executemany(f'INSERT INTO "{name}" VALUES ({marks})', values)  # noqa: S608 - our names
+                try:
+                    self._database.executemany(f'INSERT INTO "{name}" VALUES ({marks})', values)  # noqa: S608 - our names
+                except sqlite3.OperationalError as error:
+                    remedy = f"no temporary file can be written there ({error})"
+                    raise SettingError("TMPDIR", gettempdir(), remedy) from error
 
     def rows(self, table: Table) -> Iterator[Row]:
         """All of them."""

@@ -103,8 +103,8 @@ def _span(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
     keys = [(_number_or_none(each["offset"]), _text(each["key"]), each["outcome"]) for each in event.get("keys") or ()]
     handled = [(offset, key) for offset, key, outcome in keys if outcome == Outcome.HANDLED]
     topic, partition, epoch = _text(event["topic"]), _text(event["partition"]), _number_or_none(event["epoch"])
-    place = kept.places.get((topic, partition))
-    owner = None if place is None else place.owner(event["run"], epoch)
+    place: Place | None = None
+    owner: Owner | None = None
     for first, next_, outcome, records, began, ended in spans:
         run.records[outcome] = run.records.get(outcome, 0) + records
         kept.count(outcome, records)
@@ -112,17 +112,16 @@ def _span(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
             _taken_in(kept, event["run"], outcome, records, (began, ended))
         if first is None or next_ is None:
             continue  # no log's offsets: executions are counted by key, which a stream does not do
-        if place is None:
-            place = kept.places[topic, partition] = Place()
-            kept.count("partitions")
+        if place is None or owner is None:
+            place = _place(kept, topic, partition)
+            owner = _owner(place, run, event, epoch)
         place.records[outcome] = place.records.get(outcome, 0) + records
         if outcome == Outcome.FAILED:
             continue
-        if owner is not None:
-            if outcome != Outcome.ABSENT:
-                owner.ended(first, records, began, ended)
-            owner.first = first if owner.first is None else min(owner.first, first)
-            owner.next = next_ if owner.next is None else max(owner.next, next_)
+        if outcome != Outcome.ABSENT:
+            owner.ended(first, records, began, ended)
+        owner.first = first if owner.first is None else min(owner.first, first)
+        owner.next = next_ if owner.next is None else max(owner.next, next_)
         place.spans.append([first, next_, outcome, records, began, ended, event["run"], epoch, event["seq"], False])
     if event.get("keys") is not None:
         row = {name: event[name] for name in ("topic", "partition", "run", "seq", "at_ms")}
@@ -131,7 +130,7 @@ def _span(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
 
 def _assigned(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
     for each in _places(event):
-        place = _place(kept, each)
+        place = _place(kept, each["topic"], each["partition"])
         for before in place.owners:
             if before.run == event["run"] and before.ended_by is None:
                 before.to_ms, before.ended_by = event["at_ms"], "retaken"
@@ -182,21 +181,27 @@ _KINDS = {
 }
 
 
-def _place(kept: Kept, each: Mapping[str, Any]) -> Place:
-    where = (each["topic"], each["partition"])
+def _place(kept: Kept, topic: str, partition: str) -> Place:
+    where = (topic, partition)
     if where not in kept.places:
         kept.places[where] = Place()
         kept.count("partitions")
     return kept.places[where]
 
 
-def _said(kept: Kept, run: Run, event: Event, each: Mapping[str, Any]) -> Owner:
-    place = _place(kept, each)
-    owner = place.owner(event["run"], each["epoch"])
+def _owner(place: Place, run: Run, event: Event, epoch: int | None) -> Owner:
+    """The ownership that an event speaks of."""
+    owner = place.owner(event["run"], epoch)
     if owner is None:  # its `assigned` has not come
-        owner = Owner(run=event["run"], member=run.member, turn=0, epoch=each["epoch"])
+        owner = Owner(run=event["run"], member=run.member, turn=0, epoch=epoch)
         owner.from_seq, owner.from_ms = event["seq"], event["at_ms"]
         place.owners.append(owner)
+    return owner
+
+
+def _said(kept: Kept, run: Run, event: Event, each: Mapping[str, Any]) -> Owner:
+    place = _place(kept, each["topic"], each["partition"])
+    owner = _owner(place, run, event, each["epoch"])
     end: int | None = each["end"]
     if end is not None:
         owner.end = end if owner.end is None else owner.end

@@ -110,13 +110,15 @@ class Place:
     floor: int = 0  #: nothing below is looked at any more
 
     def owner(self, run: str, epoch: int | None) -> Owner | None:
-        """The ownership that a run speaks of: of that epoch, or its last one."""
+        """The ownership that a run speaks of: of that epoch; its last one, where it does not say. None: of that one
+        nothing has come."""
         last: Owner | None = None
         for each in reversed(self.owners):
             if each.run == run:
                 if epoch is None or each.epoch == epoch:
                     return each
-                last = last or each
+                if each.epoch is None:
+                    last = last or each
         return last
 
     def hear(self, until_ms: float) -> bool:

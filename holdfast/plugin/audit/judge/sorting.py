@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import marshal
 from heapq import merge
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import IO, TYPE_CHECKING, Any
+
+from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +36,20 @@ class Sorter:
         self._runs: list[list[tuple[int, int]]] = []
 
     def add(self, row: Row, size: int = _A_ROW) -> None:
-        """Of numbers, text and None: where two first differ they have to be comparable."""
+        """Of numbers, text and None: where two first differ they have to be comparable.
+
+        Raises:
+            SettingError: no temporary file can be written.
+        """
         self._rows.append(row)
         self._held += size
         if self._held >= self._room:
-            self._write()
+            try:
+                self._write()
+            except OSError as error:
+                raise SettingError(
+                    "TMPDIR", gettempdir(), f"no temporary file can be written there ({error})"
+                ) from error
 
     def __iter__(self) -> Iterator[Row]:
         """All that were given."""

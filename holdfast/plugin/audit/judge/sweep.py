@@ -279,13 +279,14 @@ class Sweep:
 
     def _readers(self, offset: int) -> list[Owner]:
         """Who has to answer for it: the last one that was assigned at or below it and read on from there; and those
-        after it that were, and have begun beyond it. Who came before had to be read again by that last one: but where
-        nobody knows who came before, all have to answer."""
+        after it that were, and have begun beyond it, or of whom nobody knows where they were to begin. Who came before
+        had to be read again by that last one: but where nobody knows who came before, all have to answer."""
         found: list[Owner] = []
         for each in reversed(self.owners):
-            if each.position is None or each.position <= offset:
-                if each.position is None and not each.read_below(offset):
-                    continue
+            if each.position is None and not each.read_below(offset):
+                if not each.has_told(offset):  # its beginning has not come: it may have read there
+                    found.append(each)
+            elif each.position is None or each.position <= offset:
                 found.append(each)
                 if each.read_below(offset) and not self._out_of_order:
                     break

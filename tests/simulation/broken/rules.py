@@ -1,0 +1,384 @@
+"""Rules of holdfast, each broken on purpose in one place: the simulated world has to catch every one of them.
+
+A rule that no world misses when it is broken is not needed, or not searched. A text that is not found any more has moved:
+break the rule where it lives now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """One rule, and how it is broken."""
+
+    name: str
+    #: Under the package.
+    file: str
+    #: As it stands there, once.
+    rule: str
+    #: What stands in its place.
+    instead: str
+    #: What is to be seen then.
+    breaks: str
+
+
+RULES = (
+    # ---- what is committed and marked
+    Broken(
+        name="commit-what-was-read",
+        file="plugin/commits.py",
+        rule="        return owner.ledger.watermark\n",
+        instead="        return owner.ledger.next\n",
+        breaks="P1: an offset is committed above records that are not handled",
+    ),
+    Broken(
+        name="mark-what-was-read",
+        file="plugin/partitioned.py",
+        rule="owner.ledger.watermark_with(done), offsets)",
+        instead="owner.ledger.next, offsets)",
+        breaks="P1: the position in the store counts records as done that are not",
+    ),
+    Broken(
+        name="settle-before-the-mark",
+        file="plugin/settling.py",
+        rule="            if batch:\n                self._settle(batch)\n                del self._settling[: len(batch)]\n",
+        instead="            if batch:\n                del self._settling[: len(batch)]\n                self._settle(batch)\n",
+        breaks="progress: what had no answer is never marked",
+    ),
+    Broken(
+        name="mark-before-finish",
+        file="plugin/settling.py",
+        rule="        (self._finishing if entry.held else self._settling).append(entry)",
+        instead="        self._settling.append(entry)",
+        breaks="P3: a key is never done, and its next copy runs again",
+    ),
+    Broken(
+        name="fenced-finish-counts",
+        file="plugin/settling.py",
+        rule="            if verdict is Verdict.FENCED:",
+        instead="            if verdict is Verdict.BUSY:",
+        breaks="P4: a record is done by who was taken over",
+    ),
+    Broken(
+        name="fenced-mark-counts",
+        file="plugin/partitioned.py",
+        rule="            for part in spans(set(span) - fenced) if fenced else (span,):",
+        instead="            for part in (span,):",
+        breaks="P4: a zombie's ledger goes on",
+    ),
+    Broken(
+        name="fenced-mark-keeps-the-partition",
+        file="plugin/partitioned.py",
+        rule="        if fenced and owner.phase is Phase.OWNED:",
+        instead="        if False and owner.phase is Phase.OWNED:",
+        breaks="progress: it works on what another owns",
+    ),
+    Broken(
+        name="batch-of-one-verdict",
+        file="plugin/claiming.py",
+        rule="            if all(verdict is well for verdict in own):",
+        instead="            if any(verdict is well for verdict in own):",
+        breaks="P2: a run whose keys are partly done runs whole",
+    ),
+    # ---- the way out of a rebalance
+    Broken(
+        name="no-drain",
+        file="plugin/rebalance.py",
+        rule="        self._engine.work_until(over, self._deadline)\n",
+        instead="",
+        breaks="P2: handlers that would have ended in time are abandoned",
+    ),
+    Broken(
+        name="no-fence",
+        file="plugin/rebalance.py",
+        rule="            if owner.phase < Phase.FENCED:\n                owner.move(Phase.FENCED)\n",
+        instead="            pass\n",
+        breaks="P2: records start on partitions that are going",
+    ),
+    Broken(
+        name="no-hand-back",
+        file="plugin/rebalance.py",
+        rule="            for entry in [entry for entry in owner.entries.values() if entry.gate in _UNSTARTED]:",
+        instead="            for entry in ():",
+        breaks="progress: claims of records that never start are never given back",
+    ),
+    Broken(
+        name="let-go-without-hands",
+        file="plugin/rebalance.py",
+        rule="LetGo(owner.name, owner.store_epoch, sorted(hands))",
+        instead="LetGo(owner.name, owner.store_epoch, ())",
+        breaks="P2: what runs on is started by the next owner too",
+    ),
+    Broken(
+        name="no-let-go",
+        file="plugin/rebalance.py",
+        rule="                engine.debts.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(hands)))\n",
+        instead="                pass\n",
+        breaks="progress: the next owner waits for a session that lives on",
+    ),
+    Broken(
+        name="no-let-go-of-an-unanswered-acquire",
+        file="plugin/rebalance.py",
+        rule="                engine.debts.let_go(owner.session_, LetGo(owner.name, 0, ()))\n",
+        instead="                pass\n",
+        breaks="progress: the store has an owner that does not know it",
+    ),
+    Broken(
+        name="no-commit-on-the-way-out",
+        file="plugin/rebalance.py",
+        rule="            self._family.commits.commit(self._moved(), last=True)\n",
+        instead="            pass\n",
+        breaks="P1's other half: the group's offsets stay behind what is done when partitions move",
+    ),
+    Broken(
+        name="lost-commits",
+        file="plugin/rebalance.py",
+        rule="                    path.settle()\n                    if drain_s is not None:\n                        path.commit()",
+        instead="                    path.settle()\n                    if True:\n                        path.commit()",
+        breaks="P4: who has lost a partition moves the group's position",
+    ),
+    Broken(
+        name="owners-stay-after-the-revoke",
+        file="plugin/partitioned.py",
+        rule="                del self.owners[partition]\n            self._cuts.pop",
+        instead="                pass\n            self._cuts.pop",
+        breaks="progress: a partition that comes back is never taken over",
+    ),
+    Broken(
+        name="release-forgotten",
+        file="plugin/outcomes.py",
+        rule="            self._debts.release(owner.session_, Token(owner.name, offset, owner.store_epoch))\n",
+        instead="            pass\n",
+        breaks="progress: the new owner waits for a handler that failed",
+    ),
+    # ---- taking over
+    Broken(
+        name="nobody-is-waited-for",
+        file="plugin/takeover.py",
+        rule="        owner.waiting = {offset for offset in acquired.running if offset >= watermark and offset not in known}",
+        instead="        owner.waiting = set()",
+        breaks="P2: what the former owner still runs is started",
+    ),
+    Broken(
+        name="done-is-not-known",
+        file="plugin/takeover.py",
+        rule="        owner.own(Ledger(watermark, known))",
+        instead="        owner.own(Ledger(watermark))",
+        breaks="P2: what is done above the watermark runs again",
+    ),
+    Broken(
+        name="committed-offset-wins",
+        file="plugin/takeover.py",
+        rule="            if committed.offset < watermark:\n                self._tell(RewindIgnored",
+        instead="            if committed.offset < watermark:\n                watermark = committed.offset\n                self._tell(RewindIgnored",
+        breaks="P4: a zombie's late commit makes records run twice",
+    ),
+    Broken(
+        name="a-reset-is-ignored",
+        file="plugin/takeover.py",
+        rule="        if foreign is not None:\n            owner.adopting = foreign",
+        instead="        if foreign is not None and foreign > acquired.watermark:\n            owner.adopting = foreign",
+        breaks="P1: what somebody wants replayed is not",
+    ),
+    Broken(
+        name="a-reset-is-not-dropped",
+        file="plugin/takeover.py",
+        rule="        self._drop([owner for owner in owners if owner.phase is Phase.RESETTING])\n",
+        instead="        for owner in owners:\n            if owner.phase is Phase.RESETTING:\n                owner.move(Phase.ADOPTING)\n",
+        breaks="P1: positions from before the reset skip what is to be replayed",
+    ),
+    Broken(
+        name="acquired-while-a-let-go-is-owed",
+        file="plugin/takeover.py",
+        rule="        owners = [owner for owner in owners if not self._debts.owes(owner.name)]\n",
+        instead="",
+        breaks="P2: an old word to the store ends the new ownership",
+    ),
+    Broken(
+        name="no-seek-after-the-takeover",
+        file="plugin/ownership.py",
+        rule="        self.owned = self.seek_needed = True\n",
+        instead="        self.owned = True\n",
+        breaks="P1: records between the watermark and where the client stands are passed over",
+    ),
+    # ---- the start gate and the session
+    Broken(
+        name="no-start-gate",
+        file="plugin/ownership.py",
+        rule="            if self._phase is not Phase.OWNED or not self.session_.live():\n                return False\n            entry.started += 1",
+        instead="            entry.started += 1",
+        breaks="P4: who was fenced, or has lost its session, starts records",
+    ),
+    Broken(
+        name="no-session-at-the-start-gate",
+        file="plugin/ownership.py",
+        rule="            if self._phase is not Phase.OWNED or not self.session_.live():\n                return False\n            entry.started += 1",
+        instead="            if self._phase is not Phase.OWNED:\n                return False\n            entry.started += 1",
+        breaks="P4: after a stall beyond its lease a member starts what others run",
+    ),
+    Broken(
+        name="no-start-gate-of-batches",
+        file="plugin/ownership.py",
+        rule="            if self._phase is not Phase.OWNED or not self.session_.live():\n                return False\n            entry.started = entry.count",
+        instead="            entry.started = entry.count",
+        breaks="P4: the same, of batches",
+    ),
+    Broken(
+        name="the-lease-counts-from-the-answer",
+        file="dedup/lease.py",
+        rule="        self._sent_at = max(self._sent_at, sent_at)",
+        instead="        self._sent_at = max(self._sent_at, self._runtime.now())",
+        breaks="P4: a member believes in its session for longer than the store does",
+    ),
+    Broken(
+        name="a-lost-session-goes-on",
+        file="plugin/core.py",
+        rule="        if self.session is not None and not self.session.live():\n            self.session_lost()\n",
+        instead="",
+        breaks="progress: nothing starts any more",
+    ),
+    Broken(
+        name="in-hand-is-only-what-runs",
+        file="plugin/entry.py",
+        rule="        if self.gate is Gate.ENDED or self.gate is Gate.STUCK:\n            return self.offsets",
+        instead="        if self.gate is Gate.STUCK:\n            return self.offsets",
+        breaks="P2: what has ended and is not marked is run by the next owner",
+    ),
+    Broken(
+        name="in-hand-has-no-bound",
+        file="plugin/loop.py",
+        rule="        if self.workers.room(kind) <= 0 or self.hands.room(kind) <= 0:",
+        instead="        if self.workers.room(kind) <= 0:",
+        breaks="P3: a crash repeats more than was promised",
+    ),
+    # ---- lanes and keys
+    Broken(
+        name="followers-are-not-asked-for",
+        file="plugin/claiming.py",
+        rule="                entry.gate, entry.asked = Gate.READY, 0\n                self._follow(entry)\n",
+        instead="                entry.gate, entry.asked = Gate.READY, 0\n",
+        breaks="progress: a lane stands still behind a key that was busy",
+    ),
+    Broken(
+        name="followers-keep-their-keys",
+        file="plugin/claiming.py",
+        rule="                other.gate = Gate.BEHIND\n                self.give_back(other)",
+        instead="                other.gate = Gate.BEHIND",
+        breaks="progress: two members wait for each other's keys for ever",
+    ),
+    Broken(
+        name="keys-are-not-given-back",
+        file="plugin/claiming.py",
+        rule="                self._debts.unclaim(entry.owner.session_, claim)\n",
+        instead="                pass\n",
+        breaks="progress: a key stays busy while the session that gave its record up lives",
+    ),
+    Broken(
+        name="waiters-are-forgotten",
+        file="plugin/claiming.py",
+        rule="                while waiters:\n                    self._ask_again(waiters.popleft())",
+        instead="                while waiters:\n                    waiters.popleft()",
+        breaks="progress: who waits in this process for a key is never asked for",
+    ),
+    Broken(
+        name="no-answer-is-a-no",
+        file="plugin/claiming.py",
+        rule="        except BaseException:\n            self._wanted.extendleft(reversed(asked))\n            raise",
+        instead="        except BaseException:\n            for entry in asked:\n                entry.held = False\n            self._wanted.extendleft(reversed(asked))\n            raise",
+        breaks="progress: a key that was granted unheard is never given back",
+    ),
+    Broken(
+        name="a-retry-wakes-nobody",
+        file="plugin/outcomes.py",
+        rule="            entry.gate = Gate.READY\n            self.retried += 1\n            self._lanes.wake(entry.lane)",
+        instead="            entry.gate = Gate.READY\n            self.retried += 1",
+        breaks="progress: a record that failed is not tried again",
+    ),
+    Broken(
+        name="a-late-end-wakes-nobody",
+        file="plugin/outcomes.py",
+        rule="            self._lanes.wake(entry.lane)  # it ends without coming back from a worker: who is behind it may start\n",
+        instead="",
+        breaks="progress: a lane stands still behind a handler that was given up and ended",
+    ),
+    Broken(
+        name="a-skip-wakes-nobody",
+        file="plugin/core.py",
+        rule="        self.lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now\n",
+        instead="",
+        breaks="progress: a lane stands still behind a duplicate",
+    ),
+    Broken(
+        name="lanes-overtake",
+        file="plugin/lanes.py",
+        rule="        elif not lane.queued and not lane.taken and head.gate is Gate.READY:",
+        instead="        elif not lane.queued and head.gate is Gate.READY:",
+        breaks="order: a record starts while one of its key runs",
+    ),
+    Broken(
+        name="put-back-at-the-end",
+        file="plugin/lanes.py",
+        rule="        lane.entries.insert(place, entry)",
+        instead="        lane.entries.append(entry)",
+        breaks="order: a record that must run again runs after those behind it",
+    ),
+    Broken(
+        name="failed-and-on",
+        file="plugin/pipeline.py",
+        rule="            stopped.add(entry.lane)\n            report(Ended(entry, Outcome.FAILED, _as_exception(error)))\n        else:\n            report(Ended(entry, Outcome.OK))\n\n\ndef _run(",
+        instead="            report(Ended(entry, Outcome.FAILED, _as_exception(error)))\n        else:\n            report(Ended(entry, Outcome.OK))\n\n\ndef _run(",
+        breaks="order: what follows a record that failed runs before its retry",
+    ),
+    Broken(
+        name="kinds-share-one-room",
+        file="plugin/hands.py",
+        rule="        return min(self.share(kind) - self._of[kind], self._at_most - self.records)",
+        instead="        return self._at_most - self.records",
+        breaks="no starvation: a kind of handler takes all that may be in hand",
+    ),
+    Broken(
+        name="a-letter-is-not-waited-for",
+        file="plugin/pipeline.py",
+        rule="        report(Ended(entry, Outcome.LETTER_FAILED, failure))",
+        instead="        report(Ended(entry, Outcome.LETTER_SENT))",
+        breaks="P1: a record whose dead letter was refused is gone",
+    ),
+    # ---- the store
+    Broken(
+        name="store-anyone-may-acquire",
+        file="dedup/memory_session.py",
+        rule="            if p.owner not in (None, self.id) and self._state.alive(p.owner):\n                return Wait.WAIT\n",
+        instead="",
+        breaks="P4: two owners at a time",
+    ),
+    Broken(
+        name="store-anyone-may-mark",
+        file="dedup/memory_session.py",
+        rule="                if owns or p.running.get(offset) == (self.id, mark.epoch):",
+        instead="                if True:",
+        breaks="P4: a zombie marks",
+    ),
+    Broken(
+        name="store-late-requests-count",
+        file="dedup/memory_state.py",
+        rule="        if generation < session.generation:\n            return False\n",
+        instead="",
+        breaks="P7: a request that comes late undoes what was said after it",
+    ),
+    Broken(
+        name="store-anyone-may-finish",
+        file="dedup/memory_session.py",
+        rule="            if held != (self.id, claim.token) and not (held is None and self._state.alive(self.id)):\n                return Verdict.FENCED\n",
+        instead="",
+        breaks="P4: a key is done by who was taken over",
+    ),
+    Broken(
+        name="store-hands-are-free-at-once",
+        file="dedup/memory_session.py",
+        rule="                if offset not in done and offset in p.running and self._state.alive(p.running[offset][0])",
+        instead="                if False",
+        breaks="P2: what the former owner runs is given to the next one",
+    ),
+)

@@ -1,7 +1,7 @@
 """Rules of holdfast, each broken on purpose in one place: the simulated world has to catch every one of them.
 
-A rule that no world misses when it is broken is not needed, or not searched. A text that is not found any more has moved:
-break the rule where it lives now.
+A rule that no world misses when it is broken is not needed, or not searched. A text that is not found any more has
+moved: break the rule where it lives now.
 """
 
 from __future__ import annotations

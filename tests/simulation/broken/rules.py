@@ -313,9 +313,9 @@ RULES = (
     Broken(
         name="lanes-overtake",
         file="plugin/lanes.py",
-        rule="        elif not lane.queued and not lane.taken and head.gate is Gate.READY:",
-        instead="        elif not lane.queued and head.gate is Gate.READY:",
-        breaks="order: a record starts while one of its key runs",
+        rule="            if entry.gate is not Gate.READY or room <= 0 or (taken and entry.handler is not taken[0].handler):\n                break\n",
+        instead="            if entry.gate is not Gate.READY:\n                continue\n            if room <= 0 or (taken and entry.handler is not taken[0].handler):\n                break\n",
+        breaks="order: a record starts before one of its lane that waits",
     ),
     Broken(
         name="put-back-at-the-end",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+import tempfile
 import threading
 import uuid
 from collections import Counter
@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from holdfast import Holdfast, RedisClaims, Settings, Unretriable
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.timing import Deadline
+from tests.servers.forks import fork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.servers.kafka import KafkaServer
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def lay_out(redis_url: str) -> None:
@@ -40,15 +41,18 @@ class Declined(Exception):
 
 def holdfast(*arguments: object, code: int | Sequence[int] = 0) -> subprocess.CompletedProcess[str]:
     """Run the command and expect its exit code."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "holdfast", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S * 2,
-        stdin=subprocess.DEVNULL,
-    )
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        command = ["holdfast", *map(str, arguments)]
+        forked = fork(*command, out=out.fileno(), err=err.fileno(), strict=True)
+        try:
+            forked.wait(PATIENCE_S * 2)
+        finally:
+            forked.kill()
+        said = []
+        for each in (out, err):
+            each.seek(0)
+            said.append(each.read().decode())
+    ran = subprocess.CompletedProcess(command, forked.wait(), *said)
     assert ran.returncode in ([code] if isinstance(code, int) else code), ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr, ran.stderr
     return ran

@@ -8,12 +8,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.servers.forks import fork
 from tests.servers.processes import spawn
 
 if TYPE_CHECKING:
     import signal
+    import subprocess
 
     from tests.scenarios.config import Kind, MemberConfig
+    from tests.servers.forks import Forked
 
 _ROOT = Path(__file__).parents[2]
 _MODULES: dict[Kind, str] = {
@@ -40,10 +43,16 @@ class Member:
         self.name = config.name
         self.started_ns = time.monotonic_ns()
         self.may_end = False
-        command = [python_of(config.kind), "-m", _MODULES[config.kind], "--json", config.to_json()]
-        # The native client of RocketMQ writes logs under the user's home.
-        environment = os.environ | {"HOME": str(log.parent)} if config.kind == "push" else None
-        self.process = spawn(command, log, cwd=_ROOT, environment=environment)
+        module, arguments = _MODULES[config.kind], ("--json", config.to_json())
+        self.process: subprocess.Popen[bytes] | Forked
+        if config.kind == "push":
+            # The native client of RocketMQ writes logs under the user's home.
+            environment = os.environ | {"HOME": str(log.parent)}
+            command = [python_of(config.kind), "-m", module, *arguments]
+            self.process = spawn(command, log, cwd=_ROOT, environment=environment)
+            return
+        with log.open("ab") as out:
+            self.process = fork(module, *arguments, out=out.fileno(), err=out.fileno())
 
     @property
     def pid(self) -> int:

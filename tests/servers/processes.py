@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from tests.servers.forks import Forked
+
 #: Not the one that tests may seed: each of two runs beside each other would choose the same.
 _ANY = random.SystemRandom()
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -104,7 +106,7 @@ def started(
     return None
 
 
-def end(process: subprocess.Popen[bytes], patience_s: float) -> None:
+def end(process: subprocess.Popen[bytes] | Forked, patience_s: float) -> None:
     """SIGTERM, and SIGKILL after `patience_s`; returns when the process is gone."""
     if process.poll() is None:
         process.send_signal(signal.SIGCONT)

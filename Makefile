@@ -6,10 +6,9 @@ JOBS ?= 2
 ONLY ?=
 ON ?=
 KILLS ?= 20
-# Most tests wait most of their time: three processes run them, each file by one of them, with one set of servers for
-# all; in their own order, in which the short ones come last. A process that dies (a test that hung ends its own) is
-# not started again: pytest-xdist then waits for ever for the file that it had.
-PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+# Most tests wait most of their time: five processes run them, with one set of servers for all (tests/tiers.py says who
+# runs what, and when). A process that dies (a test that hung ends its own) is not started again, and the run ends.
+PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-all test test-all oracles simulate lint demo audit chaos compat bench clean distclean

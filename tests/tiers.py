@@ -19,22 +19,43 @@ _SERVERS_OF_ITS_OWN = frozenset(
 
 
 _SPARK = "tests/spark/"
+_STORIES = "tests/scenarios/"
+#: Who begins when: the longest first, so that nobody is waited for alone at the end.
+_ORDER = (_SPARK, _STORIES, "tests/cli/", "tests/contracts/", "tests/properties/", "tests/engine/", "tests/docs/")
+#: What computes nearly all of its time. Of the others most wait for servers, processes and leases.
+_COMPUTES = (_SPARK, "tests/properties/", "tests/docs/", "tests/golden/", "tests/unit/")
 
 
 def scheduler(config: pytest.Config, log: Any) -> object:
-    """pytest-xdist's, a file a process, but that all of Spark's files are one process's: one JVM."""
+    """pytest-xdist's, a file a process, but that all of Spark's files are one process's: one JVM; and that each story
+    is for whoever comes next. A third of the processes computes as long as there is what computes, the others wait:
+    so the cores are in use from the first minute to the last, and no more than these want them at any time."""
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # noqa: PLC0415 - not every environment has it
 
-    class OneSpark(LoadFileScheduling):  # type: ignore[misc]
+    class Shares(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(_STORIES) and "_brokers.py" not in nodeid:  # those share servers of their own
+                return nodeid
             return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
 
-    return OneSpark(config, log)
+        def _assign_work_unit(self, node: Any) -> None:
+            computes = int(node.gateway.id.removeprefix("gw")) % 3 == 0
+            fits = (scope for scope in self.workqueue if scope.startswith(_COMPUTES) == computes)
+            if (scope := next(fits, None)) is not None:
+                self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
+
+        def remove_node(self, node: Any) -> str | None:
+            """What a process had that died is no other's: a test that hung would hang there as well."""
+            units = self.assigned_work.pop(node)
+            return next((test for unit in units.values() for test, over in unit.items() if not over), None)
+
+    return Shares(config, log)
 
 
 def order(items: list[pytest.Item]) -> None:
-    """Spark first: nobody is to wait for that one process at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+    """As in `_ORDER`; what is not in it comes last, as it was found."""
+    items.sort(key=lambda item: next((n for n, part in enumerate(_ORDER) if item.nodeid.startswith(part)), len(_ORDER)))
 
 
 def mark(items: Iterable[pytest.Item], seed: int) -> None:

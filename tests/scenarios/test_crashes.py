@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.scenarios import stories_crash as stories
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ def test_a_takeover_with_a_backlog_is_no_spike(tell: Tell) -> None:
     tell(stories.takeover_with_a_backlog)
 
 
+@pytest.mark.full
 def test_kill_9_in_long_handlers_repeats_them_and_nothing_else(tell: Tell) -> None:
     tell(stories.kill_with_slow_handlers)
 
@@ -26,14 +29,17 @@ def test_a_stall_past_the_session_repeats_at_most_what_was_in_hand(tell: Tell) -
     tell(stories.stall)
 
 
+@pytest.mark.full
 def test_a_business_key_runs_once_through_duplicates_a_join_and_a_crash(tell: Tell) -> None:
     tell(stories.business_keys_through_a_crash)
 
 
+@pytest.mark.full
 def test_without_a_store_a_crash_loses_nothing(tell: Tell) -> None:
     tell(stories.kill_without_store)
 
 
+@pytest.mark.full
 def test_without_a_store_a_rolling_restart_loses_nothing(tell: Tell) -> None:
     tell(stories.rolling_restart_without_store)
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.scenarios import stories_graceful as stories
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import Tell
 
 
+@pytest.mark.full
 def test_members_that_join_repeat_nothing(tell: Tell) -> None:
     tell(stories.join)
 
 
+@pytest.mark.full
 def test_members_that_leave_repeat_nothing(tell: Tell) -> None:
     tell(stories.leave)
 
 
+@pytest.mark.full
 def test_scaling_from_two_to_four_to_one_repeats_nothing(tell: Tell) -> None:
     tell(stories.scale)
 
@@ -30,13 +35,16 @@ def test_leaving_in_the_middle_of_a_pending_rebalance_repeats_nothing(tell: Tell
     tell(stories.leave_in_pending_rebalance)
 
 
+@pytest.mark.full
 def test_leaving_as_another_joins_repeats_nothing(tell: Tell) -> None:
     tell(stories.leave_as_another_joins)
 
 
+@pytest.mark.full
 def test_a_new_topic_that_matches_the_pattern_is_consumed(tell: Tell) -> None:
     tell(stories.new_topic_matches)
 
 
+@pytest.mark.full
 def test_partitions_that_are_added_are_consumed_from_their_begin(tell: Tell) -> None:
     tell(stories.partitions_are_added)

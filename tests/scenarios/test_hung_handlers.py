@@ -21,20 +21,24 @@ def test_a_record_whose_handler_hangs_goes_to_the_dead_letter_once_and_the_other
     tell(stories.hang)
 
 
+@pytest.mark.full
 def test_a_record_that_hangs_while_its_partition_moves_runs_once(tell: Tell) -> None:
     tell(stories.hang_through_a_hand_over)
 
 
+@pytest.mark.full
 @_one_protocol
 def test_without_a_dead_letter_the_process_ends_and_its_successor_waits_for_the_lease(tell: Tell) -> None:
     tell(stories.hang_without_a_dead_letter)
 
 
+@pytest.mark.full
 @_one_protocol
 def test_handlers_that_compute_in_python_for_long_cost_no_membership_and_no_session(tell: Tell) -> None:
     tell(stories.spin)
 
 
+@pytest.mark.full
 @_one_protocol
 def test_the_interpreter_lock_held_for_less_than_the_lease_repeats_nothing(tell: Tell) -> None:
     tell(stories.lock_for_less_than_the_lease)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +13,12 @@ if TYPE_CHECKING:
     from tests.scenarios.conftest import Tell
     from tests.scenarios.story import Story
 
+_also = partial(pytest.param, marks=pytest.mark.full)
 _STORIES = [
-    pytest.param(stories_graceful.join, marks=pytest.mark.full),
+    _also(stories_graceful.join),
     stories_graceful.rolling_restart,
     stories_crash.kill,
-    stories_crash.stall,
+    _also(stories_crash.stall),
 ]
 #: Of these the protocol changes little; `make chaos` plays them on all.
 _ON_ONE_PROTOCOL = [
@@ -31,6 +33,7 @@ def test_a_loop_keeps_its_grip(tell: Tell, story: Story) -> None:
     tell(story, "loop")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("story", _ON_ONE_PROTOCOL, ids=lambda story: story.name)
 @pytest.mark.parametrize("protocol", ["consumer"], indirect=True)
 def test_a_loop_keeps_its_grip_also(tell: Tell, story: Story) -> None:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scenarios import stories_crash, stories_graceful, stories_rocketmq
-from tests.servers.rocketmq import RocketMQServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.scenarios.story import Story
     from tests.servers.redis import RedisServer
+    from tests.servers.rocketmq import RocketMQServer
 
-#: Told on Kafka in each run too.
+#: Told on Kafka in each run too, or by the engine's tests.
 _also = partial(pytest.param, marks=pytest.mark.full)
 _GRACEFUL = [
     _also(stories_graceful.join),
@@ -27,7 +26,7 @@ _GRACEFUL = [
     _also(stories_graceful.leave_as_another_joins),
     _also(stories_graceful.partitions_are_added),
     _also(stories_graceful.new_topic_matches),
-    stories_rocketmq.several_topics,
+    _also(stories_rocketmq.several_topics),
 ]
 _SLOW_HANDLERS = [
     _also(stories_graceful.handler_longer_than_poll_interval),
@@ -48,18 +47,6 @@ _STORE_OUTAGES = [
     _also(stories_crash.store_restarts),
     _also(stories_crash.join_while_store_stalls),
 ]
-_BROKER_OUTAGES = [
-    stories_rocketmq.broker_restarts,
-    stories_rocketmq.broker_is_killed,
-    stories_rocketmq.name_server_restarts,
-]
-
-
-@pytest.fixture(scope="module")
-def own_rocketmq() -> Iterator[RocketMQServer]:
-    """One whose servers are stopped."""
-    with RocketMQServer() as server:
-        yield server
 
 
 def _told(rocketmq: RocketMQServer, redis_server: RedisServer, home: Path, story: Story) -> list[str]:
@@ -96,10 +83,3 @@ def test_while_the_store_is_away_nothing_runs_twice_and_then_the_group_goes_on(
     rocketmq: RocketMQServer, redis_server: RedisServer, tmp_path: Path, story: Story
 ) -> None:
     assert not _told(rocketmq, redis_server, tmp_path, story)
-
-
-@pytest.mark.parametrize("story", _BROKER_OUTAGES, ids=_name)
-def test_while_a_broker_or_a_name_server_is_away_nothing_runs_twice_and_then_the_group_goes_on(
-    own_rocketmq: RocketMQServer, redis_server: RedisServer, tmp_path: Path, story: Story
-) -> None:
-    assert not _told(own_rocketmq, redis_server, tmp_path, story)

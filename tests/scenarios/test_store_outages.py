@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.scenarios import stories_crash as stories
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import Tell
 
 
+@pytest.mark.full
 def test_a_store_that_stalls_repeats_nothing(tell: Tell) -> None:
     tell(stories.store_stalls)
 
@@ -18,5 +21,6 @@ def test_a_store_that_is_killed_and_restarted_with_its_data_repeats_nothing(tell
     tell(stories.store_restarts)
 
 
+@pytest.mark.full
 def test_a_rebalance_during_an_outage_of_the_store_repeats_nothing(tell: Tell) -> None:
     tell(stories.join_while_store_stalls)

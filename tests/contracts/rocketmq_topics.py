@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting import StoredMessage
     from holdfast.records import Partition
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 @contextmanager

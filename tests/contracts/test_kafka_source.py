@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["closed_port"]
 
-_PATIENCE_S = 45.0
+_PATIENCE_S = 120.0
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 6000, "heartbeat.interval.ms": 500},

@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.events import RewindIgnored
-from tests.contracts.rocketmq_field import QUICK, Field
+from tests.contracts.rocketmq_field import PATIENCE_S, QUICK, Field
 
 if TYPE_CHECKING:
     from tests.servers.rocketmq import RocketMQServer
@@ -137,7 +137,7 @@ class TestPrefetch:
             field.produce_many(0, numbered("big", 3000))
             field.produce(*numbered("small", 30), queue=3)
             held = threading.Event()
-            field.do = lambda _: held.wait(10)  # type: ignore[assignment]
+            field.do = lambda _: held.wait(PATIENCE_S)  # type: ignore[assignment]
             app = field.app(
                 settings=replace(QUICK, max_in_flight=100, poll_batch=20),
                 pull_threshold_for_queue=100,

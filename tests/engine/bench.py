@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 #: A promise that is not kept by then is broken. Nothing waits for so long where all is well.
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 #: Retries at once: what is tested is that they happen, and in which order.
 QUICK = Retry(attempts=3, wait_initial_s=0.001, wait_max_s=0.002, jitter_s=0.0)
 

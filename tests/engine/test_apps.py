@@ -152,7 +152,7 @@ class TestSignals:
         assert process.stdout is not None
         assert process.stdout.readline() == "started x0\n"
         process.send_signal(number)
-        out, err = process.communicate("let go\n", timeout=30)
+        out, err = process.communicate("let go\n", timeout=PATIENCE_S)
         assert re.search(r"committed .*\(1, True\)", out), (out, err)
         assert process.returncode == 0
 
@@ -163,7 +163,7 @@ class TestSignals:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)
         process.send_signal(signal.SIGINT)  # two of one kind are one, where the process was stopped meanwhile
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert "committed" in process.stdout.read()
 
     def test_handlers_of_signals_are_put_back(self) -> None:

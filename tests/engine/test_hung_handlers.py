@@ -89,7 +89,7 @@ class TestOverdue:
                     bench.wait(lambda: record.cancelled)
                     other_may_end.set()
                 else:
-                    assert other_may_end.wait(5)
+                    assert other_may_end.wait(PATIENCE_S)
                     seen[value] = record.cancelled
 
             member = bench.member(settings=settings(handler_grace_s=LONG), handler=handle, start=False)
@@ -208,7 +208,7 @@ class TestDeadLetter:
 
             def handle(records: Sequence[Record]) -> None:
                 if records[0].value == b"x0":
-                    may_end.wait(5)
+                    may_end.wait(PATIENCE_S)
 
             bench.broker.produce("orders", 0, *numbered("x", range(6)))
             batch = BatchOf(records=3, wait_s=1)
@@ -258,7 +258,7 @@ class TestDeadLetter:
                 starts.append(record.offset)
                 if not first.is_set():
                     first.set()
-                    may_end.wait(5)
+                    may_end.wait(PATIENCE_S)
 
             bench.broker.produce("orders", 0, '{"id": 1}')
             bench.member(settings=settings(), handler=handle, key="id", dead_letter="dlq", dead_letters=letters)
@@ -367,17 +367,17 @@ class TestLeasedSource:
         @app.handler("jobs", dead_letter="dlq")
         def handle(record: Record) -> None:
             if record.value == b"hangs":
-                may_end.wait(5)
+                may_end.wait(PATIENCE_S)
                 overdue.append(record.cancelled)
 
         thread = threading.Thread(target=lambda: app.run(install_signal_handlers=False), daemon=True)
         thread.start()
         with queue.changed:
-            assert queue.changed.wait_for(lambda: not queue.open, 5)
+            assert queue.changed.wait_for(lambda: not queue.open, PATIENCE_S)
         assert letters.values() == ["hangs"]
         may_end.set()
         app.stop()
-        thread.join(5)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         assert overdue == [True]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.servers.rocketmq import RocketMQServer
 
 _LOOK_S = 0.05
-_WITHIN_S = 45.0
+_WITHIN_S = 120.0
 #: Settings.mark_batch: with the workers, what a death may repeat at most.
 _MARK_BATCH = 500
 
@@ -163,7 +163,7 @@ class Field:
 
     def reset(self, offsets: Iterable[TopicPartition]) -> None:
         """Set the group's offsets as an operator does, once it is empty; who has left in order is soon out of it."""
-        self.until(lambda: self.state() == ConsumerGroupState.EMPTY, "the group is empty", within_s=4)
+        self.until(lambda: self.state() == ConsumerGroupState.EMPTY, "the group is empty")
         self.kafka.reset(self.group, offsets)
 
     def start(self, name: str, **changes: Any) -> Member:
@@ -344,7 +344,7 @@ class Field:
 
     def until_settled(self) -> None:
         """Everything that was produced has ended, or has failed for good."""
-        self.until(self._settled, "all that was produced is handled", within_s=60)
+        self.until(self._settled, "all that was produced is handled", within_s=180)
 
     def until_caught_up(self, slack: int) -> None:
         """While the traffic goes on: no more than that is produced and not handled."""

@@ -91,7 +91,7 @@ class FakeServer:
         for peer in self.peers:
             peer.hang_up()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

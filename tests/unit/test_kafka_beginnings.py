@@ -49,7 +49,7 @@ def beginnings(policy: str | None = "latest", default: Any = OF_AN_APP) -> Begin
 
 
 def look(made: Beginnings, known: Known, *topics: str) -> None:
-    made.look(cast("Consumer", known), topics, Deadline(1.0))
+    made.look(cast("Consumer", known), topics, Deadline(60.0))
 
 
 def orders(*numbers: int) -> list[Partition]:

@@ -61,16 +61,16 @@ def topic_ids(**ids: str | int) -> tuple[TopicIds, Cluster]:
 
 def test_a_topic_that_is_gone_hides_no_other() -> None:
     asks, _ = topic_ids(orders="one")
-    found = asks.of_each(["orders", "gone"], Deadline(5))
+    found = asks.of_each(["orders", "gone"], Deadline(60))
     assert found["orders"] == "one"
     assert isinstance(found["gone"], UnknownTopic)
     with pytest.raises(UnknownTopic):
-        asks.of(["orders", "gone"], Deadline(5))
+        asks.of(["orders", "gone"], Deadline(60))
 
 
 def test_a_partition_without_a_leader_hides_no_other() -> None:
     asks, _ = topic_ids(orders="one")
-    found = asks.admin().leaders(["orders", "gone"], Deadline(5))
+    found = asks.admin().leaders(["orders", "gone"], Deadline(60))
     assert found[Partition("orders", 1)] == 0
     assert found[Partition("orders", 2)] == 1
     assert isinstance(found[Partition("orders", 0)], SourceUnavailable)
@@ -80,26 +80,26 @@ def test_a_partition_without_a_leader_hides_no_other() -> None:
 def test_ids_that_appear_or_disappear_make_no_topic_another_one() -> None:
     for first, later in (("one", NO_ID), (NO_ID, "one")):
         asks, cluster = topic_ids(orders=first)
-        before = asks.of(["orders"], Deadline(5))
+        before = asks.of(["orders"], Deadline(60))
         cluster.ids["orders"] = later
-        assert asks.of(["orders"], Deadline(5)) == before
+        assert asks.of(["orders"], Deadline(60)) == before
         cluster.ids["orders"] = first
-        assert asks.of(["orders"], Deadline(5)) == before
+        assert asks.of(["orders"], Deadline(60)) == before
     asks, cluster = topic_ids(orders="one")
-    assert asks.of(["orders"], Deadline(5)) == {"orders": "one"}
+    assert asks.of(["orders"], Deadline(60)) == {"orders": "one"}
     cluster.ids["orders"] = "another"
-    assert asks.of(["orders"], Deadline(5)) == {"orders": "another"}
+    assert asks.of(["orders"], Deadline(60)) == {"orders": "another"}
 
 
 @pytest.mark.parametrize(("committed_with", "now"), [(NO_ID, "one"), ("one", NO_ID), ("one", "one")])
 def test_a_commit_from_before_the_brokers_were_upgraded_is_ours(committed_with: str, now: str) -> None:
     asks, _ = topic_ids(orders=committed_with)
     mark = CommitMark("g", asks, lambda: "")
-    mark.position_names([PARTITION], Deadline(5))
+    mark.position_names([PARTITION], Deadline(60))
     [committed] = mark.on({PARTITION: 7})
     asks, _ = topic_ids(orders=now)
     mark = CommitMark("g", asks, lambda: "")
-    mark.position_names([PARTITION], Deadline(5))
+    mark.position_names([PARTITION], Deadline(60))
     read = mark.read(committed)
     assert read is not None
     assert (read.offset, read.ours) == (7, True)
@@ -115,7 +115,7 @@ def test_what_a_client_has_met_before_a_question_says_nothing_of_it() -> None:
     future: Future[str] = Future()
     answering = threading.Timer(0.02, future.set_result, ["fine"])
     answering.start()
-    assert admin.answer(future, Deadline(5), "asking") == "fine"
+    assert admin.answer(future, Deadline(60), "asking") == "fine"
     answering.join()
 
 

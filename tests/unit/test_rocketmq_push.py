@@ -18,7 +18,7 @@ from holdfast.records import Partition, Record
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PATIENCE_S = 5.0
+_PATIENCE_S = 60.0
 QUEUE = Partition("orders", 0)
 
 

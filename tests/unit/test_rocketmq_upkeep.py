@@ -11,7 +11,7 @@ from holdfast.errors import SourceUnavailable
 if TYPE_CHECKING:
     from holdfast.timing import Deadline
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def test_what_goes_wrong_is_tried_again_and_keeps_nothing_else_from_being_done() -> None:

@@ -128,11 +128,18 @@ need_java() {
     java_will_do || fail "the tests need a JDK (a Java runtime with its compiler), 17 or later, as 'java' on PATH"
 }
 
-# need_jars NAME SIZE: what tests/servers/NAME/pom.xml lists, in .servers/NAME/lib.
+# has_jars NAME: what tests/servers/NAME/pom.xml lists is in .servers/NAME/lib.
+has_jars() { [ -e ".servers/$1/.stamp" ] && [ ! "tests/servers/$1/pom.xml" -nt ".servers/$1/.stamp" ]; }
+
+need_maven() {
+    if has_jars kafka && has_jars rocketmq && has_jars spark; then return; fi
+    command -v mvn >/dev/null || apt_install maven || fail "Maven ('mvn' on PATH) is needed to fetch the jars of the servers"
+}
+
+# need_jars NAME SIZE
 need_jars() {
     local home=.servers/$1 pom=tests/servers/$1/pom.xml try
-    if [ -e "$home/.stamp" ] && [ ! "$pom" -nt "$home/.stamp" ]; then return; fi
-    command -v mvn >/dev/null || apt_install maven || fail "Maven ('mvn' on PATH) is needed to fetch the jars of $1"
+    if has_jars "$1"; then return; fi
     mkdir -p "$home"
     for try in 1 2 3; do
         say "fetching $1 by Maven into $home/lib ($2)"
@@ -155,10 +162,18 @@ servers_and_environment() {
     need_redis
     need_openssl
     need_java
-    need_jars kafka '54 MB'
-    need_jars rocketmq '102 MB'
-    need_jars spark '19 MB'
+    need_maven
+    # Maven and pip wait for the network and the disk by turns. No apt-get from here on but for Python's own packages.
+    (
+        need_jars kafka '54 MB'
+        need_jars rocketmq '102 MB'
+        need_jars spark '19 MB'
+    ) &
+    jars=$!
+    trap 'kill "$jars" 2>/dev/null || true' EXIT
     make_venv .venv kafka,spark-test,test,lint
+    wait "$jars"
+    trap - EXIT
 }
 
 case "${1:-test}" in

@@ -12,6 +12,8 @@ from holdfast.plugin.events import DeadLettered, DeadLetterLimitReached, DeadLet
 from tests.engine.bench import Bench, Letters, numbered, partition
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
+#: Which records fail first is certain.
+IN_TURN = Settings(workers=1, commit_interval_s=0.01)
 #: Not tried again within a test, unless the test says so.
 LONG = DeadLetterLimit(in_a_row=3, pause_s=3600.0)
 SHORT = DeadLetterLimit(in_a_row=3, pause_s=0.02)
@@ -61,7 +63,7 @@ def test_a_broken_handler_is_paused_and_goes_on_with_every_record_when_it_is_men
 def test_while_one_is_paused_its_topic_is_not_read_and_others_go_on() -> None:
     with Bench(orders=1, payments=1) as bench:
         broken = Broken(bench)
-        how = going(bench, LONG, handler=broken.handle, start=False)
+        how = going(bench, LONG, settings=IN_TURN, handler=broken.handle, start=False)
         member = bench.member(**how)
         member.app.handler("payments", name="pay")(lambda record: bench.work.do("a", record))
         bench.broker.produce("orders", 0, *numbered("x", range(4)))
@@ -81,7 +83,7 @@ def test_a_record_that_fails_again_keeps_the_pause_and_the_next_is_tried() -> No
         for value in ("x0", "x1", "x2"):
             bench.work.fail(value, Unretriable("once"))
         bench.work.fail("x4", Unretriable("once"))
-        how = going(bench, SHORT)
+        how = going(bench, SHORT, settings=IN_TURN)
         with bench.changed:  # of one turn: x3 and x4 both wait
             bench.broker.produce("orders", 0, *numbered("x", range(5)))
         member = bench.member(**how)
@@ -118,8 +120,7 @@ def test_it_stops_the_app_where_that_is_said_and_the_next_start_goes_on_there() 
         limit = DeadLetterLimit(in_a_row=3, then="stop")
         how = going(bench, limit, handler=Broken(bench).handle)
         bench.broker.produce("orders", 0, *numbered("x", range(10)))
-        settings = Settings(workers=1, commit_interval_s=0.01, ordering="partition")
-        member = bench.member(**{**how, "settings": settings})
+        member = bench.member(**{**how, "settings": IN_TURN})
         with pytest.raises(HandlerFailed, match=r"4 of 4 records.*dead_letter_limit.*adress") as caught:
             member.join()
         assert isinstance(caught.value.__cause__, KeyError)
@@ -132,7 +133,7 @@ def test_it_stops_the_app_where_that_is_said_and_the_next_start_goes_on_there() 
 
 def test_what_waits_goes_to_the_new_owner_of_its_partition() -> None:
     with Bench(orders=1) as bench:
-        how = going(bench, LONG, handler=Broken(bench).handle)
+        how = going(bench, LONG, settings=IN_TURN, handler=Broken(bench).handle)
         bench.broker.produce("orders", 0, *numbered("x", range(10)))
         first = bench.member(**how)
         bench.wait(lambda: first.told(DeadLetterLimitReached))

@@ -90,7 +90,7 @@ class MemoryClaims:
     def close(self) -> None:
         """Sessions that have not ended run out with their lease."""
         self.calls.close()
-        for lease in self._leases:
+        for lease in sorted(self._leases, key=_session_id):  # the same order each time, wherever they lie in memory
             lease.stop()
 
     def _session(self, lease: Lease) -> MemorySession:
@@ -131,6 +131,10 @@ class MemoryClaims:
         """Hear and answer as before."""
         with self.state.lock:
             self.state.hears = self.state.speaks = True
+
+
+def _session_id(lease: Lease) -> str:
+    return lease.session_id
 
 
 def _check_seconds(field: str, value: float) -> None:

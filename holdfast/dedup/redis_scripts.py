@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,7 @@ from holdfast.dedup.redis_errors import codes, store_error
 from holdfast.errors import AccessRefused, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import redis
 
@@ -76,7 +77,8 @@ class ScriptCall(NamedTuple):
     args: Sequence[bytes | str | int]
 
 
-def _load(*, flags: bool, hash_keys: bool) -> dict[str, _Script]:
+@cache  # a server is looked at anew at each session's start
+def _load(*, flags: bool, hash_keys: bool) -> Mapping[str, _Script]:
     folder = files("holdfast.dedup").joinpath("scripts")
     scripts = {}
     for name, needed in _PARTS.items():

@@ -236,7 +236,7 @@ class RedisClaims:
     def close(self) -> None:
         """Give the connections back. Sessions that have not ended run out with their lease. Does not raise."""
         self.calls.close()
-        for lease in self._leases:
+        for lease in sorted(self._leases, key=_session_id):  # the same order each time, wherever they lie in memory
             lease.stop()
         if self._make_client is not None:
             try:
@@ -287,6 +287,10 @@ class RedisClaims:
 
     def __repr__(self) -> str:
         return f"RedisClaims({self._where}, namespace={self._namespace!r}, {self._layout.description})"
+
+
+def _session_id(lease: Lease) -> str:
+    return lease.session_id
 
 
 def _check_whole(field: str, value: object, most: int) -> None:

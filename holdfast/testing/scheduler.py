@@ -36,7 +36,8 @@ _ASIDE_S = 1e-3
 #: How often a task is told to end that catches everything.
 _TOLD_TO_END = 50
 
-_swap_current_task = getattr(asyncio.tasks, "_swap_current_task", None)  # Python 3.12 or later
+#: From Python 3.12 on; from 3.14 on the current task is one of the thread's, and not of the loop's.
+_swap_current_task = getattr(asyncio.tasks, "_swap_current_task", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,13 +384,15 @@ class Scheduler:
 def _put_aside(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """What asyncio and Python keep for each thread of the system: other tasks of the world have event loops too."""
     hooks = sys.get_asyncgen_hooks()
-    running = None if _swap_current_task is None else _swap_current_task(loop, None)
+    running = None if _swap_current_task is None else asyncio.current_task(loop)
+    if running is not None and _swap_current_task is not None:
+        _swap_current_task(loop, None)
     asyncio._set_running_loop(None)  # noqa: SLF001 - as `_get_running_loop` above
     sys.set_asyncgen_hooks(None, None)
     try:
         yield
     finally:
         asyncio._set_running_loop(loop)  # noqa: SLF001
-        if _swap_current_task is not None:
+        if running is not None and _swap_current_task is not None:
             _swap_current_task(loop, running)
         sys.set_asyncgen_hooks(*hooks)

@@ -147,8 +147,9 @@ class Event(_Awaited):
     def set(self) -> None:
         """Wake all who wait."""
         self._set = True
-        self._scheduler.tell(self._waiters)
-        self._runtime.stand_aside()
+        if self._waiters:  # else nobody can tell
+            self._scheduler.tell(self._waiters)
+            self._runtime.stand_aside()
 
     def clear(self) -> None:
         """From now on `wait` waits."""

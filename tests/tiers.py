@@ -19,23 +19,33 @@ _SERVERS_OF_ITS_OWN = frozenset(
 
 
 _SPARK = "tests/spark/"
+#: Of Spark's, in `make test-all`, the half that has another JVM.
+_SPARK_TOO = "tests/spark/test_zombies.py"
 _STORIES = "tests/scenarios/"
 #: Who begins when: the longest first, so that nobody is waited for alone at the end.
-_ORDER = (_SPARK, _STORIES, "tests/cli/", "tests/contracts/", "tests/properties/", "tests/engine/", "tests/docs/")
+_ORDER = tuple(
+    f"tests/{part}/"
+    for part in ("spark", "scenarios", "simulation", "cli", "contracts", "properties", "engine", "docs")
+)
 #: What computes nearly all of its time. Of the others most wait for servers, processes and leases.
-_COMPUTES = (_SPARK, "tests/properties/", "tests/docs/", "tests/golden/", "tests/unit/")
+_COMPUTES = (_SPARK, "tests/simulation/", "tests/properties/", "tests/docs/", "tests/golden/", "tests/unit/")
 
 
 def scheduler(config: pytest.Config, log: Any) -> object:
-    """pytest-xdist's, a file a process, but that all of Spark's files are one process's: one JVM; and that each story
-    is for whoever comes next. A third of the processes computes as long as there is what computes, the others wait:
-    so the cores are in use from the first minute to the last, and no more than these want them at any time."""
+    """pytest-xdist's, a file a process, but that all of Spark's files are one process's, for one JVM (two's in
+    `make test-all`: one would be waited for at the end), and that each story is for whoever comes next. A third of the
+    processes computes as long as there is what computes, the others wait: so the cores are in use from the first minute
+    to the last, and no more than these want them at any time."""
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # noqa: PLC0415 - not every environment has it
+
+    two_sparks = not config.option.markexpr
 
     class Shares(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(_STORIES) and "_brokers.py" not in nodeid:  # those share servers of their own
                 return nodeid
+            if two_sparks and nodeid.startswith(_SPARK_TOO):
+                return _SPARK_TOO
             return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: Any) -> None:

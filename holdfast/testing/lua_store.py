@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import AuthenticationError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from holdfast.dedup.redis_coordinator import RedisCoordinator
+from holdfast.dedup.redis_layout import Layout
+from holdfast.dedup.redis_positions import acquired
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.testing.lua_redis import LuaRedis
 from holdfast.testing.network import NoAnswer, Refused
@@ -19,11 +21,14 @@ if TYPE_CHECKING:
 
     from redis.exceptions import ResponseError
 
+    from holdfast.dedup.claims import ClaimKey
     from holdfast.testing.process import Process
     from holdfast.testing.redis_data import Reply
     from holdfast.testing.scheduler import Scheduler
 
 _WEEK_S = 7 * 86_400.0
+#: Few in a world: so that there are buckets with several.
+_KEYS_EXPECTED = 1000
 
 
 class LuaStore(StoreServer):
@@ -52,7 +57,7 @@ class LuaStore(StoreServer):
         #: What it holds: for judges, who change nothing.
         self.redis = LuaRedis(self.process.runtime)
         self._lease_s, self._window_s, self._timeout_s = lease_s, window_s, timeout_s
-        self._hash_keys, self._shards = hash_keys, shards
+        self._layout = Layout("holdfast", shards, hash_keys=hash_keys, keys_expected=_KEYS_EXPECTED)
 
     def claims(self, process: Process) -> RedisClaims:
         """The store, as that process sees it."""
@@ -60,10 +65,9 @@ class LuaStore(StoreServer):
             self._client(process),
             lease_s=self._lease_s,
             window_s=self._window_s,
-            hash_keys=self._hash_keys,
-            shards=self._shards,
-            # Few in a world: so that buckets are shared.
-            keys_expected=1000,
+            hash_keys=self._layout.hash_keys,
+            shards=self._layout.shards,
+            keys_expected=_KEYS_EXPECTED,
             runtime=process.runtime,
         )
 
@@ -74,6 +78,31 @@ class LuaStore(StoreServer):
     def empty(self) -> None:
         """It is started again and has forgotten everything."""
         self.redis.restart()
+
+    def alive(self, session: str) -> bool:
+        """Whether the store takes the session for alive: in all shards."""
+        shards = [self._layout.sessions(shard) for shard in range(self._layout.shards)]
+        found = self._look(*((b"HGET", name, session.encode()) for name in shards))
+        now_ms = self.process.runtime.wall_ms()
+        return all(isinstance(field, bytes) and int(field.partition(b":")[0]) > now_ms for field in found)
+
+    def is_done(self, position: str, offset: int) -> bool:
+        """Whether the offset is done, as the position of that name has it."""
+        [fields] = self._look((b"HGETALL", self._layout.position(position)[1]))
+        known = acquired(fields if isinstance(fields, list) else [])
+        return offset < known.watermark or offset in known.done
+
+    def is_finished(self, key: ClaimKey) -> bool:
+        """Whether the key is done. Not of batches, which no world has."""
+        [(shard, place)] = self._layout.places([key])
+        *claims, name = self._layout.names(shard, [place])
+        if not self._layout.hash_keys:
+            return self._look((b"GET", name)) == [b"1"]
+        claim, until_ms = self._look((b"HGET", claims[-1], place), (b"HGET", name, place))
+        return claim is None and isinstance(until_ms, bytes) and int(until_ms) >= self.process.runtime.wall_ms()
+
+    def _look(self, *commands: Sequence[bytes]) -> list[Any]:
+        return self.redis.call(commands)
 
     def _replica(self) -> Callable[[], None]:
         return self.redis.replica()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.memory import MemoryClaims
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
+from holdfast.dedup.memory_state import Finished
 from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
 from holdfast.testing.network import Network, NoAnswer, Refused
 from holdfast.testing.store_session import SimulatedSession
@@ -16,7 +17,7 @@ from holdfast.testing.store_session import SimulatedSession
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.dedup.claims import ClaimStore
+    from holdfast.dedup.claims import ClaimKey, ClaimStore
     from holdfast.dedup.coordinator import Coordinator
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_session import MemorySession
@@ -59,6 +60,20 @@ class StoreServer(ABC):
     @abstractmethod
     def empty(self) -> None:
         """It is started again and has forgotten everything."""
+
+    # For judges: in no time, and without a trace.
+
+    @abstractmethod
+    def alive(self, session: str) -> bool:
+        """Whether the store takes the session for alive."""
+
+    @abstractmethod
+    def is_done(self, position: str, offset: int) -> bool:
+        """Whether the offset is done, as the position of that name has it."""
+
+    @abstractmethod
+    def is_finished(self, key: ClaimKey) -> bool:
+        """Whether the key is done."""
 
     @abstractmethod
     def _replica(self) -> Callable[[], None]:
@@ -104,6 +119,18 @@ class SimulatedStore(StoreServer):
         """It is started again and has forgotten everything."""
         self._know(({}, {}, {}, 0, {}))
         self.state.store_id = self.process.runtime.token(8)
+
+    def alive(self, session: str) -> bool:
+        """Whether the store takes the session for alive."""
+        return self.state.alive(session)
+
+    def is_done(self, position: str, offset: int) -> bool:
+        """Whether the offset is done, as the position of that name has it."""
+        return self.state.position(position).is_done(offset)
+
+    def is_finished(self, key: ClaimKey) -> bool:
+        """Whether the key is done."""
+        return isinstance(self.state.key(key), Finished)
 
     def _replica(self) -> Callable[[], None]:
         state = self.state

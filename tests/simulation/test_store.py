@@ -227,6 +227,61 @@ def test_after_a_failover_what_was_lost_is_said_again(scheduler: Scheduler, stor
     play(scheduler, main)
 
 
+def test_a_judge_sees_what_is_known(scheduler: Scheduler, store: StoreServer) -> None:
+    def main(process: Process) -> None:
+        session = store.claims(process).begin(10.0)
+        epoch = own(session).epoch
+        sent, switches = store.network.sent, scheduler.switches
+        assert store.alive(session.id)
+        assert not store.alive("nobody")
+        assert not store.is_done(P, 0)
+        assert not store.is_finished(KEY.key)
+        assert (sent, switches) == (store.network.sent, scheduler.switches)
+        session.mark([Mark(P, epoch, 3, [0, 1, 2, 300])])
+        session.claim([KEY])
+        assert not store.is_finished(KEY.key)
+        session.finish([KEY])
+        assert store.is_finished(KEY.key)
+        assert [offset for offset in range(302) if store.is_done(P, offset)] == [0, 1, 2, 300]
+        session.abandon()
+        process.runtime.sleep(5.0)
+        assert not store.alive(session.id)
+        process.runtime.sleep(8 * 86_400.0)
+        assert not store.is_finished(KEY.key)
+
+    play(scheduler, main, for_s=1e6)
+
+
+def test_members_put_their_group_back_into_a_store_that_has_forgotten_it(
+    scheduler: Scheduler, store: StoreServer
+) -> None:
+    offered = queues(4)
+
+    def member(process: Process) -> None:
+        membership = store.coordinator(process).join(
+            "g",
+            Member(client_id=process.name, subscription="s"),
+            Deadline(10.0, process.runtime),
+            strategy=in_turn,
+            wake=lambda: None,
+            queues=offered,
+            lease_s=3.0,
+        )
+        process.runtime.sleep(4.0)
+        before = membership.plan().of(membership.id)
+        assert len(before) == 2
+        process.runtime.sleep(10.0)
+        assert not membership.lost
+        assert membership.plan().of(membership.id) == before
+
+    for name in "ab":
+        process = scheduler.process(name)
+        process.spawn(lambda process=process: member(process), "main")  # type: ignore[misc]
+    scheduler.at(scheduler.now + 7.0, store.empty)
+    run_all(scheduler, for_s=20.0)
+    assert not scheduler.errors, scheduler.errors[0].trace
+
+
 def test_an_emptied_store_is_another_one(scheduler: Scheduler, store: StoreServer) -> None:
     def main(process: Process) -> None:
         claims = store.claims(process)

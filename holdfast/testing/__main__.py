@@ -17,6 +17,8 @@ from holdfast.testing.world import World
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.testing.judges import Found
+
 
 def main(argv: Sequence[str]) -> int:
     """Returns: 1 where a rule was broken."""
@@ -41,15 +43,21 @@ def main(argv: Sequence[str]) -> int:
 def _one(world: World, name: str, given: argparse.Namespace) -> int:
     found = judged(world)
     if found is not None and given.shrink:
-        world = smaller(world, found)
-        given.out.mkdir(exist_ok=True)
-        kept = given.out / f"{name}.json"
-        kept.write_text(world.to_json())
-        print(f"{kept}: {len(world.records)} records, {len(world.faults)} faults")
+        world = _keep(world, found, name, given)
     played = play(world)
     print(played.story if given.story else played.found or f"{name}: no rule was broken")
     print(played.figures)
     return int(played.found is not None)
+
+
+def _keep(world: World, found: Found, name: str, given: argparse.Namespace) -> World:
+    """As data: what a seed draws may be another world tomorrow."""
+    world = smaller(world, found)
+    given.out.mkdir(exist_ok=True)
+    kept = given.out / f"{name}.json"
+    kept.write_text(world.to_json())
+    print(f"{kept}: {len(world.records)} records, {len(world.faults)} faults")
+    return world
 
 
 def _many(given: argparse.Namespace) -> int:
@@ -63,6 +71,8 @@ def _many(given: argparse.Namespace) -> int:
             print(
                 f"seed {result.seed}: {result.found.rule} at {result.found.at_s:.4f}: {result.found.what}", flush=True
             )
+            if given.shrink:
+                _keep(draw(result.seed), result.found, f"seed-{result.seed}", given)
             if given.first:
                 break
     wall_s = time.perf_counter() - began

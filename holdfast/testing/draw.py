@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from holdfast.plugin.handlers import BatchOf
 from holdfast.plugin.letter_limit import DeadLetterLimit
@@ -45,7 +45,16 @@ _FAULTS: dict[FaultKind, int] = {
     "slow": 2,
     "refuse": 2,
     "letters": 1,
+    "lossy": 2,
+    "forbid": 1,
+    "failover": 1,
+    "empty": 1,
+    "grow": 1,
+    "markers": 1,
+    "compact": 1,
+    "reset": 1,
 }
+_STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
 #: What hangs does so for that long at most: some of it ends before anybody notices.
 _HANGS_S = 3.0
 
@@ -107,6 +116,7 @@ def _settings(chance: random.Random, timeout_s: float | None) -> Settings:
         commit_refresh_s=pick([1.0, 300.0]),
         status_interval_s=pick([0.0, 0.5]),
         missing_key=pick(["error", "position"]),
+        store_down=pick(_STORE_DOWN),
         ramp=pick([None, None, Ramp(floor_per_s=50.0, over_s=1.0), Ramp(floor_per_s=200.0, headroom=2.0, over_s=0.3)]),
     )
 
@@ -140,6 +150,9 @@ def _fault(chance: random.Random) -> Fault:
         "deaf": chance.choice([0.01, 0.1, 0.3, 1.0, 2.5]),
         "slow": chance.random(),
         "letters": chance.random() * 2,
+        "lossy": chance.random() * 2,
+        "forbid": chance.choice([0.1, 1.0, 2.5]),
+        "failover": chance.random() * 0.3,
     }.get(kind, 0.0)
     return Fault(
         at_s=chance.random() * 3,
@@ -147,7 +160,8 @@ def _fault(chance: random.Random) -> Fault:
         member=chance.randrange(8),
         for_s=for_s,
         count=chance.randrange(1, 4) if kind == "refuse" else chance.choice([1, 1, 1, 2]),
-        amount=0.3 if kind == "slow" else chance.random(),
+        amount=0.3 if kind in ("slow", "lossy") else chance.random(),
+        place=chance.randrange(8),
     )
 
 
@@ -163,10 +177,14 @@ def _records(
     pick = chance.choice
     places = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
     keyed = {topic: handler.keyed for handler in handlers for topic in handler.topics}
+    # What no handler can handle would keep one paused for ever.
+    limited = any(handler.limit is not None for handler in handlers)
     lanes, units = pick([3, 20, count]), pick([12, count, count, 10**9])
     work, failing = pick(["none", "short", "mixed", "slow"]), pick([0.0, 0.0, 0.0, 0.05, 0.3])
     keyless, missing, bursts = pick([0.0, 0.0, 0.1]), pick([0.0, 0.0, 0.0, 0.01]), pick([1, 1, 5])
-    steadily = pick([0.0, 0.0, 2.0])
+    steadily, broken = pick([0.0, 0.0, 2.0]), pick([0.0, 0.0, 0.0, 0.02])
+    if limited:
+        missing = broken = 0.0
     records = []
     for at in range(count):
         topic, number = pick(places)
@@ -185,6 +203,7 @@ def _records(
                 hangs=int(hung),
                 hang_s=round(chance.random() * _HANGS_S, 4) if hung else 0.0,
                 heeds=pick([True, False]) if hung else True,
+                unreadable=chance.random() < broken,
             )
         )
     return tuple(records)

@@ -9,9 +9,14 @@ from holdfast.plugin.ports import CommitFate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.records import Partition
     from holdfast.testing.member import Member
     from holdfast.testing.play import Stage
     from holdfast.testing.world import Fault
+
+
+#: How often somebody looks whether everybody has left.
+_LOOK_S = 0.05
 
 
 class Faults:
@@ -20,12 +25,20 @@ class Faults:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._silent_until = 0.0
+        self._resetting = False
 
     def happens(self, fault: Fault) -> None:
         """Now."""
+        if self._resetting:
+            return  # nobody is there
         self._stage.say("world", f"{fault.kind} {fault.for_s:.3f} s" if fault.for_s else fault.kind)
         call: Callable[[Fault], None] = getattr(self, f"_{fault.kind}")
         call(fault)
+
+    @property
+    def resetting(self) -> bool:
+        """Nobody is to be there for now."""
+        return self._resetting
 
     # ---- members
     def _crash(self, fault: Fault) -> None:
@@ -36,7 +49,7 @@ class Faults:
             self._later(fault.for_s, self._join_again)
 
     def _join_again(self) -> None:
-        if not self._stage.ending:
+        if not (self._stage.ending or self._resetting):
             self._stage.join()
 
     def _stall(self, fault: Fault) -> None:
@@ -90,7 +103,68 @@ class Faults:
         self._stage.store.network.slow(fault.amount)
         self._later(fault.for_s, lambda: self._stage.store.network.slow(0.0))
 
+    def _lossy(self, fault: Fault) -> None:
+        self._stage.judges.unprotected = True
+        each = fault.amount / 3
+        self._stage.store.network.lose(calls=each, replies=each, late=each)
+        self._later(fault.for_s, self._stage.store.network.lose)
+
+    def _forbid(self, fault: Fault) -> None:
+        self._stage.judges.unprotected = True
+        self._stage.store.network.refuse()
+        self._later(fault.for_s, lambda: self._stage.store.network.refuse(""))
+
+    def _failover(self, fault: Fault) -> None:
+        stage, since = self._stage, self._stage.now
+        stage.store.fail_over(fault.for_s)
+        self._later(fault.for_s, lambda: stage.judges.store_forgot(since))
+
+    def _empty(self, fault: Fault) -> None:  # noqa: ARG002 - as all of them
+        self._stage.store.empty()
+        self._stage.judges.store_forgot(0.0)
+
+    # ---- topics, and people
+    def _grow(self, fault: Fault) -> None:
+        topic = self._place(fault).topic
+        partitions = sum(each.topic == topic for each in self._stage.broker.logs)
+        self._stage.broker.create(topic, partitions + fault.count)
+
+    def _markers(self, fault: Fault) -> None:
+        place = self._place(fault)
+        self._stage.broker.leave_out(place.topic, place.number, fault.count)
+
+    def _compact(self, fault: Fault) -> None:
+        place = self._place(fault)
+        log = self._stage.broker.logs[place]
+        gone = set(log.offsets[fault.count % 2 :: 2])
+        self._stage.broker.compact(place.topic, place.number, [each for each in log.offsets if each not in gone])
+        records = self._stage.book.logs.get(self._stage.log(place), [])
+        self._stage.judges.removed([each for each in records if each.offset in gone])
+
+    def _reset(self, fault: Fault) -> None:
+        self._resetting = True
+        for member in self._stage.living:
+            member.stop()
+        self._reset_when_empty(fault)
+
+    def _reset_when_empty(self, fault: Fault) -> None:
+        stage, place = self._stage, self._place(fault)
+        if stage.living or stage.group.members:
+            self._later(_LOOK_S, lambda: self._reset_when_empty(fault))
+            return
+        offset = int(fault.amount * stage.broker.logs[place].end)
+        stage.say("world", f"the offset of {place} is set to {offset}, from {stage.group.offset(place)}")
+        stage.group.set_offset(place, offset)
+        stage.judges.reset(stage.log(place), offset)
+        self._resetting = False
+        for _ in range(stage.world.members):
+            stage.join()
+
     # ---- inside
+    def _place(self, fault: Fault) -> Partition:
+        places = sorted(self._stage.broker.logs)
+        return places[fault.place % len(places)]
+
     def _speak_after(self, fault: Fault) -> None:
         until = self._silent_until = max(self._silent_until, self._stage.now + fault.for_s)
         self._later(fault.for_s, lambda: self._stage.store.network.speak() if until == self._silent_until else None)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from holdfast.testing.world import World
 
 
+#: What has ended is acknowledged by the store that much later at most, whatever befalls it.
+_ACKNOWLEDGED_S = 6.0
 #: So much of the drain a handler is waited for at least, by whichever clock.
 _DRAIN = 0.9
 
@@ -38,8 +40,8 @@ class Judges:
     def __init__(self, world: World, book: Book, sight: Sight, now: Callable[[], float]) -> None:
         self._settings, self._book, self._sight, self._now = world.settings, book, sight, now
         self.found: Found | None = None
-        #: When the store lost something that it had acknowledged.
-        self._forgot: list[float] = []
+        #: When the store lost what it had acknowledged, and since when it had known that.
+        self._forgot: list[tuple[float, float]] = []
         #: The store gave no answer: who is open then has no protection.
         self.unprotected = False
         self._hands: dict[str, set[Run]] = defaultdict(set)
@@ -66,6 +68,8 @@ class Judges:
         self.running[member][handler] += 1
         for run in runs:
             run.together = runs
+            if run.record.unfit:
+                self.broken("UNFIT", f"{run.record} is given to a handler at {member}, and none can handle it")
             self._fence(run, epoch)
             self._repeated(run)
             self._in_order(run)
@@ -156,11 +160,17 @@ class Judges:
         for record in records:
             record.excused = True
 
-    def store_forgot(self) -> None:
-        """The store has lost something that it had acknowledged."""
-        self._forgot.append(self._now())
+    def store_forgot(self, since_s: float) -> None:
+        """The store has lost what it had acknowledged since then."""
+        self._forgot.append((since_s, self._now()))
+        self._hands.clear()
 
     # ---- inside
+    @property
+    def _open(self) -> bool:
+        """By choice nothing protected what has run."""
+        return self.unprotected and self._settings.store_down == "open"
+
     def _running(self, member: str, record: Placed) -> Sequence[Run]:
         for run in reversed(record.unit.runs):
             if run.record is record and run.member == member and run.ended_at is None:
@@ -179,7 +189,7 @@ class Judges:
         highest, session = self._epochs.get(log, (0, ""))
         if epoch > highest:
             self._epochs[log] = (epoch, run.session)
-        elif epoch < highest and session != run.session and self._sight.alive(run.session):
+        elif epoch < highest and session != run.session and self._sight.alive(run.session) and not self._open:
             self.broken(
                 "FENCE",
                 f"{run.record} starts at {run.member} with fence {epoch}, after {highest} of another that lives",
@@ -188,13 +198,13 @@ class Judges:
     def _repeated(self, new: Run) -> None:
         """P2, P3, P4, P7: one piece of work is done once, unless its first session is dead and its end not known."""
         record, unit = new.record, new.record.unit
-        if record.letter_of is not None and self._known(record, record.letter_of, 0.0):
+        if record.letter_of is not None and self._known(record, record.letter_of, 0.0, None):
             self.broken("REPEATED", f"{record} starts at {new.member} after its dead letter")
         for old in unit.runs:
             if old.given_up and old.record.letter_of is not None:
                 continue  # its letter gave the key back: another record of it may run
             self.repeats += 1
-            if self._known(old.record, old.session, old.since):
+            if self._known(old.record, old.session, old.since, old.ended_at):
                 was = "runs" if old.ended_at is None else f"ended well at {old.ended_at:.4f}"
                 life = "alive" if self._sight.alive(old.session) else "dead"
                 self.broken(
@@ -202,12 +212,13 @@ class Judges:
                     f"{record} starts at {new.member}, and {old.record} {was} at {old.member}, whose session is {life}",
                 )
 
-    def _known(self, record: Placed, session: str, since: float) -> bool:
+    def _known(self, record: Placed, session: str, since: float, ended_at: float | None) -> bool:
         """Whether what a session did with a record could not have been done again."""
-        if self.unprotected and self._settings.store_down == "open":
+        if self._open:
             return False
-        if any(at >= since for at in self._forgot):
-            return False
+        for lost_from, at in self._forgot:
+            if since <= at and (ended_at is None or ended_at + _ACKNOWLEDGED_S >= lost_from):
+                return False
         if self._sight.alive(session):
             return True
         key = record.unit.key
@@ -219,7 +230,9 @@ class Judges:
         if lane is None:
             return
         for other in lane.running:
-            if other.together is not new.together and not other.given_up and self._sight.alive(other.session):
+            if self._open or other.given_up or other.together is new.together:
+                continue
+            if self._sight.alive(other.session):
                 self.broken(
                     "ORDER", f"{record} starts at {new.member} while {other.record} of its lane runs at {other.member}"
                 )
@@ -239,7 +252,7 @@ class Judges:
         for run in list(hands):
             if run.record.letter_of is not None or (run.ended_at is not None and self._sight.done(run.record)):
                 hands.discard(run)
-        if len(hands) > bound:
+        if len(hands) > bound and not self._open:
             self.broken(
                 "IN HAND",
                 f"{len(hands)} records at {runs[0].member} have started and are not acknowledged; {bound} may be",

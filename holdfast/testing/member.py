@@ -7,10 +7,18 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import DeadLetterError, HandlerFailed, HandlerHung
+from holdfast.errors import (
+    AccessRefused,
+    DeadLetterError,
+    HandlerFailed,
+    HandlerHung,
+    RecordUnreadable,
+    StoreUnavailable,
+)
 from holdfast.plugin.app import Holdfast
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, SessionLost
 from holdfast.plugin.retry import Retry
+from holdfast.testing.brokers.member import MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,9 +26,9 @@ if TYPE_CHECKING:
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.events import Event
     from holdfast.plugin.loop import Engine
+    from holdfast.plugin.ports import Batch
     from holdfast.records import Record
     from holdfast.testing.book import Placed, Run
-    from holdfast.testing.brokers.member import MemoryPartitionedSource
     from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
     from holdfast.testing.world import Handling, Kind
@@ -36,6 +44,29 @@ _LETTER_S = 0.01
 _THROWN_OUT_S = 1.0
 #: Ends of an app that a world may bring about by itself.
 _EXPECTED = (HandlerHung, HandlerFailed)
+#: The same while it starts.
+_AT_START = (AccessRefused, StoreUnavailable)
+
+
+class Source(MemoryPartitionedSource):
+    """A member's client, which cannot read what its world says."""
+
+    def __init__(self, stage: Stage, group: str, *, eager: bool) -> None:
+        super().__init__(stage.broker, group, eager=eager)
+        self._stage = stage
+        self._some = any(each.unreadable for each in stage.world.records)
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """As `PartitionedSource.poll`."""
+        batch = super().poll(max_records, timeout_s)
+        if not self._some:
+            return batch
+        faulty = [record for record in batch.records if self._stage.placed(record).plan.unreadable]
+        unreadable = {
+            (each.partition, each.offset): RecordUnreadable(f"{each.partition}@{each.offset}: the world says so")
+            for each in faulty
+        }
+        return batch._replace(unreadable=unreadable)
 
 
 class Planned(Exception):
@@ -45,7 +76,7 @@ class Planned(Exception):
 class Member:
     """One start of one process."""
 
-    def __init__(self, stage: Stage, name: str, process: Process, source: MemoryPartitionedSource) -> None:
+    def __init__(self, stage: Stage, name: str, process: Process, source: Source) -> None:
         self.stage, self.name, self.process, self.source = stage, name, process, source
         #: What its app has raised.
         self.error: Exception | None = None
@@ -109,7 +140,9 @@ class Member:
             self.app.run(install_signal_handlers=False)
         except Exception as error:  # noqa: BLE001 - for the judges
             self.error = error
-        self.stage.left(self, expected=self.error is None or isinstance(self.error, _EXPECTED))
+        ran = self.engine is not None and self.engine.meter.ran
+        expected = self.error is None or isinstance(self.error, _EXPECTED)
+        self.stage.left(self, expected=expected or (not ran and isinstance(self.error, _AT_START)))
 
     def _register(self, handling: Handling) -> None:
         calls: dict[Kind, Callable[[Any], Any]] = {

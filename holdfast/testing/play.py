@@ -14,10 +14,9 @@ from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
 from holdfast.testing.book import Book, LogName
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
 from holdfast.testing.faults import Faults
 from holdfast.testing.judges import Judges
-from holdfast.testing.member import Member, value_of
+from holdfast.testing.member import Member, Source, value_of
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore
 from holdfast.testing.story import Line, gates_of, told
@@ -182,7 +181,7 @@ class Stage:
             clock_rate=clock.rate if clock else 1.0,
         )
         self.say(process.name, "starts")
-        source = MemoryPartitionedSource(self.broker, _GROUP, eager=self.world.protocol == "eager")
+        source = Source(self, _GROUP, eager=self.world.protocol == "eager")
         member = Member(self, process.name, process, source)
         self.members.append(member)
         return member
@@ -250,7 +249,7 @@ class Stage:
                 self.judges.committed(name, self.log(partition), offset)
 
     def _start_again(self) -> None:
-        if not self.ending:
+        if not (self.ending or self.faults.resetting):
             self.join()
 
     def _look(self) -> None:
@@ -258,7 +257,7 @@ class Stage:
         committed = sum(self.group.offset(each) or 0 for each in self.broker.logs)
         if committed != self._committed or self.now < self.world.calm_s:
             self._committed, self._progress_at = committed, self.now
-        self.settled = self.now > self.world.calm_s and self._all_committed()
+        self.settled = self.now > self.world.calm_s and self._all_committed() and not self.faults.resetting
         if not self.settled and self.now - self._progress_at > _PROGRESS_S:
             self.watch.stands_still()
         self.scheduler.at(self.scheduler.now + _LOOK_S, self._look)

@@ -90,22 +90,20 @@ FaultKind = Literal[
     "crash",  #: a member's process is gone at once; another comes after `for_s`
     "stall",  #: a member's process stands still for `for_s`
     "term",  #: a member is asked to stop; `count` times
-    "interrupt",  #: KeyboardInterrupt in the thread that runs a loop of its own
     "join",  #: one more member comes
     "lose",  #: the broker takes a member's partitions away
     "silent",  #: the store hears and does not answer, for `for_s`
     "deaf",  #: the store does not hear, for `for_s`
     "slow",  #: calls of the store take up to `amount` longer each way, for `for_s`
-    "failover",  #: the store loses what it has acknowledged in the last `for_s`
+    "failover",  #: the store loses what it acknowledges in the next `for_s`
     "empty",  #: the store loses everything
     "forbid",  #: the store refuses credentials, for `for_s`
+    "lossy",  #: a part `amount` of the calls to the store is lost, unanswered or late, for `for_s`
     "refuse",  #: the next `count` commits of about half of the partitions are refused for now
     "letters",  #: dead letters are not taken, for `for_s`
-    "headless",  #: a partition has no leader, for `for_s`
-    "grow",  #: `topic` gets `count` more partitions
-    "anew",  #: `topic` is deleted and made again
-    "reset",  #: somebody sets the committed offset of a partition to the part `amount` of its log
-    "compact",  #: about half of what was handled of a partition is compacted away
+    "grow",  #: a topic gets `count` more partitions
+    "reset",  #: everybody leaves, somebody sets an offset to the part `amount` of its log, and they come back
+    "compact",  #: about half of what is in a partition's log is compacted away
     "markers",  #: `count` transaction markers at the end of a partition
 ]
 
@@ -120,8 +118,8 @@ class Fault:
     for_s: float = 0.0
     count: int = 1
     amount: float = 0.0
-    topic: str = ""
-    partition: int = 0
+    #: Which partition, of all, modulo their number.
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

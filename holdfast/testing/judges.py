@@ -114,7 +114,8 @@ class Judges:
     def overran(self, member: str, record: Placed, *, hurried: bool) -> None:
         """The engine says that a handler outlived the drain."""
         running = next((run for run in self._running(member, record) if run.record is record), None)
-        if running is None or running.given_up or hurried:
+        taken = any(self._now() - at < _ACKNOWLEDGED_S for _, at in self._forgot)  # its partition, by the store
+        if running is None or running.given_up or hurried or taken:
             return
         ran_s = self._now() - running.since
         if ran_s < _DRAIN * self._settings.drain_timeout_s:

@@ -110,6 +110,7 @@ class Watch:
             and engine.session is not None
             and engine.session.live()
             and not engine.outage.down
+            and not getattr(engine.store, "down", False)  # it is open, and waits for the store at each call
         )
 
 

@@ -97,12 +97,23 @@ def audit_rates(lab: Lab) -> list[Row]:
         folder = Path(made)
         (folder / "in").mkdir()
         lines = write(folder / "in", spans)
-        return [_job(folder, lines), *_stream(folder, spans // 5), *_live(spans // 5)]
+        return [_files(folder, lines), _job(folder, lines), *_stream(folder, spans // 5), *_live(spans // 5)]
 
 
 def _rate(what: str, events: int, took_s: float, cpu_s: float) -> Row:
     note = f"{cpu_s / events * 1e6:.0f} us of processor an event"
     return Row(what=f"{what}, {events:,} events", figure=events / took_s, unit=" events/s", note=note)
+
+
+def _files(folder: Path, lines: int) -> Row:
+    from holdfast.adapters.sqlite.tables import SqliteTables  # noqa: PLC0415 - as the command has it
+    from holdfast.plugin.audit.judge.reading import judged_files  # noqa: PLC0415 - as below
+    from holdfast.plugin.audit.judge.settings import AuditSettings  # noqa: PLC0415 - as below
+
+    began, cpu_s = time.perf_counter(), time.process_time()
+    with SqliteTables() as tables:
+        tables.add(judged_files([str(folder / "in")], AuditSettings()))
+    return _rate("audit of files, without Spark", lines, time.perf_counter() - began, time.process_time() - cpu_s)
 
 
 def _job(folder: Path, lines: int) -> Row:
@@ -114,7 +125,7 @@ def _job(folder: Path, lines: int) -> Row:
         began, cpu = time.perf_counter(), used_s()
         with audit(spark, str(folder / "in")) as found:
             found.write(str(folder / "out"))
-        return _rate("audit of files", lines, time.perf_counter() - began, used_s() - cpu)
+        return _rate("audit of files to Parquet, by Spark", lines, time.perf_counter() - began, used_s() - cpu)
     finally:
         spark.stop()
 

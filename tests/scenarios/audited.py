@@ -27,7 +27,7 @@ _COMPARED = (t.SUMMARY, t.MEMBERS, t.COVERAGE, t.DUPLICATES, t.GAPS)
 
 
 class Audited:
-    """Events of many stories in one folder, and what their ledgers have: Spark starts are dear."""
+    """Events of many stories in one folder, and what their ledgers have."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,10 +45,8 @@ class Audited:
         return self.accounts[-1]
 
     def judge(self) -> dict[str, list[str]]:
-        """Group -> where audit and ledger do not say the same. Leaves the audit's tables and its page in the folder.
-
-        By the command that users have; in the Spark session of this process, where there is one.
-        """
+        """Group -> where audit and ledger do not say the same. Leaves the audit's tables and its page in the folder. By
+        the command that users have."""
         told = ["audit", str(self.events), "--output", str(self.tables), "--html", str(self.folder / "audit.html")]
         with redirect_stdout(StringIO()):
             code = main(told)

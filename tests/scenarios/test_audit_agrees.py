@@ -1,6 +1,6 @@
 """The audit is a referee of its own: stories go through it, and it says the same as their ledgers.
 
-One Spark for all of them: they are played first, one after the other, then all that was told is judged at once.
+They are played first, one after the other; then all that was told is judged at once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from tests.scenarios.audited import Audited
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from tests.scenarios.agreement import Account
     from tests.scenarios.config import Kind, Protocol
@@ -67,7 +65,7 @@ def stage(
 
 
 @pytest.fixture(scope="module")
-def judged(stage: Stage, spark: SparkSession) -> dict[str, list[str]]:
+def judged(stage: Stage) -> dict[str, list[str]]:
     for number in range(len(PLAYED)):
         stage.played(number)
     return stage.audited.judge()

@@ -118,7 +118,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     return Written(tmp_path / "lake")
 
 
-@pytest.mark.parametrize("before", range(10))
+@pytest.mark.parametrize("before", range(14))
 def test_a_driver_that_stood_still_before_any_step_takes_nothing_of_its_successor(
     lake: Written, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
@@ -157,7 +157,7 @@ def test_a_mark_that_comes_late_is_the_one_that_is_there(
     assert lake.is_whole(done, following)
 
 
-@pytest.mark.parametrize("before", range(5))
+@pytest.mark.parametrize("before", range(9))
 def test_a_sweep_that_stood_still_takes_nothing_of_who_came_after_it(
     lake: Written, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
 
 #: More than any writer has; a driver that has come to its end before is followed by a replay.
-_STEPS = 20
+_STEPS = 25
 #: Of each the place of a step, and the step, so that it is certain to be reached.
 _QUICK = {
-    "partition": (12, "Files.touch"),
-    "bad_rows": (16, "DataFrameWriter.save"),
+    "partition": (14, "Files.touch"),
+    "bad_rows": (19, "DataFrameWriter.save"),
     "postgres": (5, "PostgresAt.connected"),
     "delta_merge": (11, "Files.touch"),
     "delta_replace": (12, "Files.touch"),

@@ -73,9 +73,9 @@ class Compaction:
         for query, marks in sorted(by_query.items()):
             last = max(mark.batch for mark in marks)
             self._plan(query, frozenset(mark for mark in marks - replaced if mark.batch < last))
-        finished, unfinished = manifests.names()
-        known = {part for name in finished for part in manifests.read(name).parts}
-        return bool(self._jobs or replaced or unfinished or known - set(self._before.parts))
+        finished, begun = manifests.known()
+        parts = {part for each in finished for part in each.parts}
+        return bool(self._jobs or replaced or begun or parts - set(self._before.parts))
 
     def write(self, copy: Callable[[Standing, str], None]) -> None:
         """2. The manifest, which does not count yet and says what is to be removed if it never does; then the parts.
@@ -107,19 +107,18 @@ class Compaction:
         manifests = self._counting.manifests
         now_ms = manifests.since_ms(self._own.name, finished=False)
 
-        def over(name: str, *, finished: bool) -> bool:
-            return manifests.since_ms(name, finished=finished) + self._grace_ms <= now_ms
+        def over(manifest: Manifest, *, finished: bool) -> bool:
+            return manifests.since_ms(manifest.name, finished=finished) + self._grace_ms <= now_ms
 
-        names, unfinished = manifests.names()
-        finished = {name: manifests.read(name) for name in names}
-        earlier = [name for name in names if fence_of(name) < fence_of(self._own.name)]
-        settled = next((name for name in reversed(earlier) if over(name, finished=True)), None)
-        removed = self._remove_attempts(finished[settled]) if settled else []
-        old = earlier[: earlier.index(settled)] if settled else []
-        kept = [each for name, each in finished.items() if name not in old]
-        removed += self._remove_parts([finished[name] for name in old], kept)
-        dead = [name for name in unfinished if fence_of(name) < fence_of(self._own.name)]
-        removed += self._remove_parts([manifests.begun(name) for name in dead if over(name, finished=False)], kept)
+        finished, begun = manifests.known()
+        earlier = [each for each in finished if fence_of(each.name) < fence_of(self._own.name)]
+        settled = next((each for each in reversed(earlier) if over(each, finished=True)), None)
+        removed = self._remove_attempts(settled) if settled else []
+        gone = earlier[: earlier.index(settled)] if settled else []
+        kept = [each for each in finished if each not in gone]
+        dead = [each for each in begun if fence_of(each.name) < fence_of(self._own.name)]
+        gone += [each for each in dead if over(each, finished=False)]
+        removed += self._remove_parts(gone, kept)
         return Compacted(
             path=self._path,
             attempts=sum(len(sources.marks) for sources, _ in self._jobs),

@@ -41,7 +41,10 @@ class Loading:
             standing: where they are.
             layout: the columns; None: whatever any file has.
         """
-        alone, together = self._frames(standing, layout)
+        return self._joined(*self._frames(standing, layout))
+
+    @staticmethod
+    def _joined(alone: DataFrame | None, together: DataFrame | None) -> DataFrame:
         if together is None:
             return alone  # type: ignore[return-value] # there is one of them
         own = together.drop(_BATCH, ATTEMPT).withColumnsRenamed(_INSIDE)
@@ -49,9 +52,10 @@ class Loading:
 
     def copy(self, sources: Standing, layout: Layout | None, to: str, size: int) -> None:
         """Write their rows into the folder of a part, in files of about so many bytes."""
-        files = max(1, math.ceil(sum(_bytes(each) for each in self._frames(sources, layout) if each) / size))
+        frames = self._frames(sources, layout)
+        files = max(1, math.ceil(sum(_bytes(each) for each in frames if each is not None) / size))
         names = {own: inside for inside, own in _INSIDE.items()}
-        rows = self.rows(sources, layout).drop("hf_query").withColumnsRenamed(names)
+        rows = self._joined(*frames).drop("hf_query").withColumnsRenamed(names)
         # Batches side by side, so that who asks for some of them opens few files.
         by = [column(name) for name in (*self.partition_by, names[_BATCH])]
         writer = rows.repartitionByRange(files, *by).write.format(self.format).options(**self.options)

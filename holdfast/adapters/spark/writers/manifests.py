@@ -102,6 +102,16 @@ class Manifests:
         parts, pages = ([Span(*each) for each in found[what]] for what in ("parts", "pages"))
         return Manifest(name=name, parts=tuple(parts), pages=tuple(pages))
 
+    def known(self) -> tuple[list[Manifest], list[Manifest]]:
+        """As `names`, and what they say: all of one listing, made anew where one was removed meanwhile."""
+        while True:
+            finished, begun = self.names()
+            try:
+                return [self.read(name) for name in finished], [self.begun(name) for name in begun]
+            except (*SPARK_ERRORS, OSError):
+                if self.names() == (finished, begun):
+                    raise
+
     def begun(self, name: str) -> Manifest:
         """One that is not finished. If its driver died while it was written, it never came to a part."""
         try:

@@ -220,9 +220,8 @@ class PartitionWriter:
     def _parts(self, files: Files, *, unfinished: bool) -> set[str]:
         """All that compactions know of, those that do not hold any more too."""
         root, manifests = files.full(self.path), Manifests(files, self._marks)
-        finished, begun = manifests.names()
-        known = [manifests.read(name) for name in finished]
-        known += [manifests.begun(name) for name in begun if unfinished]
+        finished, begun = manifests.known()
+        known = [*finished, *begun] if unfinished else finished
         return {f"{root}/{part.folder}" for each in known for part in each.parts}
 
     def _finished(self, files: Files) -> set[str]:

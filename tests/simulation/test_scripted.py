@@ -123,6 +123,22 @@ def test_a_crash_repeats_what_was_in_hand_and_the_assertion_can_be_told_so(stage
     assert "a       crashes" in str(failed.value)
 
 
+def test_an_app_without_claims_repeats_more_than_what_was_in_hand_and_is_caught(stage: ScriptedWorld) -> None:
+    def make_app(source: Any, claims: Any) -> Holdfast:
+        app = Holdfast(source, claims=None)
+        app.handler("orders", name="handle")(lambda _: stage.sleep(0.1))
+        return app
+
+    a = stage.member(make_app)
+    send(stage, partition=0)
+    stage.run(until=lambda: sum(call.outcome == "done" for call in stage.book.calls) == 5)
+    a.crash()
+    a.restart()
+    stage.settle()
+    with pytest.raises(AssertionError, match=r"handled more than once: orders-0@0, .* \(of 12\)"):
+        stage.assert_once(except_in_hand=True)
+
+
 def test_who_was_crashed_or_stopped_is_started_again(stage: ScriptedWorld) -> None:
     done = stage.effects("done")
     a = stage.member(app_of(working(stage, done)))

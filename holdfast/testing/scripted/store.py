@@ -27,6 +27,7 @@ class Store:
         #: The store itself.
         self.server = SimulatedStore(scheduler)
         self._times = 0
+        self._forgotten: set[str] = set()
 
     def silent(self, for_s: float, *, hears: bool = False) -> None:
         """It gives no answer for so long. `hears`: what it is told counts all the same."""
@@ -49,12 +50,14 @@ class Store:
         """It loses all that it knows, as a Redis does that is restarted without persistence."""
         self._say("test", "the store loses all that it knew")
         self._forgot()
+        self._forgotten |= self.server.state.sessions.keys()
         self.server.empty()
 
     # ---- Sight
     def alive(self, session: str) -> bool:
-        """Whether that session lives."""
-        return self.server.state.alive(session)
+        """Whether that session lives. One that was never heard of does: it is of an app without claims."""
+        state = self.server.state
+        return session not in self._forgotten and (session not in state.sessions or state.alive(session))
 
     def done(self, work: Work, record: Record) -> bool:
         """Whether it knows of the end of that work."""

@@ -100,6 +100,7 @@ class Faults:
         self._speak_after(fault)
 
     def _slow(self, fault: Fault) -> None:
+        self._stage.judges.unprotected = True  # it may take longer than anybody waits
         self._stage.store.network.slow(fault.amount)
         self._later(fault.for_s, lambda: self._stage.store.network.slow(0.0))
 

@@ -39,6 +39,7 @@ class Judges:
 
     def __init__(self, world: World, book: Book, sight: Sight, now: Callable[[], float]) -> None:
         self._settings, self._book, self._sight, self._now = world.settings, book, sight, now
+        self._lease_s = world.lease_s
         self.found: Found | None = None
         #: When the store lost what it had acknowledged, and since when it had known that.
         self._forgot: list[tuple[float, float]] = []
@@ -114,8 +115,7 @@ class Judges:
     def overran(self, member: str, record: Placed, *, hurried: bool) -> None:
         """The engine says that a handler outlived the drain."""
         running = next((run for run in self._running(member, record) if run.record is record), None)
-        taken = any(self._now() - at < _ACKNOWLEDGED_S for _, at in self._forgot)  # its partition, by the store
-        if running is None or running.given_up or hurried or taken:
+        if running is None or running.given_up or hurried or self._forgetful:
             return
         ran_s = self._now() - running.since
         if ran_s < _DRAIN * self._settings.drain_timeout_s:
@@ -172,6 +172,11 @@ class Judges:
         """By choice nothing protected what has run."""
         return self.unprotected and self._settings.store_down == "open"
 
+    @property
+    def _forgetful(self) -> bool:
+        """The store has forgotten something lately: it may take a partition away, and not know what it was told."""
+        return any(self._now() - at < _ACKNOWLEDGED_S for _, at in self._forgot)
+
     def _running(self, member: str, record: Placed) -> Sequence[Run]:
         for run in reversed(record.unit.runs):
             if run.record is record and run.member == member and run.ended_at is None:
@@ -218,7 +223,8 @@ class Judges:
         if self._open:
             return False
         for lost_from, at in self._forgot:
-            if since <= at and (ended_at is None or ended_at + _ACKNOWLEDGED_S >= lost_from):
+            # Who had let a partition go shortly before owns it again there, until its next renewal says so once more.
+            if since <= at + self._lease_s and (ended_at is None or ended_at + _ACKNOWLEDGED_S >= lost_from):
                 return False
         if self._sight.alive(session):
             return True
@@ -253,7 +259,7 @@ class Judges:
         for run in list(hands):
             if run.record.letter_of is not None or (run.ended_at is not None and self._sight.done(run.record)):
                 hands.discard(run)
-        if len(hands) > bound and not self._open:
+        if len(hands) > bound and not (self._open or self._forgetful):
             self.broken(
                 "IN HAND",
                 f"{len(hands)} records at {runs[0].member} have started and are not acknowledged; {bound} may be",

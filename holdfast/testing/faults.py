@@ -45,7 +45,6 @@ class Faults:
         if (member := self._member(fault)) is not None:
             self._stage.say(member.name, "crashes")
             self._stage.gone(member)
-            self._silent_to_broker(member)
             self._later(fault.for_s, self._join_again)
 
     def _join_again(self) -> None:
@@ -56,7 +55,8 @@ class Faults:
         if (member := self._member(fault)) is not None:
             self._stage.say(member.name, f"stands still for {fault.for_s} s")
             member.process.stall(fault.for_s)
-            self._silent_to_broker(member)
+            if fault.for_s >= self._stage.world.session_timeout_s / 2:
+                self._later(fault.for_s, member.thrown_out)  # the broker has heard nothing of it, and goes on without
 
     def _term(self, fault: Fault) -> None:
         if (member := self._member(fault)) is not None:
@@ -150,6 +150,7 @@ class Faults:
 
     def _reset_when_empty(self, fault: Fault) -> None:
         stage, place = self._stage, self._place(fault)
+        stage.broker.settle()  # the sessions of those that were killed may have ended
         if stage.living or stage.group.members:
             self._later(_LOOK_S, lambda: self._reset_when_empty(fault))
             return
@@ -178,30 +179,3 @@ class Faults:
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         scheduler = self._stage.scheduler
         scheduler.at(scheduler.now + seconds, call)
-
-    def _silent_to_broker(self, member: Member) -> None:
-        """The broker hears nothing of it: after its session, others have its partitions; if it comes back, it joins."""
-        self._later(self._stage.world.session_timeout_s, lambda: self._expel(member))
-
-    def _expel(self, member: Member) -> None:
-        group, source = self._stage.group, member.source
-        stalled_s = member.process.stalled_until - self._stage.scheduler.now
-        if source not in group.members or (member.process.alive and stalled_s <= 0):
-            return
-        self._stage.say(member.name, "has lost its place in the group")
-        with self._stage.broker.changed:
-            if member.process.alive:
-                group.lose(source)
-                self._later(stalled_s, member.thrown_out)
-                self._later(stalled_s, lambda: self._back(member))
-            else:
-                group.left(source, group.of(source))
-            group.members.remove(source)
-            group.balance(without=source)
-
-    def _back(self, member: Member) -> None:
-        group = self._stage.group
-        with self._stage.broker.changed:
-            if member.process.alive and member.source not in group.members:
-                group.members.append(member.source)
-                group.balance()

@@ -51,8 +51,16 @@ _AT_START = (AccessRefused, StoreUnavailable)
 class Source(MemoryPartitionedSource):
     """A member's client, which cannot read what its world says."""
 
-    def __init__(self, stage: Stage, group: str, *, eager: bool) -> None:
-        super().__init__(stage.broker, group, eager=eager)
+    def __init__(self, stage: Stage, group: str, process: Process) -> None:
+        session_s = stage.world.session_timeout_s
+        super().__init__(
+            stage.broker,
+            group,
+            name=process.name,
+            runtime=process.runtime,
+            session_timeout_s=session_s,
+            heartbeat_s=min(3.0, session_s / 6),
+        )
         self._stage = stage
         self._some = any(each.unreadable for each in stage.world.records)
 

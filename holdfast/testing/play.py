@@ -96,7 +96,7 @@ class Stage:
         self.broker = MemoryBroker(scheduler.process("broker", preempted=False).runtime)
         for topic in world.topics:
             self.broker.create(topic.name, topic.partitions)
-        self.group = self.broker.group(_GROUP, eager=world.protocol == "eager")
+        self.group = self.broker.group(_GROUP, protocol=world.protocol)
         self.store = SimulatedStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s)
         self.book = Book(world.settings, _GROUP)
         self.judges = Judges(world, self.book, self, lambda: self.now)
@@ -181,7 +181,7 @@ class Stage:
             clock_rate=clock.rate if clock else 1.0,
         )
         self.say(process.name, "starts")
-        source = Source(self, _GROUP, eager=self.world.protocol == "eager")
+        source = Source(self, _GROUP, process)
         member = Member(self, process.name, process, source)
         self.members.append(member)
         return member

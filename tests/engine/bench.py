@@ -208,7 +208,7 @@ class Bench:
 
     def __init__(self, *, claims: ClaimStore | None = None, eager: bool = False, **topics: int) -> None:
         self.broker = MemoryBroker(**topics or {"orders": 1})
-        self.group = self.broker.group("g", eager=eager)
+        self.group = self.broker.group("g", protocol="eager" if eager else "consumer")
         self.changed = self.broker.changed
         self.claims = MemoryClaims() if claims is None else claims
         self.work = Work(self.changed)

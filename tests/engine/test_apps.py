@@ -153,7 +153,7 @@ class TestSignals:
         assert process.stdout.readline() == "started x0\n"
         process.send_signal(number)
         out, err = process.communicate("let go\n", timeout=PATIENCE_S)
-        assert re.search(r"committed .*\(1, True\)", out), (out, err)
+        assert re.search(r"committed .*offset=1, ours=True", out), (out, err)
         assert process.returncode == 0
 
     def test_a_second_one_does_not_wait_for_what_runs(self, process: subprocess.Popen[str]) -> None:

@@ -509,7 +509,7 @@ def test_a_hand_over_that_is_torn_is_made_up_for(function: str, lines: int) -> N
         with suppress(KeyboardInterrupt), Interrupt(line, f"rebalance.py:{function}") as interrupt:
             until(lambda loop=one, by=interrupt: take(loop) == [] and bool(by.struck))  # type: ignore[misc]
         target = loops.broker.group("g").target
-        [moved] = [partition for partition, member in target.items() if member is two.family.source]
+        [moved] = [partition for partition, seat in target.items() if seat.member is two.family.source]
         loops.produce("c", number=moved.number)
         got: list[str] = []
         stands = f"interrupted at {interrupt.struck}: it stands still"

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from holdfast.plugin.settings import Ordering
-    from holdfast.records import Record
+    from holdfast.records import Partition, Record
+    from holdfast.testing.brokers.kafka_group import CommitRequest
     from tests.engine.bench import Seen
 
 
@@ -128,13 +129,14 @@ class TestCommits:
         with Bench() as bench:
             commit = bench.group.commit
 
-            def checked(member: object, part: object, offset: int) -> object:
+            def checked(sent: CommitRequest, part: Partition) -> object:
+                offset = sent.offsets[part]
                 watermark, above = bench.position()
                 while watermark in above:
                     watermark += 1
                 if offset > watermark:
                     ahead.append((offset, watermark))
-                return commit(member, part, offset)  # type: ignore[arg-type]
+                return commit(sent, part)
 
             bench.group.commit = checked  # type: ignore[assignment,method-assign]
             bench.member(settings=Settings(workers=4, commit_interval_s=0.001))

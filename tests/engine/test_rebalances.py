@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.dedup.claims import ClaimStore
-    from holdfast.records import Record
+    from holdfast.records import Partition, Record
+    from holdfast.testing.brokers.kafka_group import CommitRequest
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 #: A drain that a held handler always outlives.
@@ -269,9 +270,9 @@ class TestCommitsThatAreRefused:
             first = bench.member("a", settings=SHORT, start=False)
             commit = bench.group.commit
 
-            def checked(member: object, part: object, offset: int) -> object:
-                sent.append(part in bench.group.of(member))  # type: ignore[arg-type]
-                return commit(member, part, offset)  # type: ignore[arg-type]
+            def checked(request: CommitRequest, part: Partition) -> object:
+                sent.append(part in bench.group.of(request.member))
+                return commit(request, part)
 
             bench.group.commit = checked  # type: ignore[assignment,method-assign]
             for number in range(3):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +10,7 @@ from holdfast import MemoryClaims, Retry, Settings
 from holdfast.errors import StoreUnavailable
 from holdfast.plugin.events import ResetHonoured, SessionLost, StoreDiffers, StoreDown, StoreLost, StoreUp
 from holdfast.plugin.outage import Outage
-from holdfast.plugin.ports import CommitFate
+from holdfast.plugin.ports import CommitFate, Committed
 from holdfast.runtime import Machine
 from tests.engine.bench import Bench, FlakyClaims, numbered, partition
 
@@ -323,7 +323,9 @@ class TestLostData:
             monkeypatch.setattr(
                 member.source,
                 "committed",
-                lambda *asked: {p: one and one._replace(store="theirs") for p, one in theirs(*asked).items()},
+                lambda *asked: {
+                    p: one and cast("Committed", one)._replace(store="theirs") for p, one in theirs(*asked).items()
+                },
             )
             member.start()
             bench.broker.produce("orders", 0, "y")

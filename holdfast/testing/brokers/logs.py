@@ -24,11 +24,17 @@ class Stored(NamedTuple):
 class Log:
     """One partition's records. Offsets may have gaps, as compaction and transactions leave them."""
 
-    def __init__(self) -> None:
+    def __init__(self, born: int = 0) -> None:
+        #: Another one for each log: a topic that is made again has others.
+        self.born = born
         self.start = 0
         self.end = 0
         self.offsets: list[int] = []
         self.records: dict[int, Stored] = {}
+        #: Offsets of records that nobody can read.
+        self.spoilt: set[int] = set()
+        #: Whether a broker leads the partition: else nothing is read or stored there.
+        self.led = True
 
     def append(self, record: Stored) -> int:
         """Add one at the end. Returns: its offset."""
@@ -39,6 +45,8 @@ class Log:
 
     def from_(self, offset: int, at_most: int) -> list[int]:
         """The offsets of the records from there on."""
+        if not self.led:
+            return []
         first = bisect_left(self.offsets, offset)
         return self.offsets[first : first + at_most]
 
@@ -46,6 +54,7 @@ class Log:
         """Of the records only these stay; the log's bounds do not change."""
         self.offsets = sorted(offsets)
         self.records = {offset: self.records[offset] for offset in self.offsets}
+        self.spoilt &= self.records.keys()
 
 
 class Topics:
@@ -59,23 +68,56 @@ class Topics:
         self.changed = runtime.condition()
         self.logs: dict[Partition, Log] = {}
         self._ids: dict[str, int] = {}
+        self._made = 0
 
+    # ---- topics
     def create(self, topic: str, partitions: int) -> None:
         """A new topic, more partitions of an old one, or, once it was deleted, another of the same name."""
         with self.changed:
-            self._ids.setdefault(topic, sum(self._ids.values()) + 1)
+            if topic not in self._ids:
+                self._ids[topic] = self._new_id()
             for number in range(partitions):
-                self.logs.setdefault(Partition(topic, number), Log())
+                if Partition(topic, number) not in self.logs:
+                    self.logs[Partition(topic, number)] = self._new_log()
+            self._topics_changed()
+
+    def remove(self, topic: str) -> None:
+        """Delete a topic, and with it what groups have committed there."""
+        with self.changed:
+            del self._ids[topic]
+            for partition in self.of(topic):
+                del self.logs[partition]
+            self._forgotten(topic)
             self._topics_changed()
 
     def delete(self, topic: str) -> None:
-        """Delete a topic and make it again at once, with another id and as many partitions, which are empty."""
+        """Delete a topic and make it again before anybody looks, with another id and as many partitions, all empty."""
         with self.changed:
-            self._ids[topic] = sum(self._ids.values()) + 1
-            for partition in [partition for partition in self.logs if partition.topic == topic]:
-                self.logs[partition] = Log()
+            self._ids[topic] = self._new_id()
+            for partition in self.of(topic):
+                self.logs[partition] = self._new_log()
+            self._forgotten(topic)
             self.changed.notify_all()
 
+    def id_of(self, topic: str) -> int:
+        """Another one after the topic was deleted and made again. Raises KeyError: there is no such topic."""
+        return self._ids[topic]
+
+    def has(self, topic: str) -> bool:
+        """Whether there is a topic of that name."""
+        return topic in self._ids
+
+    def of(self, topic: str) -> list[Partition]:
+        """A topic's partitions."""
+        return [partition for partition in self.logs if partition.topic == topic]
+
+    def lead(self, topic: str, number: int, *, led: bool) -> None:
+        """A partition loses its leader, or has one again."""
+        with self.changed:
+            self.logs[Partition(topic, number)].led = led
+            self._grew(Partition(topic, number))
+
+    # ---- records
     def produce(
         self,
         topic: str,
@@ -86,21 +128,47 @@ class Topics:
     ) -> list[int]:
         """Store records, one a value. Returns: their offsets."""
         with self.changed:
-            log, head = self.logs[Partition(topic, number)], tuple(headers)
-            key_bytes = None if key is None else key.encode()
-            self.changed.notify_all()
-            return [log.append(Stored(key_bytes, None if each is None else each.encode(), head)) for each in values]
+            head, key_bytes = tuple(headers), None if key is None else key.encode()
+            records = [Stored(key_bytes, None if each is None else each.encode(), head) for each in values]
+            return self.store(Partition(topic, number), *records)
+
+    def store(self, partition: Partition, *records: Stored) -> list[int]:
+        """The same of records as they are."""
+        with self.changed:
+            log = self.logs[partition]
+            self._grew(partition)
+            return [log.append(record) for record in records]
+
+    def store_again(self, topic: str, number: int, offset: int) -> int:
+        """A producer has no answer and sends its record once more. Returns: the copy's offset."""
+        with self.changed:
+            log = self.logs[Partition(topic, number)]
+            self._grew(Partition(topic, number))
+            return log.append(log.records[offset])
+
+    def spoil(self, topic: str, number: int, offset: int) -> None:
+        """Nobody can read that record."""
+        with self.changed:
+            self.logs[Partition(topic, number)].spoilt.add(offset)
 
     def leave_out(self, topic: str, number: int, offsets: int) -> None:
-        """So many offsets at the end carry no record: transaction markers."""
+        """So many offsets at the end carry no record: transaction markers, aborted records."""
         with self.changed:
             self.logs[Partition(topic, number)].end += offsets
-            self.changed.notify_all()
+            self._grew(Partition(topic, number))
 
     def compact(self, topic: str, number: int, keep: Iterable[int]) -> None:
         """Of the records only these offsets stay."""
         with self.changed:
             self.logs[Partition(topic, number)].keep(keep)
+
+    def expire(self, topic: str, number: int, first: int) -> None:
+        """Retention has deleted what lies before that offset."""
+        with self.changed:
+            log = self.logs[Partition(topic, number)]
+            log.keep(offset for offset in log.offsets if offset >= first)
+            log.start, log.end = first, max(first, log.end)
+            self._grew(Partition(topic, number))
 
     def cut(self, topic: str, number: int, end: int) -> None:
         """The log goes back, as after an unclean election."""
@@ -108,12 +176,23 @@ class Topics:
             log = self.logs[Partition(topic, number)]
             log.keep(offset for offset in log.offsets if offset < end)
             log.end = end
-            self.changed.notify_all()
+            self._grew(Partition(topic, number))
 
-    def id_of(self, topic: str) -> int:
-        """Another one after the topic was deleted and made again."""
-        return self._ids[topic]
+    # ---- for the brokers
+    def _new_id(self) -> int:
+        self._made += 1
+        return self._made
+
+    def _new_log(self) -> Log:
+        return Log(self._new_id())
+
+    def _grew(self, partition: Partition) -> None:
+        """There may be something new to read. Called with the lock."""
+        self.changed.notify_all()
 
     def _topics_changed(self) -> None:
-        """There are partitions that were not there. Called with the lock."""
+        """There are other partitions. Called with the lock."""
         self.changed.notify_all()
+
+    def _forgotten(self, topic: str) -> None:
+        """Nothing is committed there any more. Called with the lock."""

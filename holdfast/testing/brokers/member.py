@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.errors import SourceUnavailable, UnknownTopic
-from holdfast.plugin.ports import Batch, CommitFate, Committed, End, Start
+from holdfast.errors import SourceError, SourceFatal, SourceUnavailable, StaticIdTaken, UnknownTopic
+from holdfast.plugin.ports import Batch, Committed, End, Start
 from holdfast.records import Partition, Record
+from holdfast.testing.brokers.kafka_answers import Answer
+from holdfast.testing.brokers.kafka_client import GroupClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.plugin.ports import RebalanceListener
     from holdfast.records import Fence
+    from holdfast.runtime import Runtime
+    from holdfast.testing.brokers.agenda import Line
     from holdfast.testing.brokers.kafka import MemoryBroker
+    from holdfast.testing.brokers.kafka_answers import Told
     from holdfast.timing import Deadline
+
+T = TypeVar("T")
+
+#: How long one waits whose name is still another's.
+_NAME_TAKEN_S = 1.0
+#: What is due is due then at the latest, whatever the last digit of a float says.
+_LEAST_S = 0.001
 
 
 class Reader:
     """Where a member stands in a partition."""
+
+    __slots__ = ("paused", "position", "told_end")
 
     def __init__(self, position: int, *, paused: bool) -> None:
         self.position = position
@@ -29,31 +43,68 @@ class Reader:
 
 
 class MemoryPartitionedSource:
-    """One member. All methods belong to one thread, but for `fail`."""
+    """One member. All methods belong to one thread, but for `fail`.
 
-    session_timeout_s: float | None = None
-    max_poll_interval_s = 300.0
+    Args:
+        broker: where its group is.
+        group: the group's name.
+        name: for judges and stories.
+        runtime: the machine of its process; the broker's, where none is given.
+        session_timeout_s: after how long without a heartbeat the broker goes on without it; None = it never does, and
+            there is no task that beats.
+        heartbeat_s: how often it beats.
+        max_poll_interval_s: how long it may stay away from `poll`.
+        request_timeout_s: how long it waits for an answer.
+        static_id: the name under which it comes back after a restart.
+    """
+
     marked = True
     identity: Callable[[Record], str | None] | None = None
     retry_topic: str | None = None
     stray_letters: str | None = None
     retries: Callable[[Record], bool] | None = None
 
-    def __init__(self, broker: MemoryBroker, group: str = "g", *, eager: bool = False) -> None:
-        self.broker, self.group = broker, group
-        self.of_group = broker.group(group, eager=eager)
+    def __init__(
+        self,
+        broker: MemoryBroker,
+        group: str = "g",
+        *,
+        name: str = "",
+        runtime: Runtime | None = None,
+        session_timeout_s: float | None = None,
+        heartbeat_s: float = 3.0,
+        max_poll_interval_s: float = 300.0,
+        request_timeout_s: float = 5.0,
+        static_id: str | None = None,
+    ) -> None:
+        self.broker, self.group, self.name, self.static_id = broker, group, name, static_id
+        self.session_timeout_s, self.max_poll_interval_s = session_timeout_s, max_poll_interval_s
+        self.of_group = broker.group(group)
         self.readers: dict[Partition, Reader] = {}
         #: Taken away by the broker, not told yet.
         self.lost: list[Partition] = []
         self.polls = 0
         #: What the listener is to be told in the next poll.
         self.news: deque[Callable[[RebalanceListener], None]] = deque()
+        self.client = client = GroupClient(self, broker, self.of_group)
+        client.session_s, client.beat_s = session_timeout_s, heartbeat_s
+        client.max_poll_s, client.request_s = max_poll_interval_s, request_timeout_s
+        self._runtime = runtime or broker.runtime
         self._faults: dict[str, deque[Exception]] = defaultdict(deque)
-        self._fates: list[tuple[Partition, int, CommitFate]] = []
+        self._fates = client.answered
         self._topics: tuple[str, ...] = ()
+        self._topic_ids: dict[str, int] = {}
+        self._taking: frozenset[Partition] = frozenset()
+        self._trouble: SourceError | None = None
+        self._name_free_at = 0.0
+        self._ends_asked_at: float | None = None
         self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
 
+    def __repr__(self) -> str:
+        return f"MemoryPartitionedSource({self.group}, {self.name or hex(id(self))})"
+
+    # ---- for tests
     def fail(self, method: str, *errors: Exception) -> None:
         """The next calls of that method raise these, one each."""
         with self.broker.changed:
@@ -68,15 +119,45 @@ class MemoryPartitionedSource:
         """How many calls of that method are still to fail."""
         return len(self._faults[method])
 
+    @property
+    def line(self) -> Line:
+        """What lies between it and its brokers."""
+        return self.client.line
+
     def _check(self, method: str) -> None:
         if self._faults[method]:
             raise self._faults[method].popleft()
+
+    # ---- for the broker, with its lock
+    def wants(self, topic: str) -> bool:
+        """Whether a topic is subscribed to."""
+        return any(re.match(each, topic) if each.startswith("^") else each == topic for each in self._topics)
+
+    def stir(self) -> None:
+        """There may be news."""
+        self.client.news.set()
+
+    def loses(self, partitions: Sequence[Partition]) -> None:
+        """The broker takes these away without a word."""
+        self.lost += partitions
+        if self.client.meant is not None:
+            self.client.meant -= set(partitions)
+        self.stir()
+
+    def is_told(self, member_id: int, told: Told) -> None:
+        """What it should have."""
+        self.client.is_told(member_id, told)
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        """What it says that it has: also what the application is being told of."""
+        return (frozenset(self.readers) | self._taking).difference(self.lost)
 
     # ---- PartitionedSource
     @property
     def protocol(self) -> str:
         """As of the group."""
-        return "eager" if self.of_group.eager else "consumer"
+        return self.of_group.protocol
 
     def open(
         self,
@@ -85,17 +166,21 @@ class MemoryPartitionedSource:
         owners: Mapping[Partition, Fence],
         deadline: Deadline,
     ) -> None:
-        """Join. Raises UnknownTopic."""
-        self._check("open")
+        """Look for the topics, and begin to join. Raises UnknownTopic, SourceUnavailable."""
         self._listener, self._owners = listener, owners
+        missing = self._ask("open", deadline, lambda: [each for each in topics if not self._exists(each)])
+        if missing:
+            raise UnknownTopic(f"{missing}: create them, or subscribe to others")
+        now = self.broker.settle()
         with self.broker.changed:
-            known = {partition.topic for partition in self.broker.logs}
-            missing = [topic for topic in topics if not topic.startswith("^") and topic not in known]
-            if missing:
-                raise UnknownTopic(f"{missing}: create them, or subscribe to others")
             self._topics = tuple(topics)
-            self.of_group.members.append(self)
-            self.of_group.balance()
+            self.client.polled_at = now
+            self.client.step(now)
+        if self.client.session_s is not None:
+            self._runtime.spawn(self.client.run, f"kafka {self.name}")
+
+    def _exists(self, topic: str) -> bool:
+        return topic.startswith("^") or self.broker.has(topic)
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Change the subscription."""
@@ -103,73 +188,114 @@ class MemoryPartitionedSource:
             self._topics = tuple(topics)
             self.of_group.balance()
 
-    def wants(self, topic: str) -> bool:
-        """Whether a topic is subscribed to."""
-        return any(re.match(each, topic) if each.startswith("^") else each == topic for each in self._topics)
-
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Rebalances, then records."""
         self.polls += 1
         self._check("poll")
-        while self._fates:  # as Kafka's: what a signal handler keeps from being noted is told once more
-            partition, offset, fate = self._fates[0]
-            self._listener.committed({partition: offset}, {partition: fate})
-            self._fates.pop(0)
+        if self._trouble is not None:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+        self._tell_commits()
         while self.news:
             self.news.popleft()(self._listener)
-        self._reconcile()
+        self.client.news.clear()
+        now = self.broker.settle()
         with self.broker.changed:
-            batch = self._read(max_records)
-            if not batch.records and not batch.ends and timeout_s > 0 and not self._news():
-                self.broker.changed.wait(timeout_s)
-                batch = self._read(max_records)
-            return batch
+            self.client.polled_at = now
+            self.client.step(now)
+        came = self._reconcile(now)
+        # As Kafka's: what was assigned in this very call brings one record at most.
+        at_most = 1 if came else max_records
+        batch = self._read(at_most)
+        if not batch.records and not batch.ends and timeout_s > 0 and not self._has_news():
+            self._wait(timeout_s)
+            batch = self._read(at_most)
+        self.client.polled_at = self.broker.runtime.now()
+        for watcher in self.broker.watchers:
+            for record in batch.records:
+                watcher.on_deliver(record, self)
+        return batch
 
-    def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
+    def position_names(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, str | SourceError]:
         """By group, topic, id and number."""
-        self._check("position_names")
-        return {
-            partition: f"{self.group}/{partition.topic}/{self.broker.id_of(partition.topic)}/{partition.number}"
-            for partition in partitions
-        }
+        return self._ask("position_names", deadline, lambda: {each: self._position_name(each) for each in partitions})
 
-    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
+    def _position_name(self, partition: Partition) -> str | SourceError:
+        if not self.broker.has(partition.topic):
+            return UnknownTopic(f"asking for the id of {partition.topic}: there is no such topic")
+        found = self._topic_ids[partition.topic] = self.broker.id_of(partition.topic)
+        return f"{self.group}/{partition.topic}/{found}/{partition.number}"
+
+    def committed(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, Committed | SourceError | None]:
         """As the group has it."""
-        self._check("committed")
-        with self.broker.changed:
-            found = {partition: self.of_group.committed.get(partition) for partition in partitions}
-            return {
-                partition: None if one is None else Committed(*one, marked=self.marked)
-                for partition, one in found.items()
-            }
+        return self._ask("committed", deadline, lambda: {each: self._committed(each) for each in partitions})
 
-    def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The first record."""
-        self._check("first_offsets")
-        with self.broker.changed:
-            return {partition: self.broker.logs[partition].start for partition in partitions}
+    def _committed(self, partition: Partition) -> Committed | None:
+        found = self.of_group.committed.get(partition)
+        if found is None:
+            return None
+        if found.topic_id and found.topic_id != self._topic_ids.get(partition.topic, found.topic_id):
+            return None  # of a topic that was deleted since
+        return Committed(found.offset, found.ours, marked=self.marked, store=found.store if found.ours else "")
+
+    def first_offsets(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, int | SourceError]:
+        """The first record; asked of the partition's leader."""
+        return self._ask(
+            "first_offsets",
+            deadline,
+            lambda: {each: self._first(each) for each in partitions},
+        )
+
+    def _first(self, partition: Partition) -> int | SourceError:
+        return self.broker.logs[partition].start if self._led(partition) else _no_leader(partition)
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The logs' ends, now."""
-        self._check("last_offsets")
-        return self.end_offsets(partitions)
+        """The logs' ends, now; asked of the partitions' leaders. Raises SourceError: one has none."""
+        return self._ask("last_offsets", deadline, lambda: self._ends(partitions))
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """The same."""
+        """The same without waiting."""
         self._check("look_at_ends")
+        line, now = self.line, self.broker.settle()
+        with self.broker.changed:
+            if line.hears and line.speaks and not line.delay_s:
+                return self._ends(partitions)
+            asked_at, self._ends_asked_at = self._ends_asked_at or now, self._ends_asked_at or now
+            waited_s = now - asked_at
+            if line.hears and line.speaks and waited_s >= 2 * line.delay_s:
+                self._ends_asked_at = None
+                return self._ends(partitions)
+        if waited_s >= self.client.request_s:
+            self._ends_asked_at = None
+            raise SourceUnavailable("asking for the ends of the logs: no answer in time")
+        return None
+
+    def _ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        for each in partitions:
+            if not self._led(each):
+                raise _no_leader(each)
         return self.end_offsets(partitions)
 
+    def _led(self, partition: Partition) -> bool:
+        return partition in self.broker.logs and self.broker.logs[partition].led
+
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """The broker has it at once; the listener is told in the next poll."""
+        """Send them; the listener is told in a later poll."""
         self._check("commit")
+        now = self.broker.settle()
         with self.broker.changed:
-            for partition, offset in offsets.items():
-                self._fates.append((partition, offset, self.of_group.commit(self, partition, offset)))
+            self.client.commit(now, offsets, dict(self._topic_ids), self._listener.store_id)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The same."""
+        """The same as far as known: here, all of it."""
         with self.broker.changed:
-            return {partition: self.broker.logs[partition].end for partition in partitions}
+            return {each: self.broker.logs[each].end for each in partitions if each in self.broker.logs}
 
     def seek(self, partition: Partition, offset: int | None) -> None:
         """Read on from there. Raises SourceUnavailable."""
@@ -194,88 +320,207 @@ class MemoryPartitionedSource:
             self.readers[partition].paused = False
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
-        """Leave the group."""
+        """Leave the group; a static member only closes, unless it is to `leave`."""
         self.left_for_good = leave
-        with self.broker.changed:
-            if self not in self.of_group.members:
-                return
-            gone, own = list(self.lost), self.of_group.of(self)
-            self.lost.clear()
+        if self.client.closed or not self._topics:
+            return
+        now = self.broker.settle()
+        gone, own = list(self.lost), sorted(self.owned)
+        self.lost.clear()
+        if self.client.expelled is not None:
+            gone, own = sorted({*gone, *own}), []
         if gone:
-            self._listener.lost(gone)
+            self._lose(gone)
         if own:
             self._listener.revoked(own)
+            self._seen("on_revoke", own)
         with self.broker.changed:
             self.readers.clear()
-            self.of_group.left(self, own)
-            self.of_group.members.remove(self)
-            self.of_group.balance(without=self)
+            self.client.leave(now, comes_back=self.static_id is not None and not leave)
+            self.client.closed = True
+            self.client.news.set()
         self._check("close")
 
     # ---- inside
-    def _news(self) -> bool:
-        return bool(self.lost or self.news or self._fates or self.of_group.leaving(self))
+    def _ask(self, method: str, deadline: Deadline, answer: Callable[[], T]) -> T:
+        """A question that is waited for. Raises SourceUnavailable: no answer until the deadline."""
+        self._check(method)
+        line = self.line
+        if line.delay_s or not (line.hears and line.speaks):
+            way_s, left_s = 2 * line.delay_s, deadline.left_s()
+            answers = line.hears and line.speaks and way_s < left_s
+            self._runtime.sleep(way_s if answers else left_s)
+            if not answers:
+                raise SourceUnavailable(f"{method}: no answer within {left_s:.1f} s")
+        self.broker.settle()
+        with self.broker.changed:
+            return answer()
 
-    def _reconcile(self) -> None:
+    def _has_news(self) -> bool:
+        with self.broker.changed:
+            client = self.client
+            return bool(
+                self.lost
+                or self.news
+                or self._fates
+                or client.expelled not in (None, Answer.UNRELEASED_INSTANCE_ID)
+                or (client.round and client.is_eager)
+                or self._unwanted(client.meant)
+                or self._coming(client.meant)
+            )
+
+    def _wait(self, seconds: float) -> None:
+        """For news, or until something happens by itself."""
+        with self.broker.changed:
+            due = self.broker.next_due()
+        if due is not None:
+            seconds = min(seconds, max(_LEAST_S, due - self.broker.runtime.now()))
+        self.client.news.wait(seconds)
+
+    def _tell_commits(self) -> None:
+        while self._fates:  # as Kafka's: what a signal handler keeps from being noted is told once more
+            partition, offset, fate = self._fates[0]
+            self._listener.committed({partition: offset}, {partition: fate})
+            self._fates.pop(0)
+
+    def _seen(self, what: str, partitions: Sequence[Partition]) -> None:
+        for watcher in self.broker.watchers:
+            getattr(watcher, what)(partitions, self)
+
+    # ---- rebalances. Whatever a callback raises (a signal handler may), the client goes on with them.
+    def _reconcile(self, now: float) -> bool:
+        """What is known to have changed is told. Returns: whether something came."""
+        client = self.client
         with self.broker.changed:
             gone = list(self.lost)
+            expelled = client.expelled
+            if expelled is not None:
+                gone = sorted({*gone, *self.readers})
             self.lost.clear()
-        # Whatever a callback raises (a signal handler may), the client goes on with the rebalance.
         if gone:
-            try:
-                self._listener.lost(gone)
-            except BaseException:
-                self._listener.torn((), gone)
-                raise
-            finally:
-                self._forget(gone)
+            self._lose(gone)
+        if expelled is not None:
+            self._come_anew(expelled, now)
         with self.broker.changed:
-            leaving = self.of_group.leaving(self)
-        if leaving:
-            try:
-                self._listener.revoked(leaving)
-            except BaseException:
-                self._listener.torn((), leaving)
-                raise
-            finally:
-                self._forget(leaving)
+            meant = client.meant
+            leaving = sorted(self.readers if client.round and client.is_eager else self._unwanted(meant))
+            client.telling = bool(leaving)
+        try:
+            if leaving:
+                self._revoke(leaving)
+        finally:
+            client.telling = False
+            if leaving or (client.round and client.is_eager):
+                now = self.broker.settle()
+                with self.broker.changed:
+                    client.join_round(now)
         with self.broker.changed:
-            coming = self.of_group.coming(self)
+            meant = client.meant
+            coming = [] if client.round and client.is_eager else sorted(self._coming(meant))
+            client.telling = bool(coming)
+            self._taking = frozenset(coming)
         if coming:
-            starts: Mapping[Partition, Start] = dict.fromkeys(coming, Start(None, hold=True))
-            try:
-                starts = self._listener.assigned(coming)
-            except BaseException:
-                self._listener.torn(coming, ())
-                raise
-            finally:
+            self._assign(coming)
+        return bool(coming)
+
+    def _unwanted(self, meant: frozenset[Partition] | None) -> Collection[Partition]:
+        return () if meant is None else [partition for partition in self.readers if partition not in meant]
+
+    def _coming(self, meant: frozenset[Partition] | None) -> Collection[Partition]:
+        return [each for each in meant or () if each not in self.readers and each in self.broker.logs]
+
+    def _lose(self, gone: Sequence[Partition]) -> None:
+        self._seen("on_lost", gone)
+        try:
+            self._listener.lost(gone)
+        except BaseException:
+            self._listener.torn((), gone)
+            raise
+        finally:
+            self._forget(gone)
+
+    def _revoke(self, leaving: Sequence[Partition]) -> None:
+        try:
+            self._listener.revoked(leaving)
+        except BaseException:
+            self._listener.torn((), leaving)
+            raise
+        finally:
+            self._await_commits()
+            self._seen("on_revoke", leaving)
+            self._forget(leaving)
+
+    def _assign(self, coming: Sequence[Partition]) -> None:
+        self._seen("on_assign", coming)
+        starts: Mapping[Partition, Start] = dict.fromkeys(coming, Start(None, hold=True))
+        try:
+            starts = self._listener.assigned(coming)
+        except BaseException:
+            self._listener.torn(coming, ())
+            raise
+        finally:
+            with self.broker.changed:
                 for partition in coming:
-                    self.readers[partition] = Reader(
-                        self._start(partition, starts[partition].offset), paused=starts[partition].hold
-                    )
+                    start = starts[partition]
+                    self.readers[partition] = Reader(self._start(partition, start.offset), paused=start.hold)
+                self._taking = frozenset()
+                self.client.telling = False
+
+    def _await_commits(self) -> None:
+        """As librdkafka: what goes is held until its commit is answered, or the request's time is over."""
+        while self.client.under_way:
+            self.client.news.clear()
+            self._wait(self.client.request_s)
+            self.broker.settle()
+
+    def _come_anew(self, why: Answer, now: float) -> None:
+        """Join again as another member. Raises what no client can cure."""
+        if why is Answer.FENCED_INSTANCE_ID:
+            raise StaticIdTaken(f"another process joined {self.group} as {self.static_id}: give each its own name")
+        if why is Answer.UNRELEASED_INSTANCE_ID and now < self._name_free_at:
+            return
+        first = self._name_free_at == 0.0
+        with self.broker.changed:
+            self.client.come_anew()
+            self.client.step(now)
+        if why is Answer.UNRELEASED_INSTANCE_ID:
+            self._name_free_at = now + _NAME_TAKEN_S
+            if first:
+                raise SourceFatal(f"{self.group}: {self.static_id} is still another member's")
 
     def _forget(self, partitions: Sequence[Partition]) -> None:
-        for partition in partitions:
-            self.readers.pop(partition, None)
         with self.broker.changed:
-            self.of_group.left(self, partitions)
+            for partition in partitions:
+                self.readers.pop(partition, None)
+            self.broker.changed.notify_all()
 
     def _start(self, partition: Partition, offset: int | None) -> int:
-        with self.broker.changed:
-            committed = self.of_group.offset(partition) if offset is None else offset
-            return self.broker.logs[partition].start if committed is None else committed
+        if offset is not None:
+            return offset
+        log, committed = self.broker.logs.get(partition), self.of_group.offset(partition)
+        return (log.start if log is not None else 0) if committed is None else committed
 
     def _read(self, at_most: int) -> Batch:
+        if not (self.line.hears and self.line.speaks):
+            return Batch([])
+        with self.broker.changed:
+            return self._fetch(at_most)
+
+    def _fetch(self, at_most: int) -> Batch:
         records: list[Record] = []
         ends: list[End] = []
         # Whoever was read last is asked last the next time.
         for partition, reader in list(self.readers.items()):
-            log = self.broker.logs[partition]
-            if reader.paused or len(records) >= at_most:
+            log = self.broker.logs.get(partition)
+            if reader.paused or len(records) >= at_most or log is None or not log.led:
                 continue
             if not log.start <= reader.position <= log.end:
                 reader.position = log.start  # out of range: the policy is "earliest"
             for offset in log.from_(reader.position, at_most - len(records)):
+                if offset in log.spoilt:
+                    # Behind a hole that nobody looked at, nothing counts.
+                    self._trouble = SourceError(f"consuming {partition}: the record at {offset} cannot be read")
+                    return Batch(records, ends)
                 fence = self._owners.get(partition)
                 if fence is not None:
                     stored = log.records[offset]
@@ -286,3 +531,7 @@ class MemoryPartitionedSource:
                 reader.position = reader.told_end = log.end
                 ends.append(End(partition, log.end))
         return Batch(records, ends)
+
+
+def _no_leader(partition: Partition) -> SourceError:
+    return SourceUnavailable(f"{partition} has no leader now")

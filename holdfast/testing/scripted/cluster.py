@@ -39,9 +39,8 @@ class Cluster:
     def __init__(self, scheduler: Scheduler, say: Say, *, eager: bool, session_timeout_s: float) -> None:
         self._scheduler, self.say = scheduler, say
         self.session_timeout_s = session_timeout_s
-        self.eager = eager
         self.broker = MemoryBroker(scheduler.process("broker", preempted=False).runtime)
-        self.group = self.broker.group(GROUP, eager=eager)
+        self.group = self.broker.group(GROUP, protocol="eager" if eager else "consumer")
         self.letters: Callable[[str, Letter], None] = lambda _member, _letter: None
         self.letters_refused = False
         self._joined: list[ScriptedSource] = []
@@ -60,10 +59,7 @@ class Cluster:
 
     def produce(self, record: Record, number: int) -> None:
         """Store it at the end of that partition."""
-        with self.broker.changed:
-            log = self.broker.logs[Partition(record.topic, number)]
-            log.append(Stored(record.key, record.value, tuple(record.headers)))
-            self.broker.changed.notify_all()
+        self.broker.store(Partition(record.topic, number), Stored(record.key, record.value, tuple(record.headers)))
 
     def refuse(self, partition: Partition, times: int) -> None:
         """The next commits of that partition are not taken, and may be sent again."""
@@ -150,19 +146,13 @@ class Cluster:
         if source not in self._joined or (alive and not source.stalled):
             return
         self.say("broker", f"{source.process.name} is silent: its partitions go to others")
-        with self.broker.changed:
-            if alive:
-                self.group.lose(source)
-                self._scheduler.at(source.process.stalled_until, lambda: self._back(source))
-            else:
-                self.group.left(source, self.group.of(source))
-            self.group.members.remove(source)
+        self.group.expel(source)
+        if alive:
+            self._scheduler.at(source.process.stalled_until, lambda: self._back(source))
         self.went(source)
 
     def _back(self, source: ScriptedSource) -> None:
         if source.process.alive and source not in self._joined:
-            with self.broker.changed:
-                self.group.members.append(source)
             self.came(source)
 
 
@@ -171,7 +161,7 @@ class ScriptedSource(MemoryPartitionedSource):
     where dead letters go."""
 
     def __init__(self, cluster: Cluster, process: Process) -> None:
-        super().__init__(cluster.broker, GROUP, eager=cluster.eager)
+        super().__init__(cluster.broker, GROUP, name=process.name, runtime=process.runtime)
         self.process = process
         self.runtime = process.runtime
         self.session_timeout_s = cluster.session_timeout_s

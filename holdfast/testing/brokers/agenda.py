@@ -1,0 +1,53 @@
+"""What comes later: messages between a member and its brokers, and what brokers do when time has passed."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Agenda:
+    """What is due when. It has no thread: who looks at the broker does first what is due. Guarded by its lock."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    def add(self, when: float, call: Callable[[], None]) -> None:
+        """Do that then."""
+        heappush(self._heap, (when, next(self._numbers), call))
+
+    @property
+    def next(self) -> float | None:
+        """When the next of them is due; None = nothing is to come."""
+        return self._heap[0][0] if self._heap else None
+
+    def do_next(self) -> None:
+        """What is due first."""
+        heappop(self._heap)[2]()
+
+
+class Line:
+    """What lies between a member and its brokers. Requests arrive in the order in which they were sent.
+
+    `hears`: requests arrive. `speaks`: answers arrive. `delay_s`: how long either takes. `twice_s`: a commit arrives
+    once more, so much later.
+    """
+
+    __slots__ = ("arrived", "delay_s", "hears", "speaks", "twice_s")
+
+    def __init__(self) -> None:
+        self.hears = self.speaks = True
+        self.delay_s = 0.0
+        self.twice_s: float | None = None
+        #: Nothing that is sent arrives before that.
+        self.arrived = 0.0
+
+    def mend(self) -> None:
+        """It is as good as it was."""
+        self.hears = self.speaks = True
+        self.delay_s, self.twice_s = 0.0, None

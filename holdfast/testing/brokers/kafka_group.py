@@ -1,0 +1,285 @@
+"""A group of Kafka's, as its coordinator keeps it: members' seats, who is meant to have what, and what is committed."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from holdfast.plugin.ports import CommitFate
+from holdfast.testing.brokers.kafka_answers import FATES, Answer, Seat, Told
+from holdfast.testing.brokers.kafka_protocols import Epochs, Rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from holdfast.records import Partition
+    from holdfast.testing.brokers.kafka import MemoryBroker
+    from holdfast.testing.brokers.member import MemoryPartitionedSource
+
+Rebalancing = Literal["eager", "cooperative", "consumer"]
+
+
+class Attempt(NamedTuple):
+    """A commit that reached the broker."""
+
+    member: MemoryPartitionedSource
+    partition: Partition
+    offset: int
+    fate: CommitFate
+
+
+class Kept(NamedTuple):
+    """A committed offset: whether it carries our mark, and what else is in the mark."""
+
+    offset: int
+    ours: bool
+    topic_id: int
+    store: str
+
+    @property
+    def metadata(self) -> str:
+        """As Kafka keeps it."""
+        return f"holdfast:1:{self.offset}:{self.topic_id or ''}:{self.store}" if self.ours else ""
+
+
+class CommitRequest(NamedTuple):
+    """As it was when it was sent."""
+
+    member: MemoryPartitionedSource
+    member_id: int
+    epoch: int
+    offsets: Mapping[Partition, int]
+    topic_ids: Mapping[str, int]
+    store: str
+
+
+class MemoryGroup:
+    """Who has what, who is meant to have it, and what is committed. Guarded by the broker's lock."""
+
+    def __init__(self, broker: MemoryBroker, name: str, protocol: Rebalancing) -> None:
+        self.broker, self.name, self.protocol = broker, name, protocol
+        self.seats: dict[int, Seat] = {}
+        self.owners: dict[Partition, Seat] = {}
+        self.target: dict[Partition, Seat] = {}
+        self.generation = 0
+        self.committed: dict[Partition, Kept] = {}
+        self.attempts: list[Attempt] = []
+        self.rules = Epochs(self) if protocol == "consumer" else Rounds(self, eager=protocol == "eager")
+        self._script: dict[Partition, MemoryPartitionedSource] | None = None
+        self._refusals: dict[Partition, deque[Answer | CommitFate]] = defaultdict(deque)
+
+    # ---- for tests, and for the users of a world
+    def aim(self, target: Mapping[MemoryPartitionedSource, Iterable[Partition]]) -> None:
+        """From now on this is who is meant to have what; joins and leaves change nothing about it."""
+        with self.broker.changed:
+            self._script = {partition: member for member, own in target.items() for partition in own}
+            self.balance()
+
+    def lose(self, member: MemoryPartitionedSource, *partitions: Partition) -> None:
+        """The broker takes these (all, if none is named) from a member, which learns of it in its next poll."""
+        with self.broker.changed:
+            gone = list(partitions or self.of(member))
+            for partition in gone:
+                self.owners.pop(partition)
+            member.loses(gone)
+            self.rules.changed()
+            self.broker.changed.notify_all()
+
+    def expel(self, member: MemoryPartitionedSource) -> None:
+        """As if its session had ended: others get what it has, and it comes again when it polls."""
+        with self.broker.changed:
+            for seat in [seat for seat in self.seats.values() if seat.member is member]:
+                self._remove(seat)
+
+    def set_offset(self, partition: Partition, offset: int | None, *, ours: bool = False) -> None:
+        """By hand (a reset), or as a commit of ours that came late; None = it expired."""
+        with self.broker.changed:
+            if offset is None:
+                self.committed.pop(partition, None)
+            else:
+                self.committed[partition] = Kept(offset, ours, self.broker.id_of(partition.topic), "")
+
+    def reset(self, partition: Partition, offset: int) -> bool:
+        """As a person does it, by a tool. False = refused: Kafka sets no offset of a group that has members."""
+        self.broker.settle()
+        with self.broker.changed:
+            if not self.seats:
+                self.set_offset(partition, offset)
+            return not self.seats
+
+    def refuse(self, partition: Partition, *answers: Answer | CommitFate) -> None:
+        """The next commits of that partition end so."""
+        with self.broker.changed:
+            self._refusals[partition].extend(answers)
+
+    def of(self, member: MemoryPartitionedSource) -> list[Partition]:
+        """What the broker takes for a member's."""
+        with self.broker.changed:
+            return sorted(partition for partition, seat in self.owners.items() if seat.member is member)
+
+    def offset(self, partition: Partition) -> int | None:
+        """What is committed; None = nothing."""
+        with self.broker.changed:
+            found = self.committed.get(partition)
+            return found and found.offset
+
+    @property
+    def members(self) -> list[MemoryPartitionedSource]:
+        """Who has a seat, alive or not."""
+        return [seat.member for seat in self.seats.values()]
+
+    # ---- requests
+    def join(self, member: MemoryPartitionedSource, member_id: int, session_s: float | None) -> Told:
+        """A member comes, or comes again under its name; asked twice it is the same."""
+        if member_id in self.seats:
+            return self.rules.beat(self.seats[member_id], frozenset())
+        seat = self._named(member.static_id)
+        if seat is not None:
+            if self.protocol == "consumer" and not seat.away:
+                return Told(refusal=Answer.UNRELEASED_INSTANCE_ID)
+            del self.seats[seat.id]
+            seat.member, seat.id, seat.away = member, member_id, False
+        else:
+            seat = Seat(member, member_id, member.static_id)
+        self.seats[member_id] = seat
+        self._heard(seat, session_s)
+        self.rules.came(seat)
+        self.balance()
+        return self.rules.beat(seat, frozenset())
+
+    def beat(self, member_id: int, static_id: str | None, owned: frozenset[Partition], session_s: float | None) -> Told:
+        """A member lives, and says what it has."""
+        seat = self.seats.get(member_id)
+        if seat is None:
+            return Told(refusal=self._unknown(static_id))
+        self._heard(seat, session_s)
+        return self.rules.beat(seat, owned)
+
+    def rejoin(self, member_id: int, static_id: str | None, owned: frozenset[Partition]) -> Told:
+        """A member of a classic group is ready for the next generation."""
+        seat = self.seats.get(member_id)
+        return Told(refusal=self._unknown(static_id)) if seat is None else self.rules.rejoin(seat, owned)
+
+    def leave(self, member_id: int, *, comes_back: bool = False, session_s: float | None = None) -> None:
+        """A member goes. A static one that comes back keeps its place for one session."""
+        seat = self.seats.get(member_id)
+        if seat is not None and comes_back and session_s is not None:
+            seat.away = True
+            self._heard(seat, session_s)
+        elif seat is not None:
+            self._remove(seat)
+
+    def commit_all(self, sent: CommitRequest) -> dict[Partition, CommitFate]:
+        """A commit, judged by who sent it and when. Of a partition that the member does not own it is taken all the
+        same (seen on Kafka 4.3.1 in all three protocols)."""
+        seat = self.seats.get(sent.member_id)
+        answer = Answer.NO_ERROR
+        if seat is None:
+            answer = self._unknown(sent.member.static_id)
+        elif sent.epoch != (seat.epoch if self.protocol == "consumer" else self.generation):
+            answer = Answer.STALE_MEMBER_EPOCH if self.protocol == "consumer" else Answer.ILLEGAL_GENERATION
+        fates = {}
+        for partition, offset in sent.offsets.items():
+            if answer is not Answer.NO_ERROR or partition in sent.member.lost:
+                fate = FATES[answer if answer is not Answer.NO_ERROR else Answer.UNKNOWN_MEMBER_ID]
+                self.attempts.append(Attempt(sent.member, partition, offset, fate))
+            else:
+                fate = self.commit(sent, partition)
+            fates[partition] = fate
+        self.broker.changed.notify_all()
+        return fates
+
+    def commit(self, sent: CommitRequest, partition: Partition) -> CommitFate:
+        """One partition's commit, of a member that may."""
+        fate, offset = CommitFate.DONE, sent.offsets[partition]
+        if self._refusals[partition]:
+            said = self._refusals[partition].popleft()
+            fate = FATES[said] if isinstance(said, Answer) else said
+        elif partition not in self.broker.logs:
+            fate = FATES[Answer.UNKNOWN_TOPIC_OR_PART]
+        else:
+            kept = Kept(offset, True, sent.topic_ids.get(partition.topic, 0), sent.store)
+            self.committed[partition] = kept
+            for watcher in self.broker.watchers:
+                watcher.on_commit(partition, offset, sent.member, kept.metadata)
+        self.attempts.append(Attempt(sent.member, partition, offset, fate))
+        return fate
+
+    # ---- time
+    def next_due(self) -> float | None:
+        """When a session, or the wait for a round, is over. Called with the lock."""
+        times = [seat.deadline for seat in self.seats.values()]
+        times.append(self.rules.until)
+        return min((each for each in times if each is not None), default=None)
+
+    def expire(self, now: float) -> None:
+        """Whose session has ended is no member. Called with the lock."""
+        for seat in list(self.seats.values()):
+            if seat.deadline is not None and seat.deadline <= now:
+                self._remove(seat)
+        if self.rules.until is not None and self.rules.until <= now:
+            for seat in self.rules.late():
+                self._remove(seat)
+
+    # ---- changes
+    def balance(self) -> None:
+        """Who is meant to have what: as even as may be, moving as little as may be. Called with the lock."""
+        wanted = sorted(p for p in self.broker.logs if any(seat.member.wants(p.topic) for seat in self.seats.values()))
+        target: dict[Partition, Seat] = {}
+        if self._script is not None:
+            seats = {seat.member: seat for seat in self.seats.values()}
+            target = {partition: seats[member] for partition, member in self._script.items() if member in seats}
+        else:
+            loads = dict.fromkeys(self.seats.values(), 0)
+            fair, more = divmod(len(wanted), max(1, len(loads)))
+            for partition in wanted:  # who has fewer than its share keeps it; some have one more
+                seat = self.target.get(partition)
+                if seat is not None and seat.member.wants(partition.topic) and loads[seat] < fair + (more > 0):
+                    more -= loads[seat] == fair
+                    target[partition] = seat
+                    loads[seat] += 1
+            for partition in wanted:
+                able = [seat for seat in loads if seat.member.wants(partition.topic)]
+                if able and partition not in target:
+                    target[partition] = min(able, key=loads.__getitem__)
+                    loads[target[partition]] += 1
+        if target != self.target:
+            self.target = target
+            self.rules.changed()
+        self.broker.changed.notify_all()
+
+    def grew(self, partition: Partition) -> None:
+        """Wake who reads there. Called with the lock."""
+        for seat in self.seats.values():
+            if partition in seat.member.readers:
+                seat.member.stir()
+
+    def forget(self, topic: str) -> None:
+        """With a topic goes what is committed there. Called with the lock."""
+        for partition in [partition for partition in self.committed if partition.topic == topic]:
+            del self.committed[partition]
+
+    def stir(self) -> None:
+        """There may be news for everybody. Called with the lock."""
+        for seat in self.seats.values():
+            seat.member.stir()
+
+    def _heard(self, seat: Seat, session_s: float | None) -> None:
+        seat.deadline = None if session_s is None else self.broker.time + session_s
+
+    def _named(self, static_id: str | None) -> Seat | None:
+        if static_id is None:
+            return None
+        return next((seat for seat in self.seats.values() if seat.static_id == static_id), None)
+
+    def _unknown(self, static_id: str | None) -> Answer:
+        """Another process has come under its name, or nobody knows it."""
+        return Answer.UNKNOWN_MEMBER_ID if self._named(static_id) is None else Answer.FENCED_INSTANCE_ID
+
+    def _remove(self, seat: Seat) -> None:
+        del self.seats[seat.id]
+        for partition in [partition for partition, owner in self.owners.items() if owner is seat]:
+            del self.owners[partition]
+        self.target = {partition: other for partition, other in self.target.items() if other is not seat}
+        self.rules.went()
+        self.balance()

@@ -77,7 +77,7 @@ MOVES: dict[str, Callable[[ScriptedWorld, Any, Any], object]] = {
 
 
 @pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("protocol", ["consumer", "eager"])
+@pytest.mark.parametrize("protocol", ["consumer", "cooperative", "eager"])
 def test_what_a_test_does_to_the_group_breaks_no_promise(protocol: Any, move: str) -> None:
     with ScriptedWorld(protocol=protocol) as stage:
         done = stage.effects("done")

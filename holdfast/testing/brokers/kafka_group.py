@@ -85,12 +85,6 @@ class MemoryGroup:
             self.rules.changed()
             self.broker.changed.notify_all()
 
-    def expel(self, member: MemoryPartitionedSource) -> None:
-        """As if its session had ended: others get what it has, and it comes again when it polls."""
-        with self.broker.changed:
-            for seat in [seat for seat in self.seats.values() if seat.member is member]:
-                self._remove(seat)
-
     def set_offset(self, partition: Partition, offset: int | None, *, ours: bool = False) -> None:
         """By hand (a reset), or as a commit of ours that came late; None = it expired."""
         with self.broker.changed:

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.ports import DeadLetters, RebalanceListener, Start
     from holdfast.records import Fence, Record
+    from holdfast.testing.brokers.kafka_group import Rebalancing
     from holdfast.testing.process import Process
     from holdfast.testing.scheduler import Scheduler
     from holdfast.timing import Deadline
 
 #: The name of the group that all members are in.
 GROUP = "group"
+#: How often a member says that it lives, and hears what moves. Real ones do every 3 or 5 seconds, and a rebalance takes
+#: two or three of these: a test would be over before.
+_BEAT_S = 0.1
+#: How often it is looked whether who is silent has lost its place.
+_LOOK_S = 0.1
 
 
 class Say(Protocol):
@@ -34,28 +40,26 @@ class Say(Protocol):
 
 
 class Cluster:
-    """Moves partitions as a broker does: evenly, and as few as may be, when members come and go; and as a test says."""
+    """Moves partitions as a broker does, when members come and go, and as a test says."""
 
-    def __init__(self, scheduler: Scheduler, say: Say, *, eager: bool, session_timeout_s: float) -> None:
+    def __init__(self, scheduler: Scheduler, say: Say, *, protocol: Rebalancing, session_timeout_s: float) -> None:
         self._scheduler, self.say = scheduler, say
         self.session_timeout_s = session_timeout_s
         self.broker = MemoryBroker(scheduler.process("broker", preempted=False).runtime)
-        self.group = self.broker.group(GROUP, protocol="eager" if eager else "consumer")
+        self.group = self.broker.group(GROUP, protocol=protocol)
         self.letters: Callable[[str, Letter], None] = lambda _member, _letter: None
         self.letters_refused = False
-        self._joined: list[ScriptedSource] = []
-        #: Also who has gone.
-        self._ever: list[ScriptedSource] = []
-        self._plan: dict[Partition, ScriptedSource] = {}
+        #: All members, also who has gone.
+        self.ever: list[ScriptedSource] = []
 
     # ---- records and offsets
     def has(self, topic: str) -> bool:
         """Whether there is a topic of that name."""
-        return self.partitions_of(topic) > 0
+        return self.broker.has(topic)
 
     def partitions_of(self, topic: str) -> int:
         """How many it has."""
-        return sum(partition.topic == topic for partition in self.broker.logs)
+        return len(self.broker.of(topic))
 
     def produce(self, record: Record, number: int) -> None:
         """Store it at the end of that partition."""
@@ -66,94 +70,59 @@ class Cluster:
         self.group.refuse(partition, *[CommitFate.AGAIN] * times)
 
     # ---- members
-    def came(self, source: ScriptedSource) -> None:
-        """It has joined."""
-        self._ever.append(source)
-        self._joined.append(source)
-        self._balance()
-
-    def went(self, source: ScriptedSource) -> None:
-        """It has left."""
-        if source in self._joined:
-            self._joined.remove(source)
-            self._balance()
-
     def silent(self, source: ScriptedSource) -> None:
-        """Nothing is heard of it from now on: after its session others get its partitions. In the hub."""
-        self._scheduler.at(self._scheduler.now + self.session_timeout_s, lambda: self._expel(source))
+        """Nothing is heard of it from now on: the story says when its session is over. In the hub."""
+        self.broker.settle()
+        if source not in self.group.members:
+            self.say("broker", f"{source.process.name} is silent: its partitions go to others")
+        elif source.stalled or not source.process.alive:
+            self._scheduler.at(self._scheduler.now + _LOOK_S, lambda: self.silent(source))
 
     # ---- what a test says
-    def move(self, partition: Partition, to: ScriptedSource | None) -> None:
-        """It is meant for that one, until members come or go; None = for nobody."""
-        if to is None:
-            self._plan.pop(partition, None)
-        else:
-            self._plan[partition] = to
-        self._aim()
+    def move(self, partitions: Sequence[Partition], to: ScriptedSource | None) -> None:
+        """They are meant for that one, until members come or go; None = for nobody."""
+        with self.broker.changed:
+            group = self.group
+            seat = next((each for each in group.seats.values() if each.member is to), None)
+            target = {partition: meant for partition, meant in group.target.items() if partition not in partitions}
+            group.target = target if seat is None else {**target, **dict.fromkeys(partitions, seat)}
+            group.rules.changed()
 
     def lose(self, source: ScriptedSource, partitions: Sequence[Partition], to: ScriptedSource | None) -> None:
         """These are taken away from it without a question, and are meant for another."""
-        for partition in partitions:
-            if to is not None:
-                self._plan[partition] = to
+        if to is not None:
+            self.move(partitions, to)
         self.group.lose(source, *partitions)
-        self._aim()
 
     def another(self, than: ScriptedSource) -> ScriptedSource | None:
         """Who has the fewest partitions of the others that are there."""
-        able = [each for each in self._joined if each is not than and each.process.alive and not each.stalled]
-        loads = {each: sum(meant is each for meant in self._plan.values()) for each in able}
-        return min(able, key=loads.__getitem__) if able else None
+        meant = [seat.member for seat in self.group.target.values()]
+        able = [
+            each
+            for each in self.group.members
+            if isinstance(each, ScriptedSource) and each is not than and each.process.alive and not each.stalled
+        ]
+        return min(able, key=meant.count) if able else None
 
     def of(self, source: ScriptedSource) -> list[Partition]:
         """What it has, as the broker sees it."""
         return self.group.of(source)
+
+    def moving(self) -> list[str]:
+        """Partitions that are not with who is meant to have them, as text."""
+        return [
+            f"{partition} is on its way to {seat.member.name}"
+            for partition, seat in sorted(self.group.target.items())
+            if self.group.owners.get(partition) is not seat
+        ]
 
     def behind(self) -> list[str]:
         """Partitions of which not all is committed, as text."""
         return [
             f"{partition}: committed {self.group.offset(partition) or 0} of {log.end}"
             for partition, log in sorted(self.broker.logs.items())
-            if log.end != (self.group.offset(partition) or 0)
-            and any(each.wants(partition.topic) for each in self._ever)
+            if log.end != (self.group.offset(partition) or 0) and any(each.wants(partition.topic) for each in self.ever)
         ]
-
-    # ---- inside
-    def _balance(self) -> None:
-        wanted = sorted(each for each in self.broker.logs if any(one.wants(each.topic) for one in self._joined))
-        loads = dict.fromkeys(self._joined, 0)
-        fair = -(-len(wanted) // max(1, len(loads)))
-        plan: dict[Partition, ScriptedSource] = {}
-        for keep in (True, False):
-            for partition in wanted:
-                able = [each for each in loads if each.wants(partition.topic)]
-                if keep:
-                    able = [each for each in able if self._plan.get(partition) is each and loads[each] < fair]
-                if able and partition not in plan:
-                    plan[partition] = min(able, key=loads.__getitem__)
-                    loads[plan[partition]] += 1
-        self._plan = plan
-        self._aim()
-
-    def _aim(self) -> None:
-        target: dict[MemoryPartitionedSource, list[Partition]] = {}
-        for partition, source in self._plan.items():
-            target.setdefault(source, []).append(partition)
-        self.group.aim(target)
-
-    def _expel(self, source: ScriptedSource) -> None:
-        alive = source.process.alive
-        if source not in self._joined or (alive and not source.stalled):
-            return
-        self.say("broker", f"{source.process.name} is silent: its partitions go to others")
-        self.group.expel(source)
-        if alive:
-            self._scheduler.at(source.process.stalled_until, lambda: self._back(source))
-        self.went(source)
-
-    def _back(self, source: ScriptedSource) -> None:
-        if source.process.alive and source not in self._joined:
-            self.came(source)
 
 
 class ScriptedSource(MemoryPartitionedSource):
@@ -161,10 +130,18 @@ class ScriptedSource(MemoryPartitionedSource):
     where dead letters go."""
 
     def __init__(self, cluster: Cluster, process: Process) -> None:
-        super().__init__(cluster.broker, GROUP, name=process.name, runtime=process.runtime)
+        session_s = cluster.session_timeout_s
+        super().__init__(
+            cluster.broker,
+            GROUP,
+            name=process.name,
+            runtime=process.runtime,
+            session_timeout_s=session_s,
+            heartbeat_s=_BEAT_S,
+        )
         self.process = process
         self.runtime = process.runtime
-        self.session_timeout_s = cluster.session_timeout_s
+        cluster.ever.append(self)
         self._cluster, self._scheduler = cluster, cluster._scheduler  # noqa: SLF001 - of this file
 
     @property
@@ -185,12 +162,6 @@ class ScriptedSource(MemoryPartitionedSource):
     ) -> None:
         """As `PartitionedSource.open`."""
         super().open(topics, _Told(listener, self.process.name, self._cluster.say), owners, deadline)
-        self._cluster.came(self)
-
-    def close(self, deadline: Deadline, *, leave: bool = False) -> None:
-        """As `PartitionedSource.close`."""
-        super().close(deadline, leave=leave)
-        self._cluster.went(self)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """As `PartitionedSource.commit`."""

@@ -114,12 +114,12 @@ class Member:
         for partition in self._own(topic, number):
             target = to.source if to is not None else self._world.cluster.another(self.source)
             self._say(f"{partition} is revoked, and goes to {target.process.name if target else 'nobody'}")
-            self._world.cluster.move(partition, target)
+            self._world.cluster.move([partition], target)
 
     def assign(self, topic: str, number: int) -> None:
         """The broker gives it that partition; whoever has it gives it up first."""
         self._say(f"is to get {Partition(topic, number)}")
-        self._world.cluster.move(Partition(topic, number), self.source)
+        self._world.cluster.move([Partition(topic, number)], self.source)
 
     def lose(self, topic: str | None = None, number: int | None = None) -> None:
         """The broker gives partitions to another without asking it; it learns of it by its next poll.

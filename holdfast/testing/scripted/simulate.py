@@ -69,7 +69,7 @@ def simulate(
     members: int = 3,
     begin: Callable[[ScriptedWorld], object] | None = None,
     check: Callable[[ScriptedWorld], object] | None = None,
-    protocol: Literal["consumer", "eager"] = "consumer",
+    protocol: Literal["consumer", "cooperative", "eager"] = "consumer",
 ) -> Simulated:
     """Play your app in so many worlds. In each, members crash and are started again, stand still, join and leave;
     partitions move and are lost; the store is silent or slow; commits are refused; and each call of a handler takes

@@ -41,7 +41,8 @@ class ScriptedWorld(Promises):
 
     Args:
         seed: decides who goes first where several could: another seed is another interleaving.
-        protocol: "consumer": partitions that stay keep being handled while others move. "eager": all are given up.
+        protocol: "consumer", "cooperative": partitions that stay keep being handled while others move. "eager": all are
+            given up.
         partitions: how many a topic has that nobody has made with `topic`.
         session_timeout_s: for how long the broker waits for a member that is silent.
         jitter: False: threads that are woken go on at once, in that order: a smaller story of what fails all the same.
@@ -54,7 +55,7 @@ class ScriptedWorld(Promises):
         self,
         seed: int = 1,
         *,
-        protocol: Literal["consumer", "eager"] = "consumer",
+        protocol: Literal["consumer", "cooperative", "eager"] = "consumer",
         partitions: int = 4,
         session_timeout_s: float = 10.0,
         jitter: bool = True,
@@ -64,7 +65,7 @@ class ScriptedWorld(Promises):
         self.scheduler = Scheduler(seed, jitter=jitter)
         self._began_at = self.scheduler.now
         self.told = Story(seed, lambda: self.now)
-        self.cluster = Cluster(self.scheduler, self.say, eager=protocol == "eager", session_timeout_s=session_timeout_s)
+        self.cluster = Cluster(self.scheduler, self.say, protocol=protocol, session_timeout_s=session_timeout_s)
         self.cluster.letters = self._lettered
         #: What goes wrong with the store: `world.store.silent(30)`.
         self.store = Store(self.scheduler, self.cluster.broker, self.say, lambda: self.book.forgot())  # noqa: PLW0108
@@ -232,11 +233,10 @@ class ScriptedWorld(Promises):
         Raises:
             RuntimeError: members run; Kafka refuses it, too.
         """
-        running = [member.name for member in self.members if member.alive]
-        if running:
-            raise RuntimeError(f"a group that has members is not reset: stop {', '.join(running)}, and run the world")
+        if not self.cluster.group.reset(Partition(topic, number), offset):
+            names = ", ".join(member.name for member in self.members if member.source in self.cluster.group.members)
+            raise RuntimeError(f"a group that has members is not reset: stop {names}, and run the world")
         self.say("test", f"resets {topic}-{number} to {offset}")
-        self.cluster.group.set_offset(Partition(topic, number), offset)
         self.book.replayed(Partition(topic, number), offset)
 
     def close(self) -> None:
@@ -307,7 +307,7 @@ class ScriptedWorld(Promises):
         left = [f"{member.name} has ended with {member.error!r}" for member in self.members if member.error]
         left += [f"{member.name} stands still" for member in self.members if member.alive and member.source.stalled]
         left += [f"{call.handler} at {call.member} still has {call.where}" for call in self.book.running()]
-        return left + self.cluster.behind()
+        return left + self.cluster.moving() + self.cluster.behind()
 
     def _done(self, effects: Effects, effect: Effect) -> None:
         call = effect.call

@@ -53,6 +53,7 @@ class Judges:
         #: Calls that run, in the same way.
         self.running: dict[str, Counter[str]] = defaultdict(Counter)
         self.repeats = 0
+        self._last: dict[Placed, Run] = {}
 
     def broken(self, rule: str, what: str) -> None:
         """A rule is broken. Only the first one counts: others may follow from it."""
@@ -69,6 +70,7 @@ class Judges:
         self.running[member][handler] += 1
         for run in runs:
             run.together = runs
+            self._last[run.record] = run
             if run.record.unfit:
                 self.broken("UNFIT", f"{run.record} is given to a handler at {member}, and none can handle it")
             self._fence(run, epoch)
@@ -104,8 +106,9 @@ class Judges:
 
     def overdue(self, member: str, record: Placed) -> None:
         """The engine says that a call with that record as its first runs for too long."""
-        for run in self._running(member, record):
-            run.record.overdue = True
+        for run in self._last[record].together if record in self._last else ():  # it may have ended by being told
+            if run.member == member:
+                run.record.overdue = True
 
     def gave_up(self, member: str, record: Placed) -> None:
         """The engine waits for that call no more."""
@@ -165,6 +168,8 @@ class Judges:
         """The store has lost what it had acknowledged since then."""
         self._forgot.append((since_s, self._now()))
         self._hands.clear()
+        if since_s:  # a replica may be of before the store was emptied: then epochs go back
+            self._epochs.clear()
 
     # ---- inside
     @property

@@ -43,6 +43,8 @@ class Judges:
         self.found: Found | None = None
         #: When the store lost what it had acknowledged, and since when it had known that.
         self._forgot: list[tuple[float, float]] = []
+        #: When somebody has set an offset, and the records that are handled once more since.
+        self._replays: list[tuple[float, list[Placed]]] = []
         #: The store gave no answer: who is open then has no protection.
         self.unprotected = False
         self._hands: dict[str, set[Run]] = defaultdict(set)
@@ -147,6 +149,8 @@ class Judges:
 
     def reset(self, log: LogName, offset: int) -> None:
         """Somebody has set the group's offset, while the group was empty."""
+        again = [record for record in self._book.logs.get(log, []) if record.offset >= offset and record.over]
+        self._replays.append((self._now(), again))
         for at, record in enumerate(self._book.logs.get(log, [])):
             if record.offset < offset:
                 record.excused = record.excused or not record.over
@@ -168,8 +172,11 @@ class Judges:
         """The store has lost what it had acknowledged since then."""
         self._forgot.append((since_s, self._now()))
         self._hands.clear()
-        if since_s:  # a replica may be of before the store was emptied: then epochs go back
-            self._epochs.clear()
+        if since_s:
+            for at, records in self._replays:
+                if at + _ACKNOWLEDGED_S >= since_s:  # that they were to be handled once more is forgotten too
+                    for record in records:
+                        record.excused = True
 
     # ---- inside
     @property
@@ -181,6 +188,12 @@ class Judges:
     def _forgetful(self) -> bool:
         """The store has forgotten something lately: it may take a partition away, and not know what it was told."""
         return any(self._now() - at < _ACKNOWLEDGED_S for _, at in self._forgot)
+
+    @property
+    def _older(self) -> bool:
+        """The store was emptied, and then replaced by a replica of before that: its epochs have gone back."""
+        emptied = [at for since_s, at in self._forgot if not since_s]
+        return self._forgetful and any(since_s <= at for since_s, _ in self._forgot if since_s for at in emptied)
 
     def _running(self, member: str, record: Placed) -> Sequence[Run]:
         for run in reversed(record.unit.runs):
@@ -197,6 +210,9 @@ class Judges:
     def _fence(self, run: Run, epoch: int) -> None:
         """P4: who owns a partition has a higher fence than all before."""
         log = run.record.log
+        if self._older:
+            self._epochs.pop(log, None)
+            return
         highest, session = self._epochs.get(log, (0, ""))
         if epoch > highest:
             self._epochs[log] = (epoch, run.session)

@@ -4,6 +4,7 @@ failed."""
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -18,7 +19,9 @@ from holdfast.testing.world import World
 from tests.simulation.worlds_kept import OPEN, kept, names
 
 #: `make test` plays these, and no others: no landing hangs on luck. `make simulate` plays any.
-_FIXED, _AT_ONCE = 200, 10
+_FIXED, _AT_ONCE = 500, 10
+#: `make test-all` plays so many more, that nobody has chosen.
+_RANDOM = 2_000
 _DIGESTS = "from holdfast.testing.draw import draw; from holdfast.testing.play import play; \
 print([play(draw(seed)).figures.digest for seed in range(5)])"
 
@@ -33,6 +36,17 @@ def test_no_promise_is_broken(first: int) -> None:
     for seed in range(first, first + _AT_ONCE):
         played = play(draw(seed))
         assert played.found is None, f"seed {seed}\n{played.story}"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(0, _RANDOM, _AT_ONCE * 10))
+def test_no_promise_is_broken_in_worlds_that_nobody_chose(part: int) -> None:
+    first = random.SystemRandom().randrange(1 << 40) + part
+    for seed in range(first, first + _AT_ONCE * 10):
+        played = play(draw(seed))
+        assert played.found is None, (
+            f"seed {seed}: python -m holdfast.testing --shrink --story --seed {seed}\n{played.story}"
+        )
 
 
 @pytest.mark.parametrize("name", names())

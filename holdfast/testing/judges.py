@@ -185,6 +185,11 @@ class Judges:
         return self.unprotected and self._settings.store_down == "open"
 
     @property
+    def unsure(self) -> bool:
+        """The store may say what no member was told, or has forgotten what it was."""
+        return self._forgetful or self.unprotected
+
+    @property
     def _forgetful(self) -> bool:
         """The store has forgotten something lately: it may take a partition away, and not know what it was told."""
         return any(self._now() - at < _ACKNOWLEDGED_S for _, at in self._forgot)

@@ -20,7 +20,7 @@ from holdfast.testing.member import Member, Source, value_of
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore
 from holdfast.testing.story import Line, gates_of, told
-from holdfast.testing.watch import Watch
+from holdfast.testing.watch import Revokes, Watch
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -101,6 +101,7 @@ class Stage:
         self.book = Book(world.settings, _GROUP)
         self.judges = Judges(world, self.book, self, lambda: self.now)
         self.watch = Watch(self)
+        self.broker.watchers.append(Revokes(self))
         self.faults = Faults(self)
         #: How often calls for a record are still to fail, by its number.
         self.fails: dict[int, int] = {}
@@ -220,8 +221,11 @@ class Stage:
 
     def done(self, record: Placed) -> bool:
         """As `Sight.done`."""
-        (topic, number, _), log = record.log
-        return self.store.state.position(f"{_GROUP}/{topic}/{log}/{number}").is_done(record.offset)
+        return self.store.state.position(_position(record.log)).is_done(record.offset)
+
+    def position_of(self, partition: Partition) -> str:
+        """The name of its position at the store."""
+        return _position(self.log(partition))
 
     def finished(self, key: tuple[str, str]) -> bool:
         """As `Sight.finished`."""
@@ -274,6 +278,11 @@ class Stage:
             member.stop()
         if not self.scheduler.run(lambda: self.over or not self.living, self.scheduler.now + _END_S):
             self.watch.does_not_end()
+
+
+def _position(log: LogName) -> str:
+    (topic, number, _), made = log
+    return f"{_GROUP}/{topic}/{made}/{number}"
 
 
 def _gates(member: Member) -> Sequence[str]:

@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.plugin.entry import Gate
 from holdfast.plugin.ownership import Phase
+from holdfast.plugin.ports import CommitFate
+from holdfast.testing.brokers.watcher import Watcher
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.plugin.entry import Entry
     from holdfast.plugin.loop import Engine
+    from holdfast.records import Partition
     from holdfast.testing.member import Member
     from holdfast.testing.play import Stage
 
@@ -123,3 +128,40 @@ def _ready(engine: Engine) -> dict[str, Entry]:
                 if entry.gate is Gate.READY and entry.handler.name not in found and entry.lane.head() is entry:
                     found[entry.handler.name] = entry
     return found
+
+
+class Revokes(Watcher):
+    """What a member gives up by its own will is committed by then, as far as the store knows it as done."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        #: What each member has committed since it came to it: that was its own by then.
+        self._own: set[tuple[object, Partition]] = set()
+
+    def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:  # noqa: ARG002
+        """As `Watcher.on_commit`."""
+        self._own.add((member, partition))
+
+    def on_lost(self, partitions: Sequence[Partition], member: object) -> None:
+        """As `Watcher.on_lost`."""
+        self._own.difference_update((member, partition) for partition in partitions)
+
+    def on_revoke(self, partitions: Sequence[Partition], member: object) -> None:
+        """As `Watcher.on_revoke`."""
+        stage = self._stage
+        it = next((each for each in stage.members if each.source is member), None)
+        if it is None or it.engine is None or it.engine.hurry or it.engine.session is None:
+            return
+        for partition in partitions:
+            if (member, partition) not in self._own:
+                continue
+            self._own.discard((member, partition))
+            refused = any(
+                each.partition == partition and each.fate is not CommitFate.DONE for each in stage.group.attempts[-50:]
+            )
+            done = stage.store.state.position(stage.position_of(partition)).watermark
+            committed = stage.group.offset(partition)
+            if done > (committed or 0) and not refused and not stage.judges.unsure:
+                stage.judges.broken(
+                    "UNCOMMITTED", f"{it.name} gives up {partition}: {committed} is committed, {done} is done"
+                )

@@ -3,12 +3,14 @@ failed."""
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +19,9 @@ from holdfast.testing.play import play
 from holdfast.testing.search import quiet
 from holdfast.testing.world import World
 from tests.simulation.worlds_kept import OPEN, kept, names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: `make test` plays these, and no others: no landing hangs on luck. `make simulate` plays any.
 _FIXED, _AT_ONCE = 500, 10
@@ -27,8 +32,12 @@ print([play(draw(seed)).figures.digest for seed in range(5)])"
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
+def _quiet() -> Iterator[None]:
+    logger = logging.getLogger("holdfast")
+    before = logger.level
     quiet()
+    yield
+    logger.setLevel(before)  # other tests of this process look at what is logged
 
 
 @pytest.mark.parametrize("first", range(0, _FIXED, _AT_ONCE))

@@ -15,7 +15,18 @@ from holdfast.plugin.handlers import BatchOf
 from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.settings import Ordering, Settings
-from holdfast.testing.world import Fault, FaultKind, Handling, Kind, MachineClock, Planned, Protocol, Topic, World
+from holdfast.testing.world import (
+    Fault,
+    FaultKind,
+    Handling,
+    Kind,
+    MachineClock,
+    Planned,
+    Protocol,
+    StoreKind,
+    Topic,
+    World,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +65,7 @@ _FAULTS: dict[FaultKind, int] = {
     "compact": 1,
     "reset": 1,
 }
+_STORES: Sequence[StoreKind] = (*("specification",) * 6, "scripts", "digests")
 _STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
 #: What hangs does so for that long at most: some of it ends before anybody notices.
 _HANGS_S = 3.0
@@ -81,6 +93,7 @@ def draw(seed: int) -> World:
         seed=chance.getrandbits(32),
         yield_odds=pick([0.0, 0.01, 0.1]),
         protocol=pick([*get_args(Protocol), "cooperative"]),
+        store=_store(seed),
         members=pick([1, 2, 3]),
         store_timeout_s=pick([0.1, 0.3, 1.0]),
         clocks=tuple(_clock(chance) for _ in range(pick([0, 0, 2, 3]))),
@@ -97,6 +110,11 @@ def draw(seed: int) -> World:
         ),
         faults=faults,
     )
+
+
+def _store(seed: int) -> StoreKind:
+    """Drawn apart: a world is the same one whatever keeps its claims. The scripts take twice the time."""
+    return random.Random(f"holdfast store {seed}").choice(_STORES)
 
 
 def _settings(chance: random.Random, timeout_s: float | None) -> Settings:

@@ -89,7 +89,9 @@ class LuaStore(StoreServer):
     def is_done(self, position: str, offset: int) -> bool:
         """Whether the offset is done, as the position of that name has it."""
         [fields] = self._look((b"HGETALL", self._layout.position(position)[1]))
-        known = acquired(fields if isinstance(fields, list) else [])
+        if not fields:
+            return False  # nobody has acquired it, or that was forgotten
+        known = acquired(fields)
         return offset < known.watermark or offset in known.done
 
     def is_finished(self, key: ClaimKey) -> bool:

@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.dedup.claims import ClaimKey
-from holdfast.dedup.memory_state import Finished
 from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
 from holdfast.testing.book import Book, LogName
@@ -18,7 +17,7 @@ from holdfast.testing.faults import Faults
 from holdfast.testing.judges import Judges
 from holdfast.testing.member import Member, Source, value_of
 from holdfast.testing.scheduler import Scheduler
-from holdfast.testing.store import SimulatedStore
+from holdfast.testing.store import SimulatedStore, StoreServer
 from holdfast.testing.story import Line, gates_of, told
 from holdfast.testing.watch import Revokes, Watch
 
@@ -97,7 +96,7 @@ class Stage:
         for topic in world.topics:
             self.broker.create(topic.name, topic.partitions)
         self.group = self.broker.group(_GROUP, protocol=world.protocol)
-        self.store = SimulatedStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s)
+        self.store = _store(world, scheduler)
         self.book = Book(world.settings, _GROUP)
         self.judges = Judges(world, self.book, self, lambda: self.now)
         self.watch = Watch(self)
@@ -217,11 +216,11 @@ class Stage:
     # ---- Sight
     def alive(self, session: str) -> bool:
         """As `Sight.alive`."""
-        return self.store.state.alive(session)
+        return self.store.alive(session)
 
     def done(self, record: Placed) -> bool:
         """As `Sight.done`."""
-        return self.store.state.position(_position(record.log)).is_done(record.offset)
+        return self.store.is_done(_position(record.log), record.offset)
 
     def position_of(self, partition: Partition) -> str:
         """The name of its position at the store."""
@@ -229,7 +228,7 @@ class Stage:
 
     def finished(self, key: tuple[str, str]) -> bool:
         """As `Sight.finished`."""
-        return isinstance(self.store.state.key(ClaimKey(*key)), Finished)
+        return self.store.is_finished(ClaimKey(*key))
 
     # ---- inside
     def _produce(self, plan: Planned) -> None:
@@ -278,6 +277,16 @@ class Stage:
             member.stop()
         if not self.scheduler.run(lambda: self.over or not self.living, self.scheduler.now + _END_S):
             self.watch.does_not_end()
+
+
+def _store(world: World, scheduler: Scheduler) -> StoreServer:
+    if world.store == "specification":
+        return SimulatedStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s)
+    # Asked for only here: who has not installed lupa plays the others.
+    from holdfast.testing.lua_store import LuaStore  # noqa: PLC0415
+
+    digests = world.store == "digests"
+    return LuaStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s, hash_keys=digests)
 
 
 def _position(log: LogName) -> str:

@@ -159,9 +159,9 @@ class Revokes(Watcher):
             refused = any(
                 each.partition == partition and each.fate is not CommitFate.DONE for each in stage.group.attempts[-50:]
             )
-            done = stage.store.state.position(stage.position_of(partition)).watermark
-            committed = stage.group.offset(partition)
-            if done > (committed or 0) and not refused and not stage.judges.unsure:
+            committed = stage.group.offset(partition) or 0
+            done = stage.store.is_done(stage.position_of(partition), committed)
+            if done and not refused and not stage.judges.unsure:
                 stage.judges.broken(
-                    "UNCOMMITTED", f"{it.name} gives up {partition}: {committed} is committed, {done} is done"
+                    "UNCOMMITTED", f"{it.name} gives up {partition}: {committed} is committed, and more is done"
                 )

@@ -23,6 +23,7 @@ VERSION = 1
 
 Protocol = Literal["eager", "cooperative", "consumer"]
 Kind = Literal["plain", "async", "batch", "async batch"]
+StoreKind = Literal["specification", "scripts", "digests"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +138,8 @@ class World:
     static: bool = False
     session_timeout_s: float = 1.0
     max_poll_interval_s: float = 300.0
+    #: Its specification, or the shipped Lua scripts (which need `lupa`), with plain keys or digests of keys.
+    store: StoreKind = "specification"
     #: Of the store's sessions; and how long a process waits for one of its replies.
     lease_s: float = 1.5
     store_timeout_s: float = 0.3

@@ -93,7 +93,8 @@ def draw(seed: int) -> World:
         seed=chance.getrandbits(32),
         yield_odds=pick([0.0, 0.01, 0.1]),
         protocol=pick([*get_args(Protocol), "cooperative"]),
-        store=_store(seed),
+        static=_apart("static", seed).random() < 1 / 6,
+        store=_apart("store", seed).choice(_STORES),
         members=pick([1, 2, 3]),
         store_timeout_s=pick([0.1, 0.3, 1.0]),
         clocks=tuple(_clock(chance) for _ in range(pick([0, 0, 2, 3]))),
@@ -112,9 +113,9 @@ def draw(seed: int) -> World:
     )
 
 
-def _store(seed: int) -> StoreKind:
-    """Drawn apart: a world is the same one whatever keeps its claims. The scripts take twice the time."""
-    return random.Random(f"holdfast store {seed}").choice(_STORES)
+def _apart(what: str, seed: int) -> random.Random:
+    """For what came late: a world is the same one as before but for that."""
+    return random.Random(f"holdfast {what} {seed}")
 
 
 def _settings(chance: random.Random, timeout_s: float | None) -> Settings:

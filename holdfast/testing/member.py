@@ -51,7 +51,7 @@ _AT_START = (AccessRefused, StoreUnavailable)
 class Source(MemoryPartitionedSource):
     """A member's client, which cannot read what its world says."""
 
-    def __init__(self, stage: Stage, group: str, process: Process) -> None:
+    def __init__(self, stage: Stage, group: str, process: Process, static_id: str | None) -> None:
         session_s = stage.world.session_timeout_s
         super().__init__(
             stage.broker,
@@ -60,6 +60,7 @@ class Source(MemoryPartitionedSource):
             runtime=process.runtime,
             session_timeout_s=session_s,
             heartbeat_s=min(3.0, session_s / 6),
+            static_id=static_id,
         )
         self._stage = stage
         self._some = any(each.unreadable for each in stage.world.records)

@@ -181,10 +181,15 @@ class Stage:
             clock_rate=clock.rate if clock else 1.0,
         )
         self.say(process.name, "starts")
-        source = Source(self, _GROUP, process)
+        source = Source(self, _GROUP, process, self._free_name() if self.world.static else None)
         member = Member(self, process.name, process, source)
         self.members.append(member)
         return member
+
+    def _free_name(self) -> str:
+        """Of a static member: the first that no living process has."""
+        taken = {each.source.static_id for each in self.living}
+        return next(name for name in map("s{}".format, count()) if name not in taken)
 
     def left(self, member: Member, *, expected: bool) -> None:
         """A member's app has ended by itself: its process ends with it."""

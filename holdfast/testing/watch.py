@@ -161,7 +161,15 @@ class Revokes(Watcher):
             )
             committed = stage.group.offset(partition) or 0
             done = stage.store.is_done(stage.position_of(partition), committed)
-            if done and not refused and not stage.judges.unsure:
+            # What a former owner has ended since is known here as well, but counts only when the client comes to it.
+            if done and self._ended_by(it.name, partition, committed) and not refused and not stage.judges.unsure:
                 stage.judges.broken(
                     "UNCOMMITTED", f"{it.name} gives up {partition}: {committed} is committed, and more is done"
                 )
+
+    def _ended_by(self, member: str, partition: Partition, offset: int) -> bool:
+        for record in self._stage.book.logs.get(self._stage.log(partition), ()):
+            if record.offset == offset:
+                runs = record.unit.runs
+                return any(run.record is record and run.member == member and run.ended_at is not None for run in runs)
+        return False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("examples.spark")
 
-#: Kafka's connector. Its version is Spark's own, but for versions that have none: see 'Kafka' in docs/spark.md.
+#: Kafka's connector. Its version is Spark's own. Some versions have none: see 'Kafka' in docs/reference/spark.md.
 CONNECTOR = {
     "spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
     # One of its parts is not to be had in that version. An earlier one does.
@@ -73,7 +73,7 @@ def session(jars: Path | None) -> SparkSession:
     except PySparkRuntimeError:
         raise SystemExit(
             "Spark did not start, and has said why above; 'unresolved dependency' there: Kafka's connector was "
-            "not found: see 'Kafka' in docs/spark.md, and --jars"
+            "not found: see 'Kafka' in docs/reference/spark.md, and --jars"
         ) from None
 
 

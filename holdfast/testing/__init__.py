@@ -1,4 +1,4 @@
-"""What users' own tests need: records, and a world in which their app runs without any server. See docs/testing.md."""
+"""For users' own tests: records, and a world in which their app runs without a server. See docs/how-to/testing.md."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What `pip install 'holdfast[testing]'` brings to pytest: the fixtures `world` and `member`. See docs/testing.md.
+"""The fixtures `world` and `member` of `pip install 'holdfast[testing]'`. See docs/how-to/testing.md.
 
 pytest imports this in each of its runs: nothing else of holdfast is imported before a test asks for a fixture.
 """

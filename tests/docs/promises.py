@@ -1,7 +1,7 @@
 """The README's promises by their numbers, and the tests that show each on real servers: the one list of them.
 
 Beside these each promise has many more: the in-memory engine's campaigns, stories on other protocols, RocketMQ's table
-in docs/rocketmq.md.
+in docs/reference/rocketmq.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of an audit, made up by hand: a member joins, another is killed and comes back. docs/audit.md shows it.
+"""Tables of an audit by hand: a member joins, another is killed and comes back. docs/operations/audit.md shows it.
 
 `python -m tests.docs.sample_audit` draws them anew.
 """

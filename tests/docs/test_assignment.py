@@ -1,4 +1,4 @@
-"""The worked examples of docs/assignment.md: what each comes to, partition by partition, and that the page shows it."""
+"""The worked examples of docs/explanation/assignment.md: each result, and that the page shows it."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class TestRocketMQ:
 
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "assignment.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "assignment.md").read_text(encoding="utf-8")
 EXAMPLES = [*of_kafka(), *of_rocketmq()]
 ANEW = "draw them anew: python -m tests.docs.worked_examples, which prints their captions too"
 
@@ -207,7 +207,7 @@ class TestThePage:
 
     @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])
     def test_a_picture_is_shown_with_its_figures_in_words(self, example: Example) -> None:
-        assert f"![{example.caption}](pictures/{example.name}.svg)" in PAGE, ANEW
+        assert f"![{example.caption}](../pictures/{example.name}.svg)" in PAGE, ANEW
 
     def test_no_picture_is_left_over(self) -> None:
         assert {found.stem for found in PICTURES.glob("*.svg")} == {example.name for example in EXAMPLES}, ANEW

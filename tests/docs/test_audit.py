@@ -1,4 +1,4 @@
-"""docs/audit.md shows what the report draws now."""
+"""docs/operations/audit.md shows what the report draws now."""
 
 from __future__ import annotations
 

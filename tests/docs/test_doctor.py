@@ -1,4 +1,4 @@
-"""docs/doctor.md has every rule, as it is."""
+"""docs/operations/doctor.md has every rule, as it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.plugin import doctor
 if TYPE_CHECKING:
     from holdfast.plugin.doctor import Rule
 
-DOC = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+DOC = (Path(__file__).parents[2] / "docs" / "operations" / "doctor.md").read_text(encoding="utf-8")
 RULES: list[Rule[Any]] = [*doctor.CONF_RULES, *doctor.GROUP_RULES, *doctor.JOINING_RULES]
 
 

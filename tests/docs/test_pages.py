@@ -14,7 +14,10 @@ import pytest
 from holdfast.adapters.cli.entry import parser
 
 ROOT = Path(__file__).parents[2]
-PAGES = {each.name: each.read_text(encoding="utf-8") for each in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+PAGES = {
+    str(each.relative_to(ROOT)): each.read_text(encoding="utf-8")
+    for each in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+}
 #: What the text around an example takes for granted.
 GIVEN = """
 from holdfast import MemoryClaims

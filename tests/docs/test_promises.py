@@ -10,7 +10,7 @@ import pytest
 from tests.docs.promises import SHOWN_BY
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "rocketmq.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "rocketmq.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`", PAGE)))
 
 

@@ -1,4 +1,4 @@
-"""docs/testing.md: its tests run as they stand, in one file; who is to fail fails as the page shows."""
+"""docs/how-to/testing.md: its tests run as they stand, in one file; who is to fail fails as the page shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["world"]  # the fixture, also where the plugin is not installed
 
 pytest_plugins = ["pytester"]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "testing.md").read_text(encoding="utf-8")
 CODE = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 #: What is set when one is made.
 MEMBERS_OWN = {"error"}

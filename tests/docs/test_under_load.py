@@ -17,7 +17,7 @@ CONSUMES = re.compile(r"\b(?:Holdfast|KafkaConsumer)\(")
 EXAMPLES = [
     pytest.param(code if page == "README.md" else GIVEN + code, id=f"{page}-{number}")
     for page, text in sorted(PAGES.items())
-    if page != "testing.md"  # its app is played in a simulated world, by test_testing.py
+    if page != "docs/how-to/testing.md"  # its app is played in a simulated world, by test_testing.py
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     if CONSUMES.search(code)
 ]

@@ -1,4 +1,4 @@
-"""The examples that people learn assignment from, as plans and as the pictures of docs/assignment.md.
+"""The examples that people learn assignment from, as plans and as the pictures of docs/explanation/assignment.md.
 
 `python -m tests.docs.worked_examples` draws them anew.
 """
@@ -178,7 +178,7 @@ def main() -> None:
         old.unlink()
     for example in examples:
         (PICTURES / f"{example.name}.svg").write_text(example.svg, encoding="utf-8")
-        print(f"![{example.caption}](pictures/{example.name}.svg)")
+        print(f"![{example.caption}](../pictures/{example.name}.svg)")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def _round(number: int) -> list[int]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """As docs/spark-kills.md has it."""
+    """As docs/measured/spark-kills.md has it."""
     rows = ["| sink | kills by last phase | lost | doubled | of those by a replay |", "|---|---|--:|--:|--:|"]
     for each in results:
         if each.judged is None:

@@ -55,7 +55,7 @@ def test_a_stream_says_what_is_so_or_that_it_is_unknown(case: Case, tmp_path: Pa
     tables = streamed(case)
     below = 200 if "of the last owner" in case.name else 300  # what nobody is known to have reached is told later
     assert wrong(case, tables.get("gaps", []), moods(tables, tmp_path), below) == []
-    assert documented()[case.group][1] == said(case, tables.get("gaps", [])), "docs/audit.md"
+    assert documented()[case.group][1] == said(case, tables.get("gaps", [])), "docs/operations/audit.md"
 
 
 def test_what_is_not_damaged_is_known(tmp_path: Path) -> None:

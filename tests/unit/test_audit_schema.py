@@ -131,7 +131,7 @@ def test_partitions_of_brokers_that_number_their_own_carry_the_brokers_name() ->
 
 
 def test_the_page_names_every_kind_field_and_outcome() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "operations" / "audit.md").read_text()
     said = set(re.findall(r"`([a-z_]+)`", page))
     wanted = set(KINDS) | set(Outcome)
     for each in (Stamp, Span, Keyed, Place, *KINDS.values()):

@@ -12,7 +12,7 @@ from holdfast.plugin.audit.tables import TABLES
 if TYPE_CHECKING:
     from holdfast.plugin.audit.columns import Table
 
-_PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "operations" / "audit.md"
 
 
 def as_markdown(table: Table) -> str:

@@ -239,7 +239,7 @@ def test_what_was_told_and_cannot_be_read_is_unknown(case: Case, tmp_path: Path)
         kept.add((name, row) for name, rows in tables.items() for row in rows)
         how = mood(audit_of(kept))
     assert wrong(case, tables["gaps"], how) == []
-    assert documented()[case.group][0] == said(case, tables["gaps"]), "docs/audit.md"
+    assert documented()[case.group][0] == said(case, tables["gaps"]), "docs/operations/audit.md"
     if case.name in ("no fault", "twice the same") and not case.lost:
         assert how == "good"
 

@@ -1,4 +1,4 @@
-"""The audit's events: what a consumer tells of its work, as values and as JSON. Their one home; docs/audit.md explains.
+"""The audit's events: what a consumer tells of its work, as values and as JSON. See docs/operations/audit.md.
 
 One JSON object an event: a line of a file, or the value of a message in Kafka (key: the run). All have the stamp's
 fields and `kind`; the rest is the kind's. Fields that a reader does not know are to be ignored, kinds too: version 1

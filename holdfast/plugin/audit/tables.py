@@ -2,7 +2,7 @@
 
 Times are milliseconds since 1970, of the members' own clocks. Offsets are numbers; `first` is inclusive, `next`
 exclusive, a position or an end the next offset to be read or written. Any column may be null unless it says otherwise
-by "number of". docs/audit.md explains the words.
+by "number of". docs/operations/audit.md explains the words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is to be thought of what was found: the words in the audit's tables. docs/audit.md explains them."""
+"""What is to be thought of what was found: the words in the audit's tables. docs/operations/audit.md explains them."""
 
 from __future__ import annotations
 

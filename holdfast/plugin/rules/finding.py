@@ -60,7 +60,7 @@ class Rule(Generic[Patient]):
     name: str
     severity: Severity
     effect: Effect
-    #: What it looks for, in one line, for the table of docs/doctor.md.
+    #: What it looks for, in one line, for the table of docs/operations/doctor.md.
     title: str
     look: Callable[[Patient], Iterable[Seen]]
     #: Other severities that some of its findings have, and which: likewise.

@@ -36,7 +36,7 @@ def test_a_source_leaves_the_application_s_logging_and_home_alone(tmp_path: Path
 
 
 def test_the_example_in_the_docs_is_accepted() -> None:
-    said = (_ROOT / "docs" / "rocketmq.md").read_text(encoding="utf-8")
+    said = (_ROOT / "docs" / "reference" / "rocketmq.md").read_text(encoding="utf-8")
     [code] = re.findall(
         r"```python\n(.*?)```", said.partition("\n## LeasedSource\n")[2].partition("\n## ")[0], re.DOTALL
     )

@@ -201,7 +201,7 @@ def said(case: Case, gaps: Sequence[Row]) -> str:
 
 def documented() -> dict[str, tuple[str, str]]:
     """What the page says of each case: of files, and of a stream."""
-    table = (Path(__file__).parents[3] / "docs" / "audit.md").read_text().split("<!-- planted -->")[1]
+    table = (Path(__file__).parents[3] / "docs" / "operations" / "audit.md").read_text().split("<!-- planted -->")[1]
     found: dict[str, tuple[str, str]] = {}
     for line in table.strip().splitlines()[2:]:
         name, *cells = (each.strip() for each in line.strip("|").split("|"))

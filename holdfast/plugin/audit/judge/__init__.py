@@ -1,1 +1,1 @@
-"""From what consumers told to what is thought of it. Pure; see docs/audit.md."""
+"""From what consumers told to what is thought of it. Pure; see docs/operations/audit.md."""

@@ -309,7 +309,6 @@ class Workers:
 
     @staticmethod
     def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
         finally:

@@ -15,6 +15,7 @@ from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, 
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StateError, StoreUnavailable
 from holdfast.runtime import Machine
+from holdfast.testing.clocks import HandClock
 from tests.contracts.test_claims import own
 from tests.servers.redis import RedisServer
 
@@ -51,19 +52,6 @@ def answered(ask: Callable[[], T]) -> T:
             return ask()
         except StoreUnavailable:
             continue
-
-
-class SetClock:
-    """A clock of this process that the test sets."""
-
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
 
 
 class TestNoAnswer:
@@ -112,30 +100,30 @@ class TestNoAnswer:
 
 class TestLease:
     def test_is_judged_by_when_the_last_renewal_was_sent_and_is_lost_for_good(self, redis_url: str) -> None:
-        clock = SetClock()
+        clock = HandClock()
         claims = RedisClaims.from_url(redis_url, runtime=Machine(clock))
         session = claims.begin(3600.0)
-        clock.time += 3599
+        clock.sleep(3599)
         assert session.live()
         assert session.renew()
-        clock.time += 3599
+        clock.sleep(3599)
         assert session.live()
-        clock.time += 1
+        clock.sleep(1)
         assert not session.live()
-        clock.time -= 3600
+        clock.sleep(-3600)
         assert not session.live()
         claims.close()
 
     def test_a_renewal_without_an_answer_does_not_prolong_it(self, server: RedisServer) -> None:
-        clock = SetClock()
+        clock = HandClock()
         claims = RedisClaims.from_url(server.url, timeout_s=0.2, runtime=Machine(clock))
         session = answered(lambda: claims.begin(3600.0))
-        clock.time += 3599
+        clock.sleep(3599)
         server.pause()
         with pytest.raises(StoreUnavailable):
             session.renew()
         server.resume()
-        clock.time += 1
+        clock.sleep(1)
         assert not session.live()
         claims.close()
 

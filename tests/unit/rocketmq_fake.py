@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-class HandClock:
-    """Seconds that pass when a test says so. Any thread."""
-
-    def __init__(self) -> None:
-        self._now = 1.0
-
-    def now(self) -> float:
-        return self._now
-
-    def sleep(self, seconds: float) -> None:
-        self._now += seconds
-
-
 class Peer:
     """One client's connection, at the server's end."""
 

@@ -19,8 +19,9 @@ from holdfast.adapters.rocketmq.remoting.errors import Malformed, NoAnswer
 from holdfast.adapters.rocketmq.remoting.frame import MOST_BYTES, Command, FrameReader, encode
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable, StateError
+from holdfast.testing.clocks import HandClock
 from holdfast.timing import Deadline
-from tests.unit.rocketmq_fake import FakeServer, HandClock, Peer
+from tests.unit.rocketmq_fake import FakeServer, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,22 +8,12 @@ import pytest
 
 from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Verdict
 from holdfast.adapters.rocketmq.grpc.leases import Leases
+from holdfast.testing.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LEASE_S = 30
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
 
 
 class Change(NamedTuple):
@@ -74,7 +64,7 @@ class Bench:
         return [each.number for each in taken]
 
     def age(self, thirds: float) -> None:
-        self.clock.time += LEASE_S * thirds / 3
+        self.clock.sleep(LEASE_S * thirds / 3)
 
     def settled(self) -> bool:
         return self.leases.settled

@@ -14,7 +14,7 @@ from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import End
 from holdfast.records import Partition
-from tests.unit.rocketmq_fake import HandClock
+from holdfast.testing.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,15 @@ if TYPE_CHECKING:
 
     from tests.servers.postgres import PostgresServer
 
-#: More than any writer has; a driver that has come to its end before is followed by a replay.
-_STEPS = 25
+#: Before which of its steps a driver stands still. Of what it reads in a row only the first: in between nothing has
+#: become of it that its successor could not see. The last one is its end, and what follows is a replay.
+_STEPS = {
+    "partition": (0, 1, 7, 8, 11, 12, 13, 14, 15, 16),
+    "bad_rows": (0, 1, 7, 8, 11, 12, 15, 16, 19, 20, 21, 22, 23, 24, 25, 26),
+    "postgres": range(12),
+    "delta_merge": (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14),
+    "delta_replace": (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15),
+}
 #: Of each the place of a step, and the step, so that it is certain to be reached.
 _QUICK = {
     "partition": (14, "Files.touch"),
@@ -82,7 +89,7 @@ class Orders:
     [
         pytest.param(kind, before, marks=() if before == quick and kind in _EACH_RUN else pytest.mark.full)
         for kind, (quick, _) in _QUICK.items()
-        for before in range(_STEPS)
+        for before in _STEPS[kind]
     ],
 )
 def test_a_frozen_driver_that_goes_on_after_its_successor_loses_and_doubles_nothing(
@@ -106,7 +113,7 @@ def test_a_frozen_driver_that_goes_on_after_its_successor_loses_and_doubles_noth
     orders.put(0, "a", "b")
     orders.put(1, "c")
     zombie.go_on()
-    assert stood == (before < len(zombie.steps)), zombie.steps
+    assert stood == (before != _STEPS[kind][-1]), zombie.steps
     quick, step = _QUICK[kind]
     assert before != quick or zombie.steps[before] == step
     assert orders.read() == ["a", "b", "c"], zombie.steps

@@ -27,12 +27,12 @@ test: setup ## linters, then on real servers (Kafka, RocketMQ, Redis, Spark) wha
 	@$(MAKE) --no-print-directory lint
 	$(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED)
 
-test-all: setup-all ## everything: each story on each protocol, other people's consumers, both clients of RocketMQ, Spark killed
+test-all: setup-all ## everything: each story, those in which the broker decides on each protocol, other people's consumers, both clients of RocketMQ, Spark killed
 	@$(MAKE) --no-print-directory lint
 	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
 	run .venv-rocketmq/bin/python -m pytest tests/clients/classic; \
 	run .venv-rocketmq5/bin/python -m pytest tests/clients/grpc; \
-	run $(PYTHON) -m pytest $(PYTEST_ARGS) --oracles live; \
+	run $(PYTHON) -m pytest $(PYTEST_ARGS) --seed $(SEED) --oracles live; \
 	exit $$failed
 
 oracles: setup ## ask the brokers' own Java classes again what tests/golden has of them

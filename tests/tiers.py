@@ -12,6 +12,8 @@ from tests.scenarios.config import KAFKA
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tests.scenarios.config import Protocol
+
 #: Fixtures that start servers or Java programs beside those that the run shares.
 _SERVERS_OF_ITS_OWN = frozenset(
     {"classic_only", "patient", "setters", "two_brokers", "cluster", "java", "java_group", "own_rocketmq", "postgres"}
@@ -69,24 +71,27 @@ def order(items: list[pytest.Item]) -> None:
 
 
 def mark(items: Iterable[pytest.Item], seed: int) -> None:
-    """Mark what starts servers of its own, and each story on all protocols of Kafka but one, which `seed` moves on."""
+    """Mark what starts servers of its own, and what is played on each protocol of Kafka, but on one, which `seed` moves
+    on."""
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
         drawn = item.callspec.params if hasattr(item, "callspec") else {}
         protocol = drawn.get("protocol")
         if _SERVERS_OF_ITS_OWN.intersection(item.fixturenames) or (
-            protocol in KAFKA and _has_all(item) and protocol != _chosen(item, seed)
+            protocol in KAFKA and _has_all(item) and protocol != chosen(item.nodeid, seed)
         ):
             item.add_marker(pytest.mark.full)
 
 
 def _has_all(item: pytest.Function) -> bool:
-    """Whether the test is there for each protocol: one that was given one alone keeps it."""
-    return not any("protocol" in str(mark.args[0]) for mark in item.iter_markers("parametrize"))
+    """Whether the test is there for each protocol: one that was given others keeps them."""
+    given = (mark.args[1] for mark in item.iter_markers("parametrize") if "protocol" in str(mark.args[0]))
+    return all(tuple(protocols) == KAFKA for protocols in given)
 
 
-def _chosen(item: pytest.Function, seed: int) -> str:
+def chosen(nodeid: str, seed: int) -> Protocol:
+    """Which protocol of Kafka a test is played on where it is played on one."""
     # Not hash(): that differs between the processes of one run.
-    test = item.nodeid.partition("[")[0]
+    test = nodeid.partition("[")[0]
     return KAFKA[(zlib.crc32(test.encode()) + seed) % len(KAFKA)]

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from tests.scenarios.config import KAFKA
-from tests.scenarios.config import Protocol as GroupProtocol
+from tests import tiers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.scenarios.config import Kind
+    from tests.scenarios.config import Protocol as GroupProtocol
     from tests.scenarios.story import Story
     from tests.servers.kafka import KafkaServer
     from tests.servers.redis import RedisServer
@@ -26,11 +26,12 @@ class Tell(Protocol):
     def __call__(self, story: Story, kind: Kind = "holdfast") -> None: ...
 
 
-@pytest.fixture(params=KAFKA)
+@pytest.fixture
 def protocol(request: pytest.FixtureRequest) -> GroupProtocol:
-    """Each of the three rebalance protocols."""
-    chosen: GroupProtocol = request.param
-    return chosen
+    """One of the three rebalance protocols, which `--seed` moves on; a test that needs another one, or all, says so. A
+    member behaves the same in all of them as far as worlds can tell, which draw theirs; `make chaos` plays all."""
+    given: GroupProtocol | None = getattr(request, "param", None)
+    return given or tiers.chosen(request.node.nodeid, request.config.getoption("--seed"))
 
 
 @pytest.fixture
@@ -38,6 +39,6 @@ def tell(kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path, protocol
     def play(story: Story, kind: Kind = "holdfast") -> None:
         outcome = story.tell(kafka, redis_server.url, tmp_path, protocol, SEED, kind)
         faults = story.faults(outcome)
-        assert not faults, "\n".join([*faults, f"ledger, logs and events: {tmp_path}"])
+        assert not faults, "\n".join([*faults, f"{protocol}; ledger, logs and events: {tmp_path}"])
 
     return play

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scenarios import stories_crash as stories
+from tests.scenarios.config import KAFKA
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import Tell
 
+#: Here the broker decides, and by another rule in each protocol.
+_each_protocol = pytest.mark.parametrize("protocol", KAFKA, indirect=True)
 
+
+@_each_protocol
 def test_kill_9_repeats_at_most_what_was_in_hand(tell: Tell) -> None:
     tell(stories.kill)
 
@@ -20,11 +25,7 @@ def test_a_takeover_with_a_backlog_is_no_spike(tell: Tell) -> None:
     tell(stories.takeover_with_a_backlog)
 
 
-@pytest.mark.full
-def test_kill_9_in_long_handlers_repeats_them_and_nothing_else(tell: Tell) -> None:
-    tell(stories.kill_with_slow_handlers)
-
-
+@_each_protocol
 def test_a_stall_past_the_session_repeats_at_most_what_was_in_hand(tell: Tell) -> None:
     tell(stories.stall)
 

@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scenarios import stories_graceful as stories
+from tests.scenarios.config import KAFKA
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import Tell
-
-
-@pytest.mark.full
-def test_members_that_join_repeat_nothing(tell: Tell) -> None:
-    tell(stories.join)
-
-
-@pytest.mark.full
-def test_members_that_leave_repeat_nothing(tell: Tell) -> None:
-    tell(stories.leave)
 
 
 @pytest.mark.full
@@ -27,17 +18,13 @@ def test_scaling_from_two_to_four_to_one_repeats_nothing(tell: Tell) -> None:
     tell(stories.scale)
 
 
+@pytest.mark.parametrize("protocol", KAFKA, indirect=True)
 def test_a_rolling_restart_repeats_nothing(tell: Tell) -> None:
     tell(stories.rolling_restart)
 
 
 def test_leaving_in_the_middle_of_a_pending_rebalance_repeats_nothing(tell: Tell) -> None:
     tell(stories.leave_in_pending_rebalance)
-
-
-@pytest.mark.full
-def test_leaving_as_another_joins_repeats_nothing(tell: Tell) -> None:
-    tell(stories.leave_as_another_joins)
 
 
 @pytest.mark.full

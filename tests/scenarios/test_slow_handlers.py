@@ -21,10 +21,5 @@ def test_a_handler_that_outlives_the_drain_runs_once(tell: Tell) -> None:
 
 
 @pytest.mark.full
-def test_a_handler_that_outlives_the_drain_and_fails_is_retried_by_the_new_owner_alone(tell: Tell) -> None:
-    tell(stories.handler_outlives_the_drain_and_fails)
-
-
-@pytest.mark.full
 def test_poison_ends_in_the_dead_letter_once_while_members_restart(tell: Tell) -> None:
     tell(stories.poison_in_rolling_restart)

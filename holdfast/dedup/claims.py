@@ -104,8 +104,8 @@ class Acquired(NamedTuple):
     watermark: int  #: every offset below is done
     done: frozenset[int]  #: offsets from the watermark on that are done
     running: frozenset[int]  #: offsets that former owners may still be working on: `poll` for them
-    #: When the store first heard of the position, in its milliseconds since 1970; 0 = it cannot say. With the epoch it is
-    #: a fence that goes on rising where epochs begin anew: another namespace, a topic made again, a store that lost data.
+    #: With the epoch it is a fence, the store's milliseconds since 1970 or more, which goes on rising where epochs begin
+    #: anew or go back: another namespace, a topic made again, a store that lost data; 0 = it cannot say.
     born_ms: int = 0
     #: After a `drop`: offsets below were done or running before it, so what comes of them is replayed on purpose.
     again: int = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.groups import Beat, Differs, GroupMember, Plan, Refusal, Standing, View
-from holdfast.dedup.memory_state import straight
+from holdfast.dedup.memory_state import Answering, straight
 from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from holdfast.dedup.memory_state import Carry
     from holdfast.records import Partition
     from holdfast.runtime import Runtime
-    from holdfast.timing import Clock
 
 _T = TypeVar("_T")
 
@@ -49,28 +48,16 @@ class StoredGroup:
         return Standing(self.view, self.planned, self.plan.stamp)
 
 
-class MemoryGroups:
-    """All groups of one store. `lock` is held around each call of a session."""
+class MemoryGroups(Answering):
+    """All groups of one store."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self.clock: Clock = runtime
-        self.lock = runtime.lock()
+        super().__init__(runtime, "no answer: a test has made these groups silent")
         self.groups: dict[str, StoredGroup] = {}
-        self.hears = True  #: requests arrive
-        self.speaks = True  #: replies arrive
 
     def group(self, name: str) -> StoredGroup:
         """The group; one that is not there reads as empty."""
         return self.groups.setdefault(name, StoredGroup())
-
-    def handle(self, request: Callable[[], _T]) -> _T:
-        """What becomes of a call that has arrived. Raises StoreUnavailable: no reply is given."""
-        with self.lock:
-            if self.hears:
-                reply = request()
-                if self.speaks:
-                    return reply
-        raise StoreUnavailable("no answer: a test has made these groups silent")
 
 
 class MemoryGroupSession:

@@ -63,7 +63,8 @@ class MemorySession:
             if p.owner not in (None, self.id) and self._state.alive(p.owner):
                 return Wait.WAIT
             p.epoch += 1
-            p.born_ms = p.born_ms or self._state.wall_ms()
+            # A server that has lost the last acquires, an older copy after a failover, gives no fence a second time.
+            p.born_ms = max(p.born_ms, self._state.wall_ms() - p.epoch)
             p.owner = self.id
             self._state.positions[partition] = p
             return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running), p.born_ms, p.again)
@@ -245,7 +246,8 @@ class MemorySession:
         others = p.owner not in (None, self.id) and self._state.alive(p.owner)
         if epoch <= p.epoch or others or not self._state.alive(self.id):
             return False
-        p.epoch, p.owner, p.born_ms = epoch, self.id, p.born_ms or self._state.wall_ms()
+        # If all is lost: the fence that follows is above the one of this epoch, and no higher than the clock.
+        p.epoch, p.owner, p.born_ms = epoch, self.id, p.born_ms or self._state.wall_ms() - epoch
         self._state.positions[partition] = p
         return True
 

@@ -75,21 +75,20 @@ class Finished(NamedTuple):
     result: str = ""
 
 
-class MemoryState:
-    """The three kinds of fact, and who may change them. `lock` is held around each call of a session."""
+class Answering:
+    """What answers in the place of a server, or does not. `lock` is held around each call of a session.
 
-    def __init__(self, window_s: float, runtime: Runtime) -> None:
+    Args:
+        runtime: the machine; its clock is the server's.
+        silence: what is said where no reply is given.
+    """
+
+    def __init__(self, runtime: Runtime, silence: str) -> None:
         self.clock: Clock = runtime
-        self.wall_ms = runtime.wall_ms
-        self.store_id = runtime.token(8)
-        self.window_s = window_s
         self.lock = runtime.lock()
-        self.sessions: dict[str, StoredSession] = {}
-        self.positions: dict[str, StoredPosition] = {}
-        self.keys: dict[ClaimKey, Claimed | Finished] = {}
-        self.fence = 0  #: the last one given
         self.hears = True  #: requests arrive
         self.speaks = True  #: replies arrive
+        self._silence = silence
 
     def handle(self, request: Callable[[], _T]) -> _T:
         """What becomes of a call that has arrived. Raises StoreUnavailable: no reply is given."""
@@ -98,12 +97,26 @@ class MemoryState:
                 reply = request()
                 if self.speaks:
                     return reply
-        raise StoreUnavailable("no answer: a test has called go_silent() on this MemoryClaims")
+        raise StoreUnavailable(self._silence)
 
     def answer(self) -> None:
         """Raise StoreUnavailable where no replies are given."""
         if not (self.hears and self.speaks):
-            raise StoreUnavailable("no answer: a test has called go_silent() on this MemoryClaims")
+            raise StoreUnavailable(self._silence)
+
+
+class MemoryState(Answering):
+    """The three kinds of fact, and who may change them."""
+
+    def __init__(self, window_s: float, runtime: Runtime) -> None:
+        super().__init__(runtime, "no answer: a test has called go_silent() on this MemoryClaims")
+        self.wall_ms = runtime.wall_ms
+        self.store_id = runtime.token(8)
+        self.window_s = window_s
+        self.sessions: dict[str, StoredSession] = {}
+        self.positions: dict[str, StoredPosition] = {}
+        self.keys: dict[ClaimKey, Claimed | Finished] = {}
+        self.fence = 0  #: the last one given
 
     def alive(self, session_id: str) -> bool:
         """Whether the session's deadline lies ahead."""

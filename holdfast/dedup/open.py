@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.claims import Verdict
 from holdfast.dedup.none import NoSession
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.dedup.claims import (
         Acquired,
@@ -201,7 +201,8 @@ class OpenClaims:
     def begin(self, lease_s: float) -> OpenSession:
         """A session, of the inner store where it answers."""
         try:
-            session = self._store.begin(lease_s)
+            with self._already_running():
+                session = self._store.begin(lease_s)
         except StoreUnavailable as error:
             self.unanswered(0, error)
             return OpenSession(None, self)
@@ -215,7 +216,7 @@ class OpenClaims:
     def look(self) -> None:
         """For a session that began without the store: now and then, whether it is there. Then that session is over."""
         if self.may_look():
-            with suppress(StoreUnavailable):
+            with suppress(StoreUnavailable), self._already_running():
                 self._store.connect()
                 self.answered()
 
@@ -226,6 +227,17 @@ class OpenClaims:
             return False
         self._look_at = now + _LOOK_EVERY_S
         return True
+
+    @contextmanager
+    def _already_running(self) -> Iterator[None]:
+        """Handlers run without the store by now. A refusal of credentials is then one more way of being down, and no
+        reason to stop them; before the first record it stops the start."""
+        try:
+            yield
+        except AccessRefused as error:
+            if not self.ever_open:
+                raise
+            raise StoreLockedOut(f"{error}. By choice the app goes on without the store until then") from error
 
     def unanswered(self, items: int, error: StoreUnavailable | None) -> None:
         """Count, and say so once an outage."""

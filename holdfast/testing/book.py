@@ -143,6 +143,10 @@ class Book:
         self.logs.setdefault(log, []).append(record)
         return record
 
+    def at(self, log: LogName, offset: int) -> Placed | None:
+        """The record in that place; None: there is none."""
+        return next((each for each in self.logs.get(log, ()) if each.offset == offset), None)
+
     def _unit(self, plan: Planned, handling: Handling, log: LogName, offset: int) -> Unit:
         if not handling.keyed or plan.unit is None or plan.unreadable:
             return Unit(f"{log}@{offset}")

@@ -120,7 +120,7 @@ class Judges:
     def overran(self, member: str, record: Placed, *, hurried: bool) -> None:
         """The engine says that a handler outlived the drain."""
         running = next((run for run in self._running(member, record) if run.record is record), None)
-        if running is None or running.given_up or hurried or self._forgetful:
+        if running is None or running.given_up or hurried or self._forgetful or self._open:
             return
         ran_s = self._now() - running.since
         if ran_s < _DRAIN * self._settings.drain_timeout_s:
@@ -194,12 +194,6 @@ class Judges:
         """The store has forgotten something lately: it may take a partition away, and not know what it was told."""
         return any(self._now() - at < _ACKNOWLEDGED_S for _, at in self._forgot)
 
-    @property
-    def _older(self) -> bool:
-        """The store was emptied, and then replaced by a replica of before that: its epochs have gone back."""
-        emptied = [at for since_s, at in self._forgot if not since_s]
-        return self._forgetful and any(since_s <= at for since_s, _ in self._forgot if since_s for at in emptied)
-
     def _running(self, member: str, record: Placed) -> Sequence[Run]:
         for run in reversed(record.unit.runs):
             if run.record is record and run.member == member and run.ended_at is None:
@@ -215,9 +209,6 @@ class Judges:
     def _fence(self, run: Run, epoch: int) -> None:
         """P4: who owns a partition has a higher fence than all before."""
         log = run.record.log
-        if self._older:
-            self._epochs.pop(log, None)
-            return
         highest, session = self._epochs.get(log, (0, ""))
         if epoch > highest:
             self._epochs[log] = (epoch, run.session)

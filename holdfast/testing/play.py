@@ -13,6 +13,7 @@ from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
 from holdfast.testing.book import Book, LogName
 from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.logs import position_name
 from holdfast.testing.faults import Faults
 from holdfast.testing.judges import Judges
 from holdfast.testing.member import Member, Source, value_of
@@ -211,8 +212,9 @@ class Stage:
 
     def placed_at(self, partition: Partition, offset: int) -> Placed:
         """The same by its place in the log that the partition has now."""
-        log = self.log(partition)
-        return next(each for each in self.book.logs[log] if each.offset == offset)
+        found = self.book.at(self.log(partition), offset)
+        assert found is not None  # noqa: S101 - a member has told of it
+        return found
 
     def log(self, partition: Partition) -> LogName:
         """Which log that partition has now."""
@@ -225,11 +227,11 @@ class Stage:
 
     def done(self, record: Placed) -> bool:
         """As `Sight.done`."""
-        return self.store.is_done(_position(record.log), record.offset)
+        return self.store.is_done(_position_name(record.log), record.offset)
 
     def position_of(self, partition: Partition) -> str:
         """The name of its position at the store."""
-        return _position(self.log(partition))
+        return _position_name(self.log(partition))
 
     def finished(self, key: tuple[str, str]) -> bool:
         """As `Sight.finished`."""
@@ -294,9 +296,8 @@ def _store(world: World, scheduler: Scheduler) -> StoreServer:
     return LuaStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s, hash_keys=digests)
 
 
-def _position(log: LogName) -> str:
-    (topic, number, _), made = log
-    return f"{_GROUP}/{topic}/{made}/{number}"
+def _position_name(log: LogName) -> str:
+    return position_name(_GROUP, log.partition, log.log)
 
 
 def _gates(member: Member) -> Sequence[str]:

@@ -62,21 +62,35 @@ def _fewer_records(world: World, budget: _Budget) -> World:
     return _thinned(world, budget, world.records, lambda base, records: replace(base, records=tuple(records)))
 
 
-def _thinned(world: World, budget: _Budget, items: Sequence[T], put: Callable[[World, Sequence[T]], World]) -> World:
-    """Leave out halves, quarters, and so on, down to single ones."""
+def thin(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> None:
+    """Leave out halves, quarters, and so on, down to single ones, as long as what is left fails.
+
+    Args:
+        items: what there is.
+        fails: tries some of them, and keeps them if they still fail. Says no once it has tried often enough.
+    """
     size = max(1, len(items) // 2)
     while items:
         at = 0
-        while at < len(items) and budget.left > 0:
+        while at < len(items):
             rest = [*items[:at], *items[at + size :]]
-            smaller = budget.fails(put(world, rest))
-            if smaller is None:
-                at += size
+            if fails(rest):
+                items = rest
             else:
-                world, items = smaller, rest
-        if size == 1 or budget.left <= 0:
+                at += size
+        if size == 1:
             break
         size //= 2
+
+
+def _thinned(world: World, budget: _Budget, items: Sequence[T], put: Callable[[World, Sequence[T]], World]) -> World:
+    def fails(rest: Sequence[T]) -> bool:
+        nonlocal world
+        smaller = budget.fails(put(world, rest))
+        world = smaller or world
+        return smaller is not None
+
+    thin(items, fails)
     return world
 
 

@@ -152,6 +152,8 @@ class Revokes(Watcher):
         it = next((each for each in stage.members if each.source is member), None)
         if it is None or it.engine is None or it.engine.hurry or it.engine.session is None:
             return
+        if stage.now < it.thrown_out_until:
+            return  # its session is lost: it takes nothing for its own any more, and the next owner asks the store
         for partition in partitions:
             if (member, partition) not in self._own:
                 continue
@@ -168,8 +170,6 @@ class Revokes(Watcher):
                 )
 
     def _ended_by(self, member: str, partition: Partition, offset: int) -> bool:
-        for record in self._stage.book.logs.get(self._stage.log(partition), ()):
-            if record.offset == offset:
-                runs = record.unit.runs
-                return any(run.record is record and run.member == member and run.ended_at is not None for run in runs)
-        return False
+        record = self._stage.book.at(self._stage.log(partition), offset)
+        runs = record.unit.runs if record is not None else ()
+        return any(run.record is record and run.member == member and run.ended_at is not None for run in runs)

@@ -8,9 +8,10 @@ for i = 2, #KEYS do
   elseif owner and owner ~= ME and live(owner) then
     replies[i - 1] = 'W'
   else
-    redis.call('HSETNX', KEYS[i], 'born', string.format('%.0f', NOW))
-    redis.call('HINCRBY', KEYS[i], 'epoch', 1)
-    redis.call('HSET', KEYS[i], 'owner', ME)
+    -- A server that has lost the last acquires, an older copy after a failover, gives no fence a second time.
+    local epoch = redis.call('HINCRBY', KEYS[i], 'epoch', 1)
+    local born = math.max(tonumber(redis.call('HGET', KEYS[i], 'born') or 0), NOW - epoch)
+    redis.call('HSET', KEYS[i], 'owner', ME, 'born', string.format('%.0f', born))
     redis.call('PEXPIRE', KEYS[i], ARGV[3])
     replies[i - 1] = redis.call('HGETALL', KEYS[i])
   end

@@ -1,6 +1,6 @@
 -- Between common.lua and each script about positions. One hash a partition:
 --   epoch    changes of ownership so far
---   born     when the hash was made, in this server's milliseconds since 1970
+--   born     with the epoch it makes the owner's fence, which is this server's milliseconds since 1970 or more: it never falls
 --   owner    a session; absent = none
 --   w        watermark: every offset below is done
 --   running  "offset=session:epoch ...": handed over in its owner's hands; absent = none. Never an offset that is done
@@ -20,7 +20,7 @@ local function position(key)
   return p
 end
 
--- Forget all that is known but the epoch and when it was made, so that neither falls.
+-- Forget all that is known but the epoch and what makes it a fence, so that neither falls.
 local function start_over(p)
   local born = redis.call('HGET', p.key, 'born')
   redis.call('UNLINK', p.key)
@@ -53,7 +53,8 @@ local function owned(p, epoch)
   if p.owner == ME and p.epoch == epoch then return true end
   if epoch <= p.epoch or not live(ME) or (p.owner and p.owner ~= ME and live(p.owner)) then return false end
   p.owner, p.epoch = ME, epoch
-  redis.call('HSETNX', p.key, 'born', string.format('%.0f', NOW))
+  -- If all is lost: the fence that follows is above the one of this epoch, and no higher than the clock.
+  redis.call('HSETNX', p.key, 'born', string.format('%.0f', NOW - epoch))
   redis.call('HSET', p.key, 'owner', ME, 'epoch', string.format('%.0f', epoch))
   return true
 end

@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from holdfast.runtime import Runtime
 
 
+def position_name(group: str, partition: Partition, log: int) -> str:
+    """Of a partition's position in the store: a topic that is made again has others.
+
+    Args:
+        group: whose position.
+        partition: where.
+        log: which log, as `Topics.id_of` counts them.
+    """
+    return f"{group}/{partition.topic}/{log}/{partition.number}"
+
+
 class Stored(NamedTuple):
     """A record as it lies in a log."""
 

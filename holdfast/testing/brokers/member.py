@@ -11,6 +11,7 @@ from holdfast.plugin.ports import Batch, Committed, End, Start
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka_answers import Answer
 from holdfast.testing.brokers.kafka_client import GroupClient
+from holdfast.testing.brokers.logs import position_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -226,7 +227,7 @@ class MemoryPartitionedSource:
         if not self.broker.has(partition.topic):
             return UnknownTopic(f"asking for the id of {partition.topic}: there is no such topic")
         found = self._topic_ids[partition.topic] = self.broker.id_of(partition.topic)
-        return f"{self.group}/{partition.topic}/{found}/{partition.number}"
+        return position_name(self.group, partition, found)
 
     def committed(
         self, partitions: Sequence[Partition], deadline: Deadline

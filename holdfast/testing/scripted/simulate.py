@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from holdfast.testing.scripted.world import ScriptedWorld
+from holdfast.testing.shrink import thin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -207,23 +208,16 @@ def _smaller(
 ) -> tuple[Plan, AssertionError]:
     """Leave out faults, halves of the records, then single ones, as long as what is left fails."""
     tries = _SMALLER
-    size = max(1, len(plan.records) // 2)
-    at = 0
-    faults = list(plan.faults)
-    for fault in faults:
+
+    def fails(less: Plan) -> bool:
+        nonlocal tries, plan, error
         tries -= 1
-        less = plan._replace(faults=[each for each in plan.faults if each is not fault])
-        if (found := failure(less)) is not None:
+        found = failure(less)
+        if found is not None:
             plan, error = less, found
-    while tries > 0 and len(plan.records) > 1:
-        tries -= 1
-        less = plan._replace(records=[*plan.records[:at], *plan.records[at + size :]])
-        if less.records and (found := failure(less)) is not None:
-            plan, error = less, found
-        else:
-            at += size
-        if at >= len(plan.records):
-            if size == 1:
-                break
-            at, size = 0, max(1, size // 2)
+        return found is not None
+
+    for fault in plan.faults:
+        fails(plan._replace(faults=[each for each in plan.faults if each is not fault]))
+    thin(plan.records, lambda records: tries > 0 and bool(records) and fails(plan._replace(records=list(records))))
     return plan, error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import ClaimKey
-from holdfast.dedup.memory_state import Finished
+from holdfast.testing.brokers.logs import position_name
 from holdfast.testing.scripted.cluster import GROUP
 from holdfast.testing.store import SimulatedStore
 
@@ -61,11 +61,11 @@ class Store:
 
     def done(self, work: Work, record: Record) -> bool:
         """Whether it knows of the end of that work."""
-        state = self.server.state
         if work.scope:
-            return isinstance(state.key(ClaimKey(*work)), Finished)
-        topic, number, _ = record.partition
-        return state.position(f"{GROUP}/{topic}/{self._broker.id_of(topic)}/{number}").is_done(record.offset)
+            return self.server.is_finished(ClaimKey(*work))
+        partition = record.partition
+        name = position_name(GROUP, partition, self._broker.id_of(partition.topic))
+        return self.server.is_done(name, record.offset)
 
     def _later(self, for_s: float, what: str, call: Callable[[], None]) -> None:
         self._times = mine = self._times + 1

@@ -52,7 +52,8 @@ class Offsets:
         self._client, self._group, self._changed = client, group, changed
         self._retries = retry_topic(group)
         self._fates: deque[tuple[Partition, int, CommitFate]] = deque()
-        #: Queues with a commit that is not answered; what is to be committed after it; what was acknowledged last.
+        #: Queues with a commit that is not answered; what is to be committed after it; what was acknowledged last, or
+        #: found when the queue came: of one that came with everything handled, nothing is committed.
         self._under_way: set[Partition] = set()
         self._next: dict[Partition, int] = {}
         self._acknowledged: dict[Partition, int] = {}
@@ -131,7 +132,8 @@ class Offsets:
             self._begin_commit(queue, following)
 
     def look(self, deadline: Deadline) -> None:
-        """Compare what brokers have with what they have acknowledged. Waits: not for the loop. Raises SourceError."""
+        """Compare what brokers have with what they have acknowledged, or had when a queue came. Waits: not for the
+        loop. Raises SourceError."""
         with self._changed:
             known = [(queue, at) for queue, at in self._acknowledged.items() if queue not in self._under_way]
         found = self._ask([queue for queue, _ in known], self._begin_query, deadline)
@@ -165,6 +167,10 @@ class Offsets:
             else:
                 self._away.pop(queue.broker, None)
                 found[queue] = answer
+        with self._changed:
+            for queue, at in found.items():
+                if at is not None and queue not in self._under_way:
+                    self._acknowledged.setdefault(queue, at)
         if trouble is not None and found:
             _log.info("taking over what other brokers have: %s", trouble)
         if not found:

@@ -302,6 +302,9 @@ class RocketSource:
         self._wait_for_answer("committed", deadline)
         with self.broker.changed:
             found = {each: self.broker.offsets.get((self.group, each)) for each in partitions}
+            for queue, at in found.items():
+                if at is not None and queue not in self._under_way:
+                    self._acknowledged.setdefault(queue, at)
         return {each: None if at is None else Committed(at, True, marked=False) for each, at in found.items()}
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
@@ -338,10 +341,11 @@ class RocketSource:
         """Begin to commit; what is not ours any more is not sent, but what was sent is taken whenever it comes."""
         now = self.broker.settle()
         lost = self._membership is None or self._membership.lost
+        # Asked before the broker's lock is taken: who reads a clock may have to wait.
+        ours = {queue for queue in offsets if (fence := self._owners.get(queue)) is not None and not fence.cancelled}
         with self.broker.changed:
             for queue, offset in offsets.items():
-                fence = self._owners.get(queue)
-                if lost or fence is None or fence.cancelled:
+                if lost or queue not in ours:
                     self._answers.append(_Answer(queue, offset, CommitFate.DISCARD))
                 elif queue in self._under_way:
                     self._following[queue] = offset

@@ -12,15 +12,15 @@ from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import HoldfastError, SettingError, StateError
 from holdfast.plugin.audit.settings import checked
+from holdfast.plugin.engine.leased.leased import Leased
+from holdfast.plugin.engine.loop import Engine
+from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, Handler, Routes
-from holdfast.plugin.leased import Leased
 from holdfast.plugin.letter_limit import DeadLetterLimit
-from holdfast.plugin.loop import Engine
-from holdfast.plugin.partitioned import Partitioned
+from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource
 from holdfast.plugin.retry import Retry
 from holdfast.plugin.settings import Settings
-from holdfast.plugin.snapshot import Snapshot
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import SettingError
-from holdfast.plugin.known import known
 from holdfast.plugin.retry import Retry
+from holdfast.plugin.setting_names import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.errors import HandlerFailed, SettingError
-from holdfast.plugin.entry import Gate
+from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.events import DeadLetterLimitReached, DeadLettersResumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.plugin.entry import Entry
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.timers import Timers
     from holdfast.plugin.events import Event
     from holdfast.plugin.handlers import Handler
-    from holdfast.plugin.timers import Timers
     from holdfast.timing import Clock
 
 _UNDER_WAY = frozenset({Gate.CLAIM, Gate.BUSY, Gate.READY, Gate.TAKEN})

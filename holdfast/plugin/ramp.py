@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from holdfast.errors import SettingError
-from holdfast.plugin.known import known
+from holdfast.plugin.setting_names import known
 
 
 @known

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from holdfast.errors import SettingError
-from holdfast.plugin.known import known
 from holdfast.plugin.ramp import Ramp
+from holdfast.plugin.setting_names import known
 
 Ordering = Literal["key", "partition", "none"]
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.events import Event
-    from holdfast.plugin.loop import Engine
     from holdfast.plugin.ports import Batch
     from holdfast.records import Record
     from holdfast.testing.book import Placed, Run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from holdfast.plugin.entry import Entry
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.testing.judges import Found
     from holdfast.testing.world import World
 

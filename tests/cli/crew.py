@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from holdfast.adapters.kafka.group_look import KafkaGroupLook
+from holdfast.adapters.kafka.group_view import KafkaGroupLook
 from holdfast.errors import UnknownGroup
 from holdfast.timing import Deadline
 from tests.cli.bench import PATIENCE_S, holdfast
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
 
-    from holdfast.plugin.looks import GroupView
+    from holdfast.plugin.advice.group_view import GroupView
     from tests.cli.conftest import Here
     from tests.servers.kafka import KafkaServer
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from examples.lab.mock_broker import MockCluster, librdkafka
-from holdfast.plugin.doctor import Severity, Watched, examine_group
+from holdfast.plugin.advice.doctor import Severity, Watched, examine_group
 from holdfast.timing import Deadline
 from tests.cli.bench import PATIENCE_S, lines
 from tests.cli.crew import Crew
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.plugin.doctor import Finding
-    from holdfast.plugin.looks import GroupView
+    from holdfast.plugin.advice.doctor import Finding
+    from holdfast.plugin.advice.group_view import GroupView
     from tests.cli.conftest import Here
     from tests.servers.kafka import KafkaServer
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.adapters.rocketmq.group_look import RocketMQGroupLook
+from holdfast.adapters.rocketmq.group_view import RocketMQGroupLook
 from holdfast.adapters.rocketmq.remoting import RemotingClient, Subscription
 from holdfast.adapters.rocketmq.remoting.membership import Consumer
 from holdfast.timing import Deadline
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator
 
-    from holdfast.plugin.looks import GroupView
+    from holdfast.plugin.advice.group_view import GroupView
     from tests.cli.conftest import Here
     from tests.servers.rocketmq import RocketMQServer
 

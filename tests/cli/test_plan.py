@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import RedisClaims, RedisCoordinator
 from holdfast.adapters.cli.lagging import names
-from holdfast.adapters.rocketmq.group_look import RocketMQGroupLook
+from holdfast.adapters.rocketmq.group_view import RocketMQGroupLook
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.plugin.assign.java import offsets_partition
 from holdfast.timing import Deadline
@@ -24,7 +24,7 @@ from tests.oracles.oracle import ROCKETMQ_LIB, Oracle
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.plugin.looks import GroupView
+    from holdfast.plugin.advice.group_view import GroupView
     from tests.cli.conftest import Here
     from tests.servers.kafka import KafkaServer
     from tests.servers.rocketmq import RocketMQServer

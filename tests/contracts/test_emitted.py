@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer
 
-from holdfast.plugin.emit import KafkaBrokers, Sheet, Workload, for_kafka, for_rocketmq
+from holdfast.plugin.advice.emit import KafkaBrokers, Sheet, Workload, for_kafka, for_rocketmq
 from holdfast.timing import Deadline
 from tests.oracles.oracle import ROCKETMQ_LIB, Oracle
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.adapters.kafka import KafkaSource
-from holdfast.adapters.kafka.farewell import Failed, StaticMember, leave_for_good
+from holdfast.adapters.kafka.leave_static import Failed, StaticMember, leave_for_good
 from holdfast.errors import SettingError, StaticIdTaken
 from holdfast.plugin.events import RebalanceReport, SourceTrouble
 from holdfast.timing import Deadline

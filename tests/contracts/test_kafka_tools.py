@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 from holdfast.adapters.kafka.letter_box import KafkaLetterBox
 from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool
 from holdfast.errors import DeadLetterRefused, GroupActive, SourceUnavailable, UnknownTopic
-from holdfast.plugin.tools import Outgoing
+from holdfast.plugin.tool_ports import Outgoing
 from holdfast.records import Partition
 from holdfast.timing import Deadline
 from tests.contracts.kafka_brokers import all_of, closed_port
@@ -20,7 +20,7 @@ from tests.contracts.kafka_brokers import all_of, closed_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.adapters.kafka.looking import Look
+    from holdfast.adapters.kafka.topic_view import Look
     from tests.servers.kafka import KafkaServer
 
 __all__ = ["closed_port"]

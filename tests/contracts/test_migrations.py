@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
+from holdfast.plugin.advice.emit.kafka import COOPERATIVE
+from holdfast.plugin.advice.emit.migration import Migration, migrate
+from holdfast.plugin.advice.emit.rehearsal import Living
 from holdfast.plugin.assign.members import Subscriber
 from holdfast.plugin.assign.range_ import range_
-from holdfast.plugin.emit.kafka import COOPERATIVE
-from holdfast.plugin.emit.migration import Migration, migrate
-from holdfast.plugin.emit.rehearsal import Living
 from holdfast.records import Partition
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.plugin.emit.rehearsal import Rebalance
+    from holdfast.plugin.advice.emit.rehearsal import Rebalance
     from tests.oracles.java_group import JavaGroup
     from tests.servers.kafka import KafkaServer
 

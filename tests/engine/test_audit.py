@@ -9,7 +9,7 @@ import pytest
 from holdfast import Audit, BatchFailed, BatchOf, FileEvents, Holdfast, MemoryClaims, Settings, Unretriable
 from holdfast.errors import HandlerFailed, SettingError
 from holdfast.plugin.audit.schema import Assigned, Outcome, Progress, Rebalanced, Revoked, Spans, Started, Stopped
-from holdfast.plugin.metrics import METRICS
+from holdfast.plugin.observe.metrics import METRICS
 from holdfast.runtime import Machine
 from holdfast.testing.brokers.leased import MemoryQueue
 from holdfast.testing.brokers.member import MemoryPartitionedSource

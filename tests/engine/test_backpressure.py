@@ -55,7 +55,7 @@ def watch(member: Member) -> Most:
 @pytest.fixture
 def no_jam(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the machine stands still: handlers keep up."""
-    monkeypatch.setattr("holdfast.plugin.intake._GRACE_S", 3600.0)
+    monkeypatch.setattr("holdfast.plugin.engine.flow.intake._GRACE_S", 3600.0)
 
 
 class TestBounds:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import BatchOf, Settings
 from holdfast.errors import BatchFailed
-from holdfast.plugin.workers import Workers
+from holdfast.plugin.engine.record.workers import Workers
 from tests.engine.bench import QUICK, Bench, FlakyClaims
 from tests.engine.test_campaigns import PARTITIONS, Campaign, check_audit, check_order, ends
 

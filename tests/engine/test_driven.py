@@ -16,10 +16,10 @@ import pytest
 from holdfast import MemoryClaims, Ramp, Settings
 from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SourceError, SourceUnavailable
-from holdfast.plugin.driven import Driven
+from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.events import SessionLost
 from holdfast.plugin.handlers import Handler, Routes
-from holdfast.plugin.partitioned import Partitioned
+from holdfast.plugin.own_loop.driven import Driven
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import PATIENCE_S, FlakyClaims, numbered, partition
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.audit.settings import Audit
-    from holdfast.plugin.driven import DoneWhen
     from holdfast.plugin.events import Event
+    from holdfast.plugin.own_loop.driven import DoneWhen
     from holdfast.records import Record
 
 

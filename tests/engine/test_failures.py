@@ -139,7 +139,7 @@ class TestTracebacks:
         [told] = [record for record in caplog.records if record.exc_info]
         assert told.getMessage().startswith("handle failed on orders-0@")
         assert "raise self._failures[seen.value].pop(0)" in caplog.text
-        assert "pipeline.py" not in caplog.text
+        assert "attempts.py" not in caplog.text
 
     def test_each_letter_has_its_own(self) -> None:
         with Bench() as bench:

@@ -11,9 +11,9 @@ import pytest
 
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterError, HandlerHung
+from holdfast.plugin.engine.record.hung import Hung, _Watched
+from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed
-from holdfast.plugin.hung import Hung, _Watched
-from holdfast.plugin.workers import Workers
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, Letters, Work, numbered, partition
 from tests.engine.test_campaigns import Campaign
@@ -21,9 +21,9 @@ from tests.engine.test_campaigns import Campaign
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.plugin.call import Call
-    from holdfast.plugin.entry import Entry
-    from holdfast.plugin.pipeline import Ended
+    from holdfast.plugin.engine.record.attempts import Ended
+    from holdfast.plugin.engine.record.call import Call
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.records import Record
     from tests.engine.bench import Member
 

@@ -12,16 +12,16 @@ import pytest
 
 from holdfast import BatchOf, Settings
 from holdfast.dedup.none import NoSession
-from holdfast.plugin import pipeline
-from holdfast.plugin.call import Call
+from holdfast.plugin.engine.partition.ledger import Ledger
+from holdfast.plugin.engine.partition.ownership import Ownership
+from holdfast.plugin.engine.record import attempts as pipeline
+from holdfast.plugin.engine.record.attempts import Ended, Outcome, run_batch, run_batch_async, run_each, run_each_async
+from holdfast.plugin.engine.record.call import Call
+from holdfast.plugin.engine.record.hung import Hung
+from holdfast.plugin.engine.record.lanes import Entry, Lane
+from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue
 from holdfast.plugin.handlers import Handler
-from holdfast.plugin.hung import Hung
-from holdfast.plugin.lanes import Entry, Lane
-from holdfast.plugin.ledger import Ledger
-from holdfast.plugin.ownership import Ownership
-from holdfast.plugin.pipeline import Ended, Outcome, run_batch, run_batch_async, run_each, run_each_async
-from holdfast.plugin.workers import Workers
 from holdfast.records import Partition, Record
 from tests.engine.bench import Bench, Letters, numbered
 
@@ -203,7 +203,7 @@ def test_a_run_that_its_worker_has_only_looked_at_stays_with_it(monkeypatch: pyt
     monkeypatch.setattr(pipeline, "_run", later)
     monkeypatch.setattr(Workers, "overdue", look)
     monkeypatch.setattr(Workers, "chunk", property(lambda _: 10))
-    monkeypatch.setattr("holdfast.plugin.workers._is_late", lambda *_: looks[-1] and not looked.is_set())
+    monkeypatch.setattr("holdfast.plugin.engine.record.workers._is_late", lambda *_: looks[-1] and not looked.is_set())
     with Bench() as bench:
         bench.work.hold("x0")
         bench.broker.produce("orders", 0, *numbered("x", range(10)), key="one lane")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from holdfast.adapters.kafka.messages import MessageSource
-    from holdfast.plugin.driven import Driven
+    from holdfast.plugin.own_loop.driven import Driven
     from holdfast.records import Partition
 
 

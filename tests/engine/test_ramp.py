@@ -12,11 +12,11 @@ import pytest
 
 from holdfast import MemoryClaims, Ramp, Settings
 from holdfast.errors import RecordUnreadable
+from holdfast.plugin.engine.leased.leased import Leased
+from holdfast.plugin.engine.loop import Engine
+from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.events import Event, RebalanceReport
 from holdfast.plugin.handlers import Handler, Routes
-from holdfast.plugin.leased import Leased
-from holdfast.plugin.loop import Engine
-from holdfast.plugin.partitioned import Partitioned
 from holdfast.plugin.ports import Batch, End
 from holdfast.records import Record
 from holdfast.runtime import Machine

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from holdfast import MemoryClaims, Settings
-from holdfast.plugin import core
+from holdfast.plugin.engine import core
 from holdfast.plugin.events import SessionLost
 from holdfast.runtime import Machine
 from holdfast.testing.clocks import HandClock
@@ -182,7 +182,7 @@ class TestLost:
             member.start()
             bench.wait(lambda: bench.position() == (1, {2, 3, 4}))
             # The loop looks at no partition between the new session and the assignment.
-            monkeypatch.setattr("holdfast.plugin.partitioned._TEND_S", 3600.0)
+            monkeypatch.setattr("holdfast.plugin.engine.partition.partitioned._TEND_S", 3600.0)
             engine = member.app._engine
             assert engine is not None
             before = engine.session

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.plugin.events import Event
-    from holdfast.plugin.snapshot import PartitionFigures, Snapshot
+    from holdfast.plugin.observe.snapshot import PartitionFigures, Snapshot
     from holdfast.records import Record
     from tests.engine.bench import Member
 

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast import MemoryClaims, Retry, Settings
 from holdfast.errors import StoreUnavailable
+from holdfast.plugin.engine.store.outage import Outage
 from holdfast.plugin.events import ResetHonoured, SessionLost, StoreDiffers, StoreDown, StoreLost, StoreUp
-from holdfast.plugin.outage import Outage
 from holdfast.plugin.ports import CommitFate, Committed
 from holdfast.runtime import Machine
 from tests.engine.bench import Bench, FlakyClaims, numbered, partition
@@ -73,7 +73,9 @@ class TestDown:
 
 def test_what_has_ended_without_its_mark_is_handed_over_as_in_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next owner waits for the mark; to take the record for not started would run it twice."""
-    monkeypatch.setattr("holdfast.plugin.outage.BACKOFF", Retry(attempts=1_000_000, wait_initial_s=0.0, jitter_s=0.0))
+    monkeypatch.setattr(
+        "holdfast.plugin.engine.store.outage.BACKOFF", Retry(attempts=1_000_000, wait_initial_s=0.0, jitter_s=0.0)
+    )
     store = FlakyClaims()
     with Bench(claims=store) as bench:
         bench.work.hold("x0")
@@ -241,7 +243,7 @@ class TestBack:
     def test_a_session_that_is_lost_while_the_store_is_down_says_nothing_of_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("holdfast.plugin.core._WIND_UP_S", 3600.0)
+        monkeypatch.setattr("holdfast.plugin.engine.core._WIND_UP_S", 3600.0)
         store = FlakyClaims()
         with Bench(claims=store) as bench:
             bench.work.hold("x")

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from holdfast import BatchOf, MemoryClaims, Settings
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
-from holdfast.plugin.admission import Admission
-from holdfast.plugin.claiming import Claiming
-from holdfast.plugin.debts import Debts
+from holdfast.plugin.engine.flow.intake import Intake
+from holdfast.plugin.engine.partition.ownership import Ownership
+from holdfast.plugin.engine.record.admission import Admission
+from holdfast.plugin.engine.record.claiming import Claiming
+from holdfast.plugin.engine.record.lanes import Entry, Gate, Lanes
+from holdfast.plugin.engine.store.owed import Debts
+from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler
-from holdfast.plugin.intake import Intake
-from holdfast.plugin.lanes import Entry, Gate, Lanes
-from holdfast.plugin.ownership import Ownership
-from holdfast.plugin.timers import Timers
 from holdfast.records import Partition, Record
 from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from holdfast import MemoryClaims
 from holdfast.dedup.claims import Claim, ClaimKey, Token
-from holdfast.plugin import claiming, lanes
-from holdfast.plugin.claiming import Claiming
-from holdfast.plugin.debts import Debts
+from holdfast.plugin.engine.partition.ownership import Ownership
+from holdfast.plugin.engine.record import claiming, lanes
+from holdfast.plugin.engine.record.claiming import Claiming
+from holdfast.plugin.engine.record.lanes import Entry, Gate, Lanes
+from holdfast.plugin.engine.store.owed import Debts
+from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler
-from holdfast.plugin.lanes import Entry, Gate, Lanes
-from holdfast.plugin.ownership import Ownership
-from holdfast.plugin.timers import Timers
 from holdfast.records import Partition, Record
 from holdfast.testing.clocks import HandClock
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.dedup.none import NoSession
+from holdfast.plugin.engine.partition.ownership import Ownership
+from holdfast.plugin.engine.record.lanes import Entry, Gate, Lane, Lanes
 from holdfast.plugin.handlers import Handler
-from holdfast.plugin.lanes import Entry, Gate, Lane, Lanes
-from holdfast.plugin.ownership import Ownership
 from holdfast.records import Partition, Record
 
 if TYPE_CHECKING:

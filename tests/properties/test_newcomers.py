@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.plugin.newcomers import Newcomers
+from holdfast.plugin.engine.flow.newcomers import Newcomers
 from holdfast.plugin.ports import Batch, End
 from holdfast.records import Partition, Record
 
 if TYPE_CHECKING:
-    from holdfast.plugin.ownership import Ownership
+    from holdfast.plugin.engine.partition.ownership import Ownership
 
 
 class Owner:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from holdfast import Settings
 from holdfast.dedup.none import NoSession
-from holdfast.plugin.admission import Admission
+from holdfast.plugin.engine.flow.intake import Intake
+from holdfast.plugin.engine.partition.ownership import Ownership
+from holdfast.plugin.engine.record.admission import Admission
+from holdfast.plugin.engine.record.lanes import Entry, Gate, Lanes
 from holdfast.plugin.handlers import Handler
-from holdfast.plugin.intake import Intake
-from holdfast.plugin.lanes import Entry, Gate, Lanes
-from holdfast.plugin.ownership import Ownership
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from holdfast.adapters.cli.lagging import Rate, Rates, Total, lines_of, names
-from holdfast.plugin.looks import GroupView, MemberView, Node, PartitionView
+from holdfast.plugin.advice.group_view import GroupView, MemberView, Node, PartitionView
 from holdfast.records import Partition
 
 HERE = Partition("orders", 0)

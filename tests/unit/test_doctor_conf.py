@@ -9,19 +9,28 @@ from confluent_kafka import Consumer, KafkaException
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kafka.ability import BrokerAbility
+from holdfast.adapters.kafka.broker_features import BrokerAbility
 from holdfast.adapters.kafka.config import check
 from holdfast.adapters.kafka.emission import emit
 from holdfast.errors import SettingError
-from holdfast.plugin.doctor import CONF_RULES, Circumstances, Client, Effect, Severity, examine, not_judged, worst
-from holdfast.plugin.emit import KafkaBrokers, Workload, for_kafka
-from holdfast.plugin.rules.conf import DEFAULTS, KNOWN, ClientConf, guess
+from holdfast.plugin.advice.doctor import (
+    CONF_RULES,
+    Circumstances,
+    Client,
+    Effect,
+    Severity,
+    examine,
+    not_judged,
+    worst,
+)
+from holdfast.plugin.advice.emit import KafkaBrokers, Workload, for_kafka
+from holdfast.plugin.advice.rules.conf import DEFAULTS, KNOWN, ClientConf, guess
 from holdfast.plugin.secret_names import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.plugin.doctor import Finding
+    from holdfast.plugin.advice.doctor import Finding
 
 #: Nothing to be said about these.
 LIBRDKAFKA: Mapping[str, object] = {

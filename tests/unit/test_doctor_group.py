@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.errors import SettingError
-from holdfast.plugin.doctor import GROUP_RULES, JOINING_RULES, Severity, Watched, examine_group, examine_joining
-from holdfast.plugin.looks import GroupView, MemberView, Node, PartitionView
-from holdfast.plugin.rules.conf import Client, ClientConf
+from holdfast.plugin.advice.doctor import GROUP_RULES, JOINING_RULES, Severity, Watched, examine_group, examine_joining
+from holdfast.plugin.advice.group_view import GroupView, MemberView, Node, PartitionView
+from holdfast.plugin.advice.rules.conf import Client, ClientConf
 from holdfast.records import Partition
 
 _NODE = Node("1", "broker:9092")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 import pytest
 
-from holdfast.plugin.doctor import Severity, examine
-from holdfast.plugin.rules import names, rocketmq
-from holdfast.plugin.rules.conf import DEFAULTS, Client
+from holdfast.plugin.advice.doctor import Severity, examine
+from holdfast.plugin.advice.rules import names, rocketmq
+from holdfast.plugin.advice.rules.conf import DEFAULTS, Client
 from tests.unit.test_doctor_conf import CASES, JAVA
 
 if TYPE_CHECKING:

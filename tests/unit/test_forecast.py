@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import SettingError
-from holdfast.plugin.assign.members import Subscriber
-from holdfast.plugin.assign.vote import vote
-from holdfast.plugin.forecast import (
+from holdfast.plugin.advice.forecast import (
     ESTIMATE,
     EXACT,
     NUMBERS,
@@ -18,6 +16,8 @@ from holdfast.plugin.forecast import (
     next_names,
     usual_topics,
 )
+from holdfast.plugin.assign.members import Subscriber
+from holdfast.plugin.assign.vote import vote
 from holdfast.records import Partition
 
 ORDERS = frozenset({"orders"})

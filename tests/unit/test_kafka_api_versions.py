@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.kafka import tls
-from holdfast.adapters.kafka.ability import bootstrap, judge
 from holdfast.adapters.kafka.api_versions import ApiVersions, decode, encode
+from holdfast.adapters.kafka.broker_features import bootstrap, judge
 from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import SettingError
 

@@ -10,13 +10,13 @@ from confluent_kafka import Consumer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kafka.ability import BrokerAbility
+from holdfast.adapters.kafka.broker_features import BrokerAbility
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.emission import ClientConfig, emit, needs_answer
 from holdfast.adapters.kafka.properties import as_bool, as_int, for_helpers
 from holdfast.errors import SettingError
+from holdfast.plugin.advice.rules.conf import KNOWN
 from holdfast.plugin.budget import COMMIT_S
-from holdfast.plugin.rules.conf import KNOWN
 from holdfast.plugin.secret_names import is_secret, masked
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.adapters.kafka.config import check
-from holdfast.adapters.kafka.farewell import (
+from holdfast.adapters.kafka.leave_static import (
     StaticMember,
     cannot,
     decode_coordinator,

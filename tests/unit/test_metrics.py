@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.plugin.metrics import METRICS, Histogram, Kind, Metric
-from holdfast.plugin.snapshot import (
+from holdfast.plugin.observe.metrics import METRICS, Histogram, Kind, Metric
+from holdfast.plugin.observe.snapshot import (
     BUCKETS_S,
     CallFigures,
     HandlerFigures,

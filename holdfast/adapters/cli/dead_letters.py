@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.output import Output
     from holdfast.dedup.claims import Acquired
-    from holdfast.plugin.tools import LetterBox
+    from holdfast.plugin.tool_ports import LetterBox
     from holdfast.records import Partition
 
 _LIST = """\

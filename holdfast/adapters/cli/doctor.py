@@ -11,9 +11,9 @@ from holdfast.adapters.cli.arguments import at_least_0, span_s
 from holdfast.adapters.cli.conf_file import read_conf
 from holdfast.adapters.cli.output import shown
 from holdfast.errors import NoCoordinator, SettingError
-from holdfast.plugin import doctor
-from holdfast.plugin.doctor import Circumstances, Client, ClientConf, Severity, Watched
-from holdfast.plugin.looks import GroupView
+from holdfast.plugin.advice import doctor
+from holdfast.plugin.advice.doctor import Circumstances, Client, ClientConf, Severity, Watched
+from holdfast.plugin.advice.group_view import GroupView
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.doctor import Finding, Rule
+    from holdfast.plugin.advice.doctor import Finding, Rule
 
 _EXAMPLE = """\
   holdfast doctor consumer.properties --handler 200ms --batch 500 --restart 30s

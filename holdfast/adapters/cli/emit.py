@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING, get_args
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, kafka_conf, span_s
 from holdfast.errors import SettingError
-from holdfast.plugin.emit import KafkaBrokers, Workload, as_properties, as_python, for_kafka, for_rocketmq, native
-from holdfast.plugin.emit.kafka import Client, Protocol
-from holdfast.plugin.emit.workload import Restarts
+from holdfast.plugin.advice.emit import (
+    KafkaBrokers,
+    Workload,
+    as_properties,
+    as_python,
+    for_kafka,
+    for_rocketmq,
+    native,
+)
+from holdfast.plugin.advice.emit.kafka import Client, Protocol
+from holdfast.plugin.advice.emit.workload import Restarts
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     import argparse
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.emit import Sheet
+    from holdfast.plugin.advice.emit import Sheet
 
 _EXAMPLE = """\
   holdfast emit --kafka 4.1 --handler 200ms --workers 8 --static-id '${POD_NAME}' --restart 40s
@@ -91,7 +99,7 @@ def kafka_brokers(options: argparse.Namespace) -> KafkaBrokers:
         return KafkaBrokers.of_version(options.kafka)
     conf = kafka_conf(options.bootstrap, options.kafka_config)
     shared.reach_kafka(conf, options)
-    from holdfast.adapters.kafka.ability import ask  # noqa: PLC0415 - a command loads the client that it uses
+    from holdfast.adapters.kafka.broker_features import ask  # noqa: PLC0415 - a command loads the client that it uses
 
     ability = ask(conf, Deadline(options.timeout))
     return KafkaBrokers(consumer_protocol=ability.consumer_protocol, why=ability.why)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.options import Commands
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.looks import GroupLook, GroupView
+    from holdfast.plugin.advice.group_view import GroupLook, GroupView
 
 _EXAMPLE = """\
   holdfast lag --group billing --bootstrap localhost:9092

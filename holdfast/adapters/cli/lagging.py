@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.plugin.looks import GroupView, MemberView, PartitionView
+    from holdfast.plugin.advice.group_view import GroupView, MemberView, PartitionView
     from holdfast.records import Partition
 
 #: Rates are over so long: members commit every 5 s by default, RocketMQ's own clients too.

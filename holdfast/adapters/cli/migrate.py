@@ -11,12 +11,12 @@ from holdfast.adapters.cli.described import from_options
 from holdfast.adapters.cli.emit import kafka_brokers
 from holdfast.adapters.cli.lagging import names
 from holdfast.errors import SettingError, SourceUnavailable
+from holdfast.plugin.advice.emit import Sheet, as_properties
+from holdfast.plugin.advice.emit.kafka import Client
+from holdfast.plugin.advice.emit.migration import Goal, migrate
+from holdfast.plugin.advice.emit.rehearsal import Living, mode_of
+from holdfast.plugin.advice.forecast import assigned
 from holdfast.plugin.assign.members import Subscriber
-from holdfast.plugin.emit import Sheet, as_properties
-from holdfast.plugin.emit.kafka import Client
-from holdfast.plugin.emit.migration import Goal, migrate
-from holdfast.plugin.emit.rehearsal import Living, mode_of
-from holdfast.plugin.forecast import assigned
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.emit.migration import Migration, Step
-    from holdfast.plugin.emit.rehearsal import Rebalance
-    from holdfast.plugin.looks import GroupView
+    from holdfast.plugin.advice.emit.migration import Migration, Step
+    from holdfast.plugin.advice.emit.rehearsal import Rebalance
+    from holdfast.plugin.advice.group_view import GroupView
 
 _EXAMPLE = """\
   holdfast migrate --group billing --bootstrap localhost:9092

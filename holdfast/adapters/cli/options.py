@@ -18,15 +18,15 @@ from holdfast.adapters.cli.reach import await_listener
 from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.errors import SettingError
-from holdfast.plugin.tools import GroupMember
+from holdfast.plugin.tool_ports import GroupMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from holdfast.dedup.redis_store import RedisClaims
-    from holdfast.plugin.looks import GroupLook
-    from holdfast.plugin.tools import LetterBox, OffsetTool
+    from holdfast.plugin.advice.group_view import GroupLook
+    from holdfast.plugin.tool_ports import LetterBox, OffsetTool
     from holdfast.records import Partition
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name for it
@@ -141,7 +141,7 @@ def group_look_of(options: argparse.Namespace) -> Iterator[GroupLook]:
             yield stack.enter_context(closing(group_look(rocketmq_of(options), options.group, coordinator)))
         return
     conf = kafka_conf(options.bootstrap, options.kafka_config)
-    from holdfast.adapters.kafka.group_look import KafkaGroupLook  # noqa: PLC0415 - as above
+    from holdfast.adapters.kafka.group_view import KafkaGroupLook  # noqa: PLC0415 - as above
 
     with _reached(KafkaGroupLook(conf, options.group), conf, options) as look:
         yield look

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.forecast import Forecast
+    from holdfast.plugin.advice.forecast import Forecast
     from holdfast.records import Partition
 
 #: More than that are for a file, not for the eye.

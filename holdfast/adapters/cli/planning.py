@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.cli.lagging import names
 from holdfast.errors import SettingError, SourceUnavailable
+from holdfast.plugin.advice.forecast import Change, Group, assigned, next_names, usual_topics
 from holdfast.plugin.assign.members import Subscriber
-from holdfast.plugin.forecast import Change, Group, assigned, next_names, usual_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.plugin.looks import GroupView, MemberView
+    from holdfast.plugin.advice.group_view import GroupView, MemberView
     from holdfast.records import Partition
 
 _RETRY = "%RETRY%"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.cli.letters import StoredLetter
 from holdfast.adapters.cli.output import shown
 from holdfast.errors import NotAuthorised, StoreError, UnknownTopic
-from holdfast.plugin.tools import Outgoing
+from holdfast.plugin.tool_ports import Outgoing
 from holdfast.records import Partition
 from holdfast.timing import Deadline
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.cli.letters import Wanted
     from holdfast.adapters.cli.output import Progress
     from holdfast.adapters.cli.replayed import Replayed
-    from holdfast.plugin.tools import LetterBox
+    from holdfast.plugin.tool_ports import LetterBox
 
 #: Letters that a killed replay may have sent without noting it.
 CHUNK = 100

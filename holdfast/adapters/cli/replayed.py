@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.ledger import Ledger
+from holdfast.plugin.engine.partition.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

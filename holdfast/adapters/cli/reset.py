@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.cli.output import Output
     from holdfast.dedup.claims import Acquired
     from holdfast.dedup.redis_store import RedisClaims
-    from holdfast.plugin.tools import OffsetTool
+    from holdfast.plugin.tool_ports import OffsetTool
     from holdfast.records import Partition
 
 _EXAMPLE = """\

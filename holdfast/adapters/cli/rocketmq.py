@@ -6,7 +6,7 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.group_look import RocketMQGroupLook
+from holdfast.adapters.rocketmq.group_view import RocketMQGroupLook
 from holdfast.adapters.rocketmq.letter_box import RocketMQLetterBox
 from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.remoting import Credentials, RemotingClient

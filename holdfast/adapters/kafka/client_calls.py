@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka._client import TopicPartition
     from holdfast.adapters.kafka.messages import MessageSource
-    from holdfast.plugin.driven import Driven
+    from holdfast.plugin.own_loop.driven import Driven
 
 
 class ClientCalls:

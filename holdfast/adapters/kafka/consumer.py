@@ -1,7 +1,7 @@
 """KafkaConsumer: way 2, around a loop that exists already. A drop-in for `confluent_kafka.Consumer`.
 
 The methods, their arguments and results are the client's; what differs is said at each. Underneath is the engine of
-`Holdfast`, driven by the loop's own calls: `holdfast/plugin/driven.py`.
+`Holdfast`, driven by the loop's own calls: `holdfast/plugin/own_loop/driven.py`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.settings import checked
-from holdfast.plugin.driven import Driven
+from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import Handler, Routes
-from holdfast.plugin.partitioned import Partitioned
+from holdfast.plugin.own_loop.driven import Driven
 from holdfast.plugin.settings import Settings
 from holdfast.timing import Deadline
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.keys import KeySpec
     from holdfast.plugin.audit.settings import Audit
-    from holdfast.plugin.driven import DoneWhen
+    from holdfast.plugin.observe.snapshot import Snapshot
+    from holdfast.plugin.own_loop.driven import DoneWhen
     from holdfast.plugin.ports import Observer
-    from holdfast.plugin.snapshot import Snapshot
 
 #: librdkafka's logical offsets (rdkafka.h): what no number is.
 _BEGINNING, _END = -2, -1

@@ -14,14 +14,14 @@ from holdfast.adapters.kafka.config import (
 )
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.errors import SettingError
+from holdfast.plugin.advice.emit.kafka import FETCHING, START
 from holdfast.plugin.budget import DEFAULT_HEARTBEAT_MS, DEFAULT_SESSION_MS, heartbeat_for
-from holdfast.plugin.emit.kafka import FETCHING, START
 from holdfast.plugin.secret_names import MASK, is_secret, masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast.adapters.kafka.ability import BrokerAbility
+    from holdfast.adapters.kafka.broker_features import BrokerAbility
     from holdfast.adapters.kafka.config import CheckedConfig
 
 

@@ -1,4 +1,4 @@
-"""Dead letters in a Kafka topic, read and sent back: `plugin.tools.LetterBox`."""
+"""Dead letters in a Kafka topic, read and sent back: `plugin.tool_ports.LetterBox`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from holdfast.adapters.kafka.admin import refused
 from holdfast.adapters.kafka.callbacks import topic_partitions
 from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, producer_conf
 from holdfast.adapters.kafka.faults import Cure, cure_of
-from holdfast.adapters.kafka.looking import Look
+from holdfast.adapters.kafka.topic_view import Look
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
-from holdfast.plugin.tools import NoFence
+from holdfast.plugin.tool_ports import NoFence
 from holdfast.records import Partition, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Message
-    from holdfast.plugin.tools import Outgoing
+    from holdfast.plugin.tool_ports import Outgoing
     from holdfast.timing import Deadline
 
 #: The name under which letters are read, and the first part of the names of what is remembered of a replay.

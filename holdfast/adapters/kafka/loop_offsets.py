@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
-from holdfast.plugin.entry import Gate
+from holdfast.plugin.engine.record.entry import Gate
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka._client import Message
     from holdfast.adapters.kafka.messages import MessageSource
-    from holdfast.plugin.driven import Driven
-    from holdfast.plugin.ownership import Ownership
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.own_loop.driven import Driven
 
 #: What the client calls an offset that it does not know (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
 _INVALID = -1001

@@ -1,4 +1,4 @@
-"""A group's offsets at Kafka, looked at and set while nobody consumes: `plugin.tools.OffsetTool`."""
+"""A group's offsets at Kafka, looked at and set while nobody consumes: `plugin.tool_ports.OffsetTool`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast.adapters.kafka._client import (
     TopicPartition,
 )
 from holdfast.adapters.kafka.admin import request_s
-from holdfast.adapters.kafka.looking import Look
 from holdfast.adapters.kafka.offsets import committed
+from holdfast.adapters.kafka.topic_view import Look
 from holdfast.errors import GroupActive, SourceUnavailable
-from holdfast.plugin.tools import GroupMember
+from holdfast.plugin.tool_ports import GroupMember
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 

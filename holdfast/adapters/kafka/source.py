@@ -6,7 +6,9 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.adapters.kafka import ability, farewell, faults
+from holdfast.adapters.kafka import broker_features as ability
+from holdfast.adapters.kafka import faults
+from holdfast.adapters.kafka import leave_static as farewell
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
 from holdfast.adapters.kafka.beginnings import OF_AN_APP, Beginnings

@@ -1,4 +1,4 @@
-"""Dead letters in a RocketMQ topic, read and sent back: `plugin.tools.LetterBox`."""
+"""Dead letters in a RocketMQ topic, read and sent back: `plugin.tool_ports.LetterBox`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.dead_letter import as_message, failure
 from holdfast.adapters.rocketmq.delivery import Delivery
 from holdfast.adapters.rocketmq.headers import headers_of, sent_on
-from holdfast.adapters.rocketmq.looking import Look
 from holdfast.adapters.rocketmq.remoting.properties import KEYS, RETRY_TOPIC
+from holdfast.adapters.rocketmq.topic_view import Look
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
 from holdfast.plugin.dead_letter import PREFIX
-from holdfast.plugin.tools import NoFence
+from holdfast.plugin.tool_ports import NoFence
 from holdfast.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient, StoredMessage
-    from holdfast.plugin.tools import Outgoing
+    from holdfast.plugin.tool_ports import Outgoing
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 

@@ -1,13 +1,13 @@
-"""A group's offsets at RocketMQ, looked at and set while nobody consumes: `plugin.tools.OffsetTool`."""
+"""A group's offsets at RocketMQ, looked at and set while nobody consumes: `plugin.tool_ports.OffsetTool`."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.looking import Look
 from holdfast.adapters.rocketmq.remoting import Admin
-from holdfast.plugin.tools import GroupMember
+from holdfast.adapters.rocketmq.topic_view import Look
+from holdfast.plugin.tool_ports import GroupMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

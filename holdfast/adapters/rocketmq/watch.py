@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.rocketmq.foreign_members import Strangers
 from holdfast.adapters.rocketmq.remoting import Admin, Consumer, NotTrusted, codes
-from holdfast.adapters.rocketmq.strangers import Strangers
 from holdfast.adapters.rocketmq.upkeep import Upkeep
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
 from holdfast.timing import SYSTEM_CLOCK, Deadline

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from holdfast.plugin.audit.book import Book, Owned
 from holdfast.plugin.audit.schema import Outcome, Place, Rebalanced, label
 from holdfast.plugin.events import RebalanceReport
-from holdfast.plugin.snapshot import AuditFigures
+from holdfast.plugin.observe.snapshot import AuditFigures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from holdfast.plugin.audit.settings import Audit
-    from holdfast.plugin.core import Core
-    from holdfast.plugin.entry import Entry
+    from holdfast.plugin.engine.core import Core
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.events import Event
-    from holdfast.plugin.ownership import Ownership
-    from holdfast.plugin.snapshot import PartitionFigures
+    from holdfast.plugin.observe.snapshot import PartitionFigures
     from holdfast.records import Partition
 
 #: After partitions came: by then the client has heard of the ends of their logs, as a rule.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.group_look import RocketMQGroupLook
+from holdfast.adapters.rocketmq.group_view import RocketMQGroupLook
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.timing import Deadline
 from tests.clients.grpc.lab import PATIENCE_S

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast.adapters.rocketmq.remoting import codes, membership, offsets, pulling
-from holdfast.adapters.rocketmq.remoting.everyone import ask_everyone
+from holdfast.adapters.rocketmq.remoting.all_brokers import ask_everyone
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.network import Network
 from holdfast.adapters.rocketmq.remoting.routes import Routes

@@ -1,0 +1,1 @@
+"""What is made of the audit's events: judged, told, drawn."""

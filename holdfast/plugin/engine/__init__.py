@@ -1,0 +1,1 @@
+"""The engine: a consumer's loop. START HERE: loop.py."""

@@ -1,0 +1,113 @@
+"""Family: what one kind of source does in its own way. `partitioned.py` and `leased.py` are the two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.observe.snapshot import SourceFigures
+    from holdfast.plugin.ports import Batch, End
+    from holdfast.records import Record
+    from holdfast.timing import Deadline
+
+
+class Family(Protocol):
+    """One thread, the one that runs the app. `open`, `subscribe`, `poll` and `settle` may raise SourceError."""
+
+    @property
+    def lease_s(self) -> float | None:
+        """The broker's own lease on what a member has; the session's is not longer. None: unknown."""
+        ...
+
+    @property
+    def patience_s(self) -> float:
+        """How long the loop may stand still until others may take over what its session has."""
+        ...
+
+    def open(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Join."""
+        ...
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Change the subscription."""
+        ...
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Records, and what the client has to tell."""
+        ...
+
+    @property
+    def by_position(self) -> bool:
+        """Whether records have positions: what is done is known by them, and records may go in runs."""
+        ...
+
+    @property
+    def by_identity(self) -> bool:
+        """Whether `default_key` is claimed for a record without a business key."""
+        ...
+
+    def mixes(self, topic: str) -> bool:
+        """Whether records of other topics come in that one: each goes to the handler of the topic where it was born."""
+        ...
+
+    def born_in(self, record: Record) -> str:
+        """The topic where a record was born: its own, unless it came by such a topic and says so. Headers of other
+        records are anybody's."""
+        ...
+
+    def stray(self, topic: str) -> Handler | None:
+        """Who gets records that were born in that topic, which no handler of the app has; None: they stop the app."""
+        ...
+
+    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
+        """Where a record that has failed here goes to be brought again by the broker; None: it is not. A handler that
+        has no dead letter topic leaves the last time to the broker too."""
+        ...
+
+    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
+        """Which of the records that one poll brought are to be handled here, and under whose ownership, in their order.
+
+        Each step of the iteration looks at what the ones before have entered.
+        """
+        ...
+
+    def reached(self, ends: Sequence[End]) -> None:
+        """The source has read so far; after the records of the same poll were admitted."""
+        ...
+
+    def default_key(self, record: Record) -> str | None:
+        """What is claimed where the handler names no key."""
+        ...
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Mark, or acknowledge. Raises StoreUnavailable too: then all of them may be settled again."""
+        ...
+
+    def given_up(self, entry: Entry) -> None:
+        """The entry left without being settled."""
+        ...
+
+    def tend(self) -> None:
+        """What time brings."""
+        ...
+
+    def session_lost(self) -> None:
+        """Fence everything; a new session follows."""
+        ...
+
+    def figures(self) -> SourceFigures:
+        """For a snapshot, as far as known without asking anybody."""
+        ...
+
+    def leave(self, deadline: Deadline) -> None:
+        """Fence, drain, settle, let go."""
+        ...
+
+    def close(self) -> None:
+        """Close the client. Idempotent."""
+        ...

@@ -1,0 +1,1 @@
+"""How much may come, and how fast."""

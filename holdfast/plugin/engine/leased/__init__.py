@@ -1,0 +1,1 @@
+"""Records that are leased one by one."""

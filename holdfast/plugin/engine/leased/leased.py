@@ -1,0 +1,261 @@
+"""The leased family: no partitions are owned; each record has a lease at the broker and is acknowledged alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.keys import key_text
+from holdfast.errors import SourceError
+from holdfast.plugin.engine.leased.queue_leases import Gates
+from holdfast.plugin.engine.partition.ledger import Ledger
+from holdfast.plugin.engine.partition.ownership import Ownership, Phase
+from holdfast.plugin.engine.record.attempts import Ended, Outcome
+from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.events import Overrun, SourceTrouble
+from holdfast.plugin.observe.snapshot import SourceFigures
+from holdfast.plugin.ports import BatchedSource, GatedSource
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.ports import Batch, End, LeasedSource
+    from holdfast.records import Partition, Record
+
+_CLOSE_S = 10.0
+_PATIENCE_S = 300.0
+
+
+class _SessionFence:
+    """What the records of a leased source carry: the session alone, since nothing is owned."""
+
+    epoch = 0
+
+    def __init__(self, engine: Engine, family: Leased) -> None:
+        self._engine, self._family = engine, family
+
+    @property
+    def session(self) -> str:
+        return self._engine.session.id if self._engine.session else ""
+
+    @property
+    def cancelled(self) -> bool:
+        session = self._engine.session
+        return session is None or not session.live()
+
+    def overdue(self, record: Record) -> bool:
+        return self._family.overdue(record)
+
+
+class Leased:
+    """Drives a LeasedSource: dedup by key or by the message's identity, renewal, acknowledgement. One thread."""
+
+    def __init__(self, engine: Engine, source: LeasedSource) -> None:
+        self._engine, self.source = engine, source
+        engine.intake.can_pause = False
+        self._owners: dict[Partition, Ownership] = {}
+        #: Of sessions that were lost: their handlers may still run, and hold their records' leases until they end.
+        self._former: list[Ownership] = []
+        self._extend_at = 0.0
+        self._gates: Gates | None = None
+        if isinstance(source, GatedSource) and not engine.storeless:
+            self._gates = Gates(engine, source)
+        #: On the way out, while the client hands over the rest of what it has begun.
+        self._winding_up = False
+        self._left = False
+
+    @property
+    def lease_s(self) -> float | None:
+        """Who takes a record over at the broker asks the store next: that lease should not be the longer one."""
+        return self.source.lease_s
+
+    @property
+    def patience_s(self) -> float:
+        """A leased source knows no polls that must come; five minutes, as Kafka's default."""
+        return _PATIENCE_S
+
+    #: There are no positions: everything is claimed.
+    by_position = False
+    by_identity = True
+
+    def mixes(self, topic: str) -> bool:  # noqa: ARG002 - the port's signature
+        """A leased source tells the topic where a record was born."""
+        return False
+
+    def born_in(self, record: Record) -> str:
+        """The topic that it comes under."""
+        return record.partition.topic
+
+    def stray(self, topic: str) -> Handler | None:  # noqa: ARG002 - the port's signature
+        """There are none."""
+        return None
+
+    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:  # noqa: ARG002 - the port's signature
+        """What is not acknowledged comes again by itself."""
+        return None
+
+    def open(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Begin to receive. Raises SourceError."""
+        self.source.open(topics, _SessionFence(self._engine, self), deadline)
+        self._engine.intake.ramp_up()
+
+    def overdue(self, record: Record) -> bool:
+        """Whether the record's handler runs for longer than it may. Any thread."""
+        owner = self._owners.get(record.partition)
+        return any(
+            each.overdue(record) for each in (owner, *self._former) if each and each.partition == record.partition
+        )
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Raises SourceError: a leased source is subscribed once."""
+        raise SourceError(
+            f"this source cannot change its subscription to {sorted(topics)} while it runs: start it anew"
+        )
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Records. Raises SourceError."""
+        return self.source.poll(max_records, timeout_s)
+
+    def reached(self, ends: Sequence[End]) -> None:
+        """A leased source has no positions."""
+
+    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
+        """Any record may be handled here, unless it is in the process already: its lease had run out meanwhile."""
+        for record in records if self._gates is None else self._gates.sift(records):
+            owner = self._admit(record)
+            if owner is None:
+                self._give_back(record)
+            elif record.offset not in owner.entries:
+                if self._gates is not None:
+                    self._gates.entered(record)
+                yield owner, (record,)
+
+    def _admit(self, record: Record) -> Ownership | None:
+        session = self._engine.session
+        if session is None or (self._engine.stopping and not self._winding_up):
+            return None
+        owner = self._owners.get(record.partition)
+        if owner is None:
+            owner = self._owners[record.partition] = Ownership(record.partition, session, runtime=self._engine.runtime)
+            owner.name = str(record.partition)
+            owner.own(Ledger(0))  # nothing is in order here: no watermark is asked for
+        return owner
+
+    def default_key(self, record: Record) -> str | None:
+        """There is no position, so the message's identity is claimed."""
+        return key_text(self.source.identity(record))
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Acknowledge. A record whose lease had ended comes again, and its claim says that it is done."""
+        if self._gates is not None:
+            self._gates.done(entries)
+        late = set(map(id, self.source.acknowledge([entry.record for entry in entries])))
+        if late:
+            self._engine.tell(SourceTrouble(error=f"{len(late)} acknowledgements came after their lease had ended"))
+        for entry in entries:
+            entry.owner.entries.pop(entry.record.offset, None)
+            entry.gate = Gate.GONE
+            self._engine.intake.left(entry)
+            if self._gates is not None:
+                self._gates.left(entry.record)
+
+    def given_up(self, entry: Entry) -> None:
+        """Give the record back, so that another need not wait for its lease to end."""
+        if self._gates is not None:
+            self._gates.left(entry.record)
+        self._give_back(entry.record)
+
+    def _give_back(self, record: Record) -> None:
+        try:
+            self.source.release([record])
+        except SourceError as error:  # best effort: the lease ends by itself
+            self._engine.tell(SourceTrouble(error=str(error)))
+
+    def tend(self) -> None:
+        """Renew the leases of all that is in the process, each third of a lease."""
+        self._engine.intake.look_at_ramp(lag=None, produced_per_s=None)
+        now = self._engine.clock.now()
+        if now < self._extend_at:
+            return
+        self._extend_at = now + self.source.lease_s / 3
+        self._former = [owner for owner in self._former if owner.entries]
+        owners = [*self._owners.values(), *self._former]
+        records = [entry.record for owner in owners for entry in owner.entries.values()]
+        try:
+            self.source.extend(records)
+        except SourceError as error:
+            self._engine.tell(SourceTrouble(error=str(error)))
+
+    def figures(self) -> SourceFigures:
+        """A leased source has neither positions nor commits."""
+        return SourceFigures()
+
+    def session_lost(self) -> None:
+        """What has not started is given back; what runs may finish under its old session."""
+        self._fence()
+        for owner in self._owners.values():
+            owner.move(Phase.GONE)
+        self._former.extend(self._owners.values())
+        self._owners.clear()
+        if self._gates is not None:
+            self._gates.session_lost()
+
+    def leave(self, deadline: Deadline) -> None:
+        """Fence, give back, drain, acknowledge, leave."""
+        self._wind_up(Deadline(deadline.left_s() / 2, self._engine.clock))
+        self._fence()
+        try:
+            self.source.drain()
+        except SourceError as error:
+            self._engine.tell(SourceTrouble(error=str(error)))
+
+        def over() -> bool:
+            self.tend()
+            return not any(
+                entry.started and entry.gate is not Gate.STUCK
+                for owner in self._owners.values()
+                for entry in owner.entries.values()
+            )
+
+        self._engine.work_until(over, deadline)
+        self._engine.collect()
+        self._engine.settle()
+        for owner in self._owners.values():
+            for offset, entry in owner.entries.items():
+                if entry.gate is Gate.STUCK or (entry.gate is Gate.TAKEN and entry.started):
+                    self._engine.tell(Overrun(partition=owner.partition, offset=offset))
+        if self._gates is not None:
+            self._gates.leave()
+
+    def _wind_up(self, deadline: Deadline) -> None:
+        """Take the rest of what the client has begun to hand over: given back, all of it would come again, and late."""
+        engine, source = self._engine, self.source
+        if not isinstance(source, BatchedSource):
+            return
+        source.wind_up()
+        self._winding_up = True
+        # A record that failed for good, or a store that is away: that batch will not come to its end.
+        while engine.error is None and engine.session is not None and not engine.hurry:
+            if source.wound_up or deadline.passed:
+                break
+            engine.turn()
+        self._winding_up = False
+
+    def close(self) -> None:
+        """Close the client. Idempotent. Not before the linger: what still runs has to be acknowledged."""
+        if not self._left:
+            self._left = True
+            self.source.close(Deadline(_CLOSE_S, self._engine.clock))
+
+    def _fence(self) -> None:
+        for owner in self._owners.values():
+            if owner.phase < Phase.FENCED:  # a session may be lost on the way out
+                owner.move(Phase.FENCED)
+            for entry in list(owner.entries.values()):
+                if entry.gate not in (Gate.TAKEN, Gate.STUCK, Gate.ENDED):
+                    self._engine.outcomes.hand_back(entry)
+        for entry in self._engine.workers.recall():  # their lease is not to wait for handlers that run
+            self._engine.outcomes.came_back(Ended(entry, Outcome.NOT_STARTED))

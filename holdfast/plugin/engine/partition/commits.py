@@ -1,0 +1,110 @@
+"""Commits: when which offset goes to the broker. The policy is two settings; the state lies with each ownership."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.ports import CommitFate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.ports import PartitionedSource
+    from holdfast.plugin.settings import Settings
+    from holdfast.records import Partition
+    from holdfast.timing import Clock
+
+#: A commit without any outcome for so long is sent again: clients promise a callback, brokers do not promise an answer.
+_UNANSWERED_S = 30.0
+
+
+class Commits:
+    """Commits watermarks of marked records, of owned partitions, before they are unassigned. One thread."""
+
+    def __init__(self, source: PartitionedSource, settings: Settings, clock: Clock) -> None:
+        self._source, self._settings, self._clock = source, settings, clock
+        self._next = clock.now() + settings.commit_interval_s
+        #: Offsets sent, and those that the broker did not take, since the start.
+        self.sent = 0
+        self.refused = 0
+
+    def step(self, owners: Iterable[Ownership]) -> None:
+        """The commit that the clock asks for. Raises SourceError."""
+        now = self._clock.now()
+        if now >= self._next:
+            self._next = now + self._settings.commit_interval_s
+            refresh = now - self._settings.commit_refresh_s
+            self.commit(
+                owner
+                for owner in owners
+                if self._moved(owner) or (owner.committed is not None and owner.committed_at < refresh)
+            )
+
+    def commit(self, owners: Iterable[Ownership], *, last: bool = False) -> None:
+        """Commit these now, one commit a partition at a time. Raises SourceError.
+
+        Args:
+            owners: whose watermarks.
+            last: the partitions go after this: do not wait for the answer to an earlier commit.
+        """
+        now = self._clock.now()
+        offsets: dict[Partition, int] = {}
+        sent: list[Ownership] = []
+        for owner in owners:
+            target = _target(owner)
+            under_way = owner.commit_sent is not None and now - owner.committed_at < _UNANSWERED_S
+            if target is None or (under_way and (not last or owner.commit_sent == target)):
+                continue
+            owner.commit_sent, owner.committed_at = target, now
+            offsets[owner.partition] = target
+            sent.append(owner)
+        if offsets:
+            try:
+                self._source.commit(offsets)
+                self.sent += len(offsets)
+            except Exception:
+                for owner in sent:
+                    owner.commit_sent = None  # nothing is under way: the next commit need not wait for an answer
+                raise
+
+    def finish(self, owners: Iterable[Ownership]) -> bool:
+        """Commit what has moved, for the last time. False = all is committed and acknowledged. Raises SourceError."""
+        open_ = [owner for owner in owners if self._moved(owner)]
+        self.commit(open_, last=True)
+        return bool(open_)
+
+    def answered(
+        self,
+        owners: Mapping[Partition, Ownership],
+        offsets: Mapping[Partition, int],
+        fates: Mapping[Partition, CommitFate],
+        adopted: Callable[[Ownership], None],
+    ) -> None:
+        """Note outcomes. What was refused for now is sent again by the clock, while the partition is owned."""
+        for partition, offset in offsets.items():
+            owner = owners.get(partition)
+            if owner is None or owner.commit_sent != offset:
+                continue  # an answer to an earlier ownership
+            owner.commit_sent = None
+            self.refused += fates[partition] is not CommitFate.DONE
+            if fates[partition] is not CommitFate.AGAIN:
+                owner.committed = offset  # DISCARD too: sent again it would be refused again
+            if fates[partition] is CommitFate.DONE and owner.phase is Phase.ADOPTING:
+                adopted(owner)
+
+    @staticmethod
+    def _moved(owner: Ownership) -> bool:
+        target = _target(owner)
+        return target is not None and target != owner.committed
+
+
+def _target(owner: Ownership) -> int | None:
+    """The offset to commit now; None = nothing may be committed."""
+    if owner.phase is Phase.ADOPTING:
+        return owner.adopting
+    # FENCED only from OWNED: who never owned has no watermark of its own.
+    if owner.phase in (Phase.OWNED, Phase.FENCED) and owner.owned:
+        return owner.ledger.watermark
+    return None

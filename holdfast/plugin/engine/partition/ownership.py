@@ -1,0 +1,193 @@
+"""Ownership: one partition from its assignment to its end, a one-way state, and the gate at each handler's start."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from holdfast.errors import StateError
+from holdfast.plugin.engine.partition.ledger import Ledger
+from holdfast.runtime import MACHINE
+
+if TYPE_CHECKING:
+    from holdfast.dedup.claims import Acquired, ClaimSession
+    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.records import Partition, Record
+    from holdfast.runtime import Runtime
+
+
+class Phase(IntEnum):
+    """Moves up only. RESETTING and ADOPTING are left out where the committed offset is ours."""
+
+    ASSIGNED = 1  #: the client has it; the store does not know
+    ACQUIRED = 2  #: ours at the store; the committed offset is not read yet
+    RESETTING = 3  #: somebody has set the offset: what we know from there on is being dropped
+    ADOPTING = 4  #: that offset is being committed with our mark
+    OWNED = 5  #: records may start
+    FENCED = 6  #: nothing new starts; what runs may end, be marked and committed
+    GONE = 7  #: let go (or owed): nothing is committed any more
+
+
+class Ownership:
+    """One partition, owned once. Also what its records carry as their fence.
+
+    All fields belong to the thread that runs the app, except `enter`, `still_ours`, `cancelled` and `overdue`, which
+    workers call.
+    """
+
+    __slots__ = (
+        "_gate",
+        "_phase",
+        "acquire_unanswered",
+        "acquired",
+        "adopting",
+        "again",
+        "begins",
+        "commit_sent",
+        "committed",
+        "committed_at",
+        "cut",
+        "entries",
+        "first_start",
+        "hands",
+        "late",
+        "ledger",
+        "name",
+        "owned",
+        "partition",
+        "seek_needed",
+        "seeks",
+        "session_",
+        "suspect",
+        "told",
+        "waiting",
+    )
+
+    def __init__(
+        self, partition: Partition, session: ClaimSession, *, cut: int | None = None, runtime: Runtime = MACHINE
+    ) -> None:
+        """Args: cut: the log was found to have been cut there: as if somebody had reset the group to it."""
+        self.partition = partition
+        self.session_ = session
+        self._phase = Phase.ASSIGNED
+        self._gate = runtime.lock()
+        #: The position's name in the store; empty until it is known.
+        self.name = ""
+        self.acquired: Acquired | None = None
+        #: An acquire was sent and its answer never came: the store may or may not have made us the owner.
+        self.acquire_unanswered = False
+        self.cut = cut
+        #: Offsets below are replayed on purpose, after a reset: that their message was handled before says nothing.
+        self.again = 0
+        #: Nobody of the group had the partition before.
+        self.begins = False
+        #: The offset that somebody set, while it is adopted.
+        self.adopting = 0
+        self.ledger = Ledger(0)  # of no meaning before `own`
+        #: Offsets that former owners may still be working on.
+        self.waiting: set[int] = set()
+        #: What was polled and is not settled, by offset.
+        self.entries: dict[int, Entry] = {}
+        #: What was listed as in hand when it was let go.
+        self.hands: frozenset[int] = frozenset()
+        #: Offsets whose handlers run for longer than they may.
+        self.late: set[int] = set()
+        #: When its first record started, by the engine's clock; for reports.
+        self.first_start: float | None = None
+        #: The last offset that the broker has acknowledged, and the one that is under way.
+        self.committed: int | None = None
+        self.commit_sent: int | None = None
+        self.committed_at = 0.0
+        #: It has been OWNED once: what its ledger says may be committed.
+        self.owned = False
+        #: The client stands somewhere else: seek before anything is delivered.
+        self.seek_needed = False
+        #: An offset that came though a higher one had come: is the log another, or has only the client gone back?
+        self.suspect: int | None = None
+        #: How often in a row the client was not ready to seek.
+        self.seeks = 0
+        #: The audit knows of it.
+        self.told = False
+
+    # ---- as a fence (any thread)
+    @property
+    def epoch(self) -> int:
+        """The fence; 0 before it is acquired."""
+        return self.acquired.born_ms + self.acquired.epoch if self.acquired else 0
+
+    @property
+    def session(self) -> str:
+        """The owner's session id."""
+        return self.session_.id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this ownership is over: handed on, lost, or its session ran out."""
+        return self._phase is Phase.GONE or not self.session_.live()
+
+    def overdue(self, record: Record) -> bool:
+        """Whether that record's handler runs for longer than it may."""
+        return record.offset in self.late
+
+    # ---- the state
+    @property
+    def store_epoch(self) -> int:
+        """The epoch at the store, which marks and tokens carry; 0 before it is acquired."""
+        return self.acquired.epoch if self.acquired else 0
+
+    @property
+    def phase(self) -> Phase:
+        """Where it stands."""
+        return self._phase
+
+    def move(self, phase: Phase) -> None:
+        """Go on. Raises StateError for a move back."""
+        if phase <= self._phase:
+            raise StateError(f"{self.partition}: {self._phase.name} -> {phase.name}")
+        with self._gate:  # from here on `enter` sees it
+            self._phase = phase
+
+    @property
+    def open(self) -> bool:
+        """Whether the source may deliver: it is owned, and the client stands where it has to."""
+        return self._phase is Phase.OWNED and not self.seek_needed
+
+    def own(self, ledger: Ledger) -> None:
+        """The ledger is right: records may start as soon as the client stands where the ledger begins.
+
+        Whoever tells the client where to begin in the very call that hands the partition to it (`Rebalance.assigned`)
+        clears `seek_needed`; for all others the loop seeks.
+        """
+        self.ledger = ledger
+        self.owned = self.seek_needed = True
+        self.move(Phase.OWNED)
+
+    def enter(self, entry: Entry) -> bool:
+        """A worker asks whether to start the entry's next record: only while it is owned and, by our own clock, the
+        session lives.
+
+        Under the gate: once `move(FENCED)` has returned, either the record counts as started or it never will be. The
+        clock is asked for each record, also in a run: a process may be frozen between any two of them.
+        """
+        with self._gate:
+            if self._phase is not Phase.OWNED or not self.session_.live():
+                return False
+            entry.started += 1
+            return True
+
+    def enter_all(self, entry: Entry) -> bool:
+        """The same for all records of an entry, which a batch handler starts together."""
+        with self._gate:
+            if self._phase is not Phase.OWNED or not self.session_.live():
+                return False
+            entry.started = entry.count
+            return True
+
+    def still_ours(self, entry: Entry) -> bool:
+        """Whether what has started is ours to bring to an end: not let go yet, or handed over, so that others wait."""
+        if not self.session_.live():
+            return False
+        return self._phase < Phase.GONE or entry.record.offset in self.hands
+
+    def __repr__(self) -> str:
+        return f"<{self.partition} {self._phase.name} epoch={self.store_epoch} watermark={self.ledger.watermark}>"

@@ -1,0 +1,560 @@
+"""The partitioned family: ownership, watermark, marks, commits; and leaving the group."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Mark, Poll, Polled
+from holdfast.dedup.keys import key_text
+from holdfast.errors import SourceError, SourceUnavailable
+from holdfast.plugin.audit.recorder import place_of
+from holdfast.plugin.dead_letter import retried_from
+from holdfast.plugin.engine.flow.backlog import Backlog
+from holdfast.plugin.engine.partition.commits import Commits
+from holdfast.plugin.engine.partition.ledger import joined, spans
+from holdfast.plugin.engine.partition.ownership import Ownership, Phase
+from holdfast.plugin.engine.partition.rebalance import HandOver, Rebalance
+from holdfast.plugin.engine.partition.reports import Reports
+from holdfast.plugin.engine.partition.takeover import Takeover, may_pass
+from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.engine.record.unroutable import handler_of_strays
+from holdfast.plugin.events import LogWentBack, SourceTrouble
+from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from holdfast.plugin.audit.schema import Place
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.ports import Batch, End, PartitionedSource
+    from holdfast.records import Partition, Record
+
+#: How often the store is asked what became of records that former owners had in hand.
+_POLL_S = 0.05
+#: How often all partitions are looked at: turns of quick handlers are shorter, and groups have thousands of partitions.
+_TEND_S = 0.005
+#: How often topics are asked for their identity, and positions kept from expiring; one call each, for all partitions.
+_REFRESH_S = 30.0
+_REFRESH_LOOK_S = 0.5
+#: How often the broker is asked for the ends of logs that seem to have gone back.
+_SUSPECTS_S = 0.2
+#: How many seeks in a row may be refused (one each 5 ms) before somebody is told.
+_SEEKS_TOLD = 1_000
+#: How long leaving waits for the broker to accept the last commit. The positions in the store hold without it.
+_LAST_COMMIT_S = 5.0
+_CLOSE_S = 10.0
+
+
+class Partitioned:
+    """Drives a PartitionedSource. One thread."""
+
+    def __init__(self, engine: Engine, source: PartitionedSource) -> None:
+        self._engine, self.source = engine, source
+        #: What the client has been assigned, and the ownerships of it. One may lack the other for a while: no session.
+        self.assigned: set[Partition] = set()
+        self.owners: dict[Partition, Ownership] = {}
+        self._cuts: dict[Partition, int] = {}
+        self.commits = Commits(source, engine.settings, engine.clock)
+        self.takeover = Takeover(engine, source, self.commits)
+        letters = source.stray_letters
+        self._strays = handler_of_strays(source.retry_topic, letters) if source.retry_topic and letters else None
+        self.reports = Reports(engine.clock, engine.tell, engine.intake, self._duplicates)
+        self._backlog = Backlog(source, engine.clock)
+        self._poll_at = 0.0
+        self._tend_at = 0.0
+        self._suspects_at = 0.0
+        self._refresh_at = engine.clock.now() + _REFRESH_S
+        self._left = False
+        self._held_some = False
+        self._suppressed = self._taken_up = 0
+        #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
+        self.moving = False
+
+    @property
+    def lease_s(self) -> float | None:
+        """A takeover takes the longer of the store's lease and the broker's session timeout."""
+        return self.source.session_timeout_s
+
+    @property
+    def patience_s(self) -> float:
+        """As long as the broker waits for a member that does not poll."""
+        return self.source.max_poll_interval_s
+
+    #: A record without a business key needs no claim.
+    by_position = True
+
+    @property
+    def by_identity(self) -> bool:
+        """Only where a producer may store a message twice, which positions do not see."""
+        return self.source.identity is not None
+
+    def mixes(self, topic: str) -> bool:
+        """The broker's retry topic."""
+        return topic == self.source.retry_topic
+
+    def born_in(self, record: Record) -> str:
+        """As the source says of what the broker's retry topic brings."""
+        topic = record.partition.topic
+        return retried_from(record) if self.mixes(topic) else topic
+
+    def stray(self, topic: str) -> Handler | None:
+        """Of the broker's retry topic: what lies there was born elsewhere, or is nobody's."""
+        return self._strays if self.mixes(topic) else None
+
+    def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
+        """The broker's retry topic, if the source says so."""
+        retries = self.source.retries
+        return self.source.retry_topic if retries is not None and (retries(record) or not has_letters) else None
+
+    # ---- the loop's steps
+    def open(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Join the group. Raises SourceError."""
+        self.source.open(topics, Rebalance(self._engine, self), self.owners, deadline)
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Change the subscription. Raises SourceError."""
+        self.source.subscribe(topics)
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Records, and rebalances inside. Raises SourceError."""
+        return self.source.poll(max_records, timeout_s)
+
+    def reached(self, ends: Sequence[End]) -> None:
+        """The source has read partitions up to there, after the records of the same poll were admitted."""
+        for end in ends:
+            owner = self.owners.get(end.partition)
+            if owner is not None and owner.open:
+                if end.offset > owner.ledger.next:
+                    self._engine.recorder.absent(owner, range(owner.ledger.next, end.offset))
+                owner.ledger.reached(end.offset)
+
+    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
+        """Records of owned partitions that are not done. Others were fetched under an earlier ownership: they come
+        again."""
+        for fence, group in groupby(records, key=_FENCE):
+            came = list(group)
+            owner = self.owners.get(came[0].partition)
+            if owner is None or owner is not fence or not owner.open:
+                continue
+            offsets = [record.offset for record in came]
+            whole = range(offsets[0], offsets[0] + len(came))
+            expected = owner.ledger.next
+            # Almost always: one after the other, none of them known.
+            known = offsets[0] < expected or offsets != list(whole) or not owner.ledger.polled_all(whole)
+            if not known and offsets[0] > expected:
+                self._engine.recorder.absent(owner, range(expected, offsets[0]))
+            if new := [record for record in came if self._is_new(owner, record.offset)] if known else came:
+                yield owner, new
+
+    def _is_new(self, owner: Ownership, offset: int) -> bool:
+        if not owner.open:
+            return False
+        if offset < owner.ledger.next:
+            # Clients go back by themselves: an answer that comes after a seek, a reset after an error. Nothing more of
+            # this partition until the broker has said whether its log did.
+            owner.suspect, owner.seek_needed = offset, True
+            return False
+        if offset > owner.ledger.next:
+            self._engine.recorder.absent(owner, range(owner.ledger.next, offset))
+        if not owner.ledger.polled(offset):
+            self._suppressed += 1
+            self._engine.recorder.skipped(owner, offset)
+            return False
+        return True
+
+    def default_key(self, record: Record) -> str | None:
+        """What its copies have in common; None: the position alone protects the record."""
+        return None if self.source.identity is None else key_text(self.source.identity(record))
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Mark positions. Raises StoreUnavailable: all of them may be marked again."""
+        by_owner: dict[Ownership, list[Entry]] = {}
+        for entry in entries:
+            if entry.gate is not Gate.GONE:
+                by_owner.setdefault(entry.owner, []).append(entry)
+        by_session: dict[object, list[Ownership]] = {}
+        for owner in by_owner:
+            by_session.setdefault(owner.session_, []).append(owner)
+        for owners in by_session.values():
+            ranges = [_ranges(by_owner[owner]) for owner in owners]
+            marks = [_mark(owner, done) for owner, done in zip(owners, ranges, strict=True)]
+            for owner, done, fenced in zip(owners, ranges, owners[0].session_.mark(marks), strict=True):
+                self._marked(owner, by_owner[owner], done, fenced)
+
+    def given_up(self, entry: Entry) -> None:
+        """Nothing to do: the next owner reads it again."""
+
+    def tend(self) -> None:
+        """What time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every turn."""
+        engine = self._engine
+        if self._left or (engine.clock.now() < self._tend_at and not engine.intake.tight):
+            return
+        self._tend_at = engine.clock.now() + _TEND_S
+        try:
+            self.create_owners(self.assigned)
+            self.take_over(list(self.owners.values()), inside=False)
+            self._poll_handed()
+            self._look_at_suspects()
+            for owner in self.owners.values():
+                if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
+                    self._seek(owner)
+            self._hold_paused()
+            engine.intake.apply(self.source, self.assigned, self.owners, stopped=engine.stalled)
+            self.commits.step(self.owners.values())
+            self._look_at_ramp()
+            if engine.clock.now() >= self._refresh_at:
+                self._refresh_at = engine.clock.now() + _REFRESH_S
+                self._refresh()
+        except SourceError as error:
+            if not may_pass(error):
+                engine.fail(error)
+            engine.tell(SourceTrouble(error=str(error)))
+        self.reports.step(self.source.end_offsets)
+
+    def session_lost(self) -> None:
+        """All ownerships end without a word to the store: others may have taken over. New ones begin with a session."""
+        for owner in list(self.owners.values()):
+            self._end(owner, "session lost")
+            owner.move(Phase.GONE)
+        self._engine.recorder.went(self.places(self.owners.values()), "session lost")
+        self.owners.clear()
+
+    def leave(self, deadline: Deadline) -> None:
+        """Leave with nothing left to commit: a commit inside the client's close() may hang, or be refused."""
+        engine = self._engine
+        path = HandOver(engine, self, list(self.owners.values()), deadline, "leave")
+        path.fence()
+        path.hand_back()
+        self._keep_alive()
+        path.drain(self._keep_alive)
+        path.settle()
+        committing = Deadline(0.0 if engine.hurry else _LAST_COMMIT_S, engine.clock)
+        try:
+            while self.commits.finish(self.owners.values()):
+                self.source.poll(1, 0.02)
+                if committing.passed or engine.hurry:
+                    break
+        except SourceError as error:
+            engine.tell(SourceTrouble(error=str(error)))
+        path.let_go()
+        self.reports.close()
+        self.reports.add(path.report(), (), engine.clock.now())
+        self.owners.clear()
+        self.close()
+
+    def close(self) -> None:
+        """Close the client, whatever state it is in. Idempotent."""
+        if not self._left:
+            self._left = True
+            self.source.close(Deadline(_CLOSE_S, self._engine.clock), leave=self._engine.leaves)
+
+    def figures(self) -> SourceFigures:
+        """Partitions and commits, as far as known without asking the broker."""
+        partitions = sorted(self.assigned | self.owners.keys()) if not self._left else []
+        ends: Mapping[Partition, int] = {}
+        if partitions:
+            with suppress(SourceError):
+                ends = self.source.end_offsets(partitions)
+        return SourceFigures(
+            suppressed=self._suppressed,
+            taken_up=self._taken_up,
+            commits_sent=self.commits.sent,
+            commits_refused=self.commits.refused,
+            partitions=tuple(_figures(each, self.owners.get(each), ends.get(each)) for each in partitions),
+        )
+
+    # ---- for the rebalance
+    def create_owners(self, partitions: Iterable[Partition]) -> list[Ownership]:
+        """Ownerships for those of the partitions that have none."""
+        session = self._engine.session
+        if session is None or self._engine.stopping:
+            return []
+        created = []
+        for partition in sorted(set(partitions) - self.owners.keys()):
+            owner = Ownership(partition, session, cut=self._cuts.pop(partition, None), runtime=self._engine.runtime)
+            self.owners[partition] = owner
+            created.append(owner)
+        if created:
+            self._engine.intake.ramp_up()
+            self._backlog.begin()
+        return created
+
+    def take_over(self, owners: Sequence[Ownership], *, inside: bool) -> None:
+        """Go on towards OWNED, as far as store and broker answer. `inside` a rebalance the client is told the start."""
+        engine = self._engine
+        waiting = [owner for owner in owners if owner.phase < Phase.OWNED]
+        if engine.outage.may_ask and waiting:
+            try:
+                with engine.outage.asking():
+                    engine.debts.pay()
+                    if inside:
+                        self.takeover.begin(owners)
+                    else:
+                        self.takeover.step(owners)
+            finally:
+                self._came(waiting, "assigned")
+
+    def read_again(self) -> None:
+        """What the client has given last was lost on its way: it is to give it again."""
+        for owner in self.owners.values():
+            owner.seek_needed = True
+
+    def begin_anew(self) -> None:
+        """The books of this process may be wrong, the store's are not: take over all partitions anew."""
+        engine = self._engine
+        engine.settle()
+        try:
+            self.commits.commit(self.owners.values(), last=True)
+        except SourceError as error:
+            engine.tell(SourceTrouble(error=str(error)))
+        for owner in list(self.owners.values()):
+            self.retake(owner)
+        engine.intake.assigned(self.assigned, ())  # paused or not: what is to be read is resumed
+
+    def retake(self, owner: Ownership) -> None:
+        """Let the partition go at the store and take it over anew, though the client keeps it."""
+        self._end(owner, "retaken").let_go()
+        if self.owners.get(owner.partition) is owner:
+            del self.owners[owner.partition]
+
+    def adopted(self, owner: Ownership) -> None:
+        """The broker has our commit of the offset that is adopted."""
+        self.takeover.adopted(owner)
+        self._came([owner], "reset" if owner.acquired is not None and owner.acquired.watermark else "assigned")
+
+    def places(self, owners: Collection[Ownership]) -> Sequence[Place]:
+        """Those of them that the audit knows of, as it tells them."""
+        owners = [owner for owner in owners if owner.told]
+        if not owners:
+            return ()
+        ends: Mapping[Partition, int] = {}
+        with suppress(SourceError):
+            ends = self.source.end_offsets([owner.partition for owner in owners])
+        return [
+            place_of(
+                owner.partition,
+                owner.epoch,
+                owner.ledger.watermark,
+                ends.get(owner.partition),
+                None if owner.phase < Phase.FENCED else sum(len(entry.in_hand) for entry in owner.entries.values()),
+            )
+            for owner in owners
+        ]
+
+    def restart(self, partition: Partition, offset: int) -> None:
+        """Read on from there, as if somebody had reset the group to it."""
+        self._cuts[partition] = offset
+        if (owner := self.owners.get(partition)) is not None:
+            self.retake(owner)
+
+    def forget(self, partitions: Sequence[Partition]) -> None:
+        """They are not assigned any more."""
+        self.assigned.difference_update(partitions)
+        for partition in partitions:
+            owner = self.owners.get(partition)
+            if owner is not None and owner.phase is Phase.GONE:  # else a signal handler came between: `begin_anew`
+                del self.owners[partition]
+            self._cuts.pop(partition, None)
+        self._engine.intake.gone(partitions)
+
+    # ---- inside
+    def _marked(
+        self, owner: Ownership, entries: Sequence[Entry], done: Sequence[range], fenced: frozenset[int]
+    ) -> None:
+        for span in done:
+            for part in spans(set(span) - fenced) if fenced else (span,):
+                owner.ledger.settle_all(part)
+        for entry in entries:
+            owner.entries.pop(entry.record.offset, None)
+            entry.gate = Gate.GONE
+            self._engine.intake.left(entry)
+        if fenced and owner.phase is Phase.OWNED:
+            self.retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
+
+    def _look_at_ramp(self) -> None:
+        intake, backlog = self._engine.intake, self._backlog
+        if not intake.climb.over:
+            backlog.look(self.owners.values(), intake.newcomers)
+            intake.look_at_ramp(
+                lag=backlog.lag,
+                produced_per_s=backlog.produced_per_s,
+                produced_new_per_s=backlog.produced_new_per_s,
+            )
+
+    def _hold_paused(self) -> None:
+        """Nothing comes of topics whose handlers are paused at the limit of their dead letters."""
+        engine, paused = self._engine, self._engine.outcomes.brakes.paused
+        if paused or self._held_some:
+            found = {partition: engine.routes.find(partition.topic) for partition in self.assigned}
+            engine.intake.held = {each for each, handler in found.items() if handler and handler.name in paused}
+            self._held_some = bool(paused)
+
+    def _poll_handed(self) -> None:
+        """Ask what became of records that former owners had in hand."""
+        engine = self._engine
+        waiting = [owner for owner in self.owners.values() if owner.waiting and owner.phase is Phase.OWNED]
+        if not waiting or engine.session is None or not engine.outage.may_ask or engine.clock.now() < self._poll_at:
+            return
+        self._poll_at = engine.clock.now() + _POLL_S
+        with engine.outage.asking():
+            polls = [Poll(owner.name, owner.store_epoch, sorted(owner.waiting)) for owner in waiting]
+            replies = engine.session.poll(polls)
+            engine.outage.answered()
+            for owner, reply in zip(waiting, replies, strict=True):
+                if isinstance(reply, Polled):
+                    self._resolve(owner, reply)
+                else:
+                    self.retake(owner)
+
+    def _duplicates(self) -> int:
+        """Known by their position, or by their key."""
+        return self._suppressed + self._engine.settling.skipped
+
+    def _resolve(self, owner: Ownership, reply: Polled) -> None:
+        engine = self._engine
+        for offset in reply.done | reply.yours:
+            owner.waiting.discard(offset)
+            entry = owner.entries.get(offset)
+            if offset in reply.done:
+                owner.ledger.knows(offset)
+                if entry is not None:
+                    self._suppressed += 1
+                    engine.recorder.skipped(owner, offset)
+                    engine.outcomes.hand_back(entry)
+                continue
+            self._taken_up += 1
+            if entry is not None:
+                engine.claiming.resume(entry)
+
+    def _refresh(self) -> None:
+        """Keep positions from expiring, and see whether a topic was deleted and made again under us."""
+        engine = self._engine
+        owners = [owner for owner in self.owners.values() if owner.phase is Phase.OWNED]
+        if not owners or engine.session is None or not engine.outage.may_ask:
+            return
+        names: Mapping[Partition, str | SourceError] = {}
+        try:
+            names = self.source.position_names(
+                [owner.partition for owner in owners], Deadline(_REFRESH_LOOK_S, engine.clock)
+            )
+        except SourceError as error:  # also of a topic that is gone: the client tells of that in its own way
+            engine.tell(SourceTrouble(error=str(error)))
+        for owner in owners:
+            name = names.get(owner.partition, owner.name)
+            if isinstance(name, str) and name != owner.name:
+                engine.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
+                self.retake(owner)
+        with engine.outage.asking():
+            kept = [owner for owner in owners if owner.phase is Phase.OWNED]
+            if kept:
+                engine.session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
+                engine.outage.answered()
+
+    def _look_at_suspects(self) -> None:
+        """A log that ends before what was read of it was cut, or made again: as if somebody had reset the group."""
+        suspects = [owner for owner in self.owners.values() if owner.suspect is not None and owner.phase is Phase.OWNED]
+        if not suspects or self._engine.clock.now() < self._suspects_at:
+            return
+        self._suspects_at = self._engine.clock.now() + _SUSPECTS_S
+        ends = self._ends_of([owner.partition for owner in suspects])
+        for owner in suspects:
+            if owner.partition not in ends:
+                continue  # it stays one: nothing more of it until the broker has answered
+            came, expected = owner.suspect or 0, owner.ledger.next
+            owner.suspect = None
+            if ends[owner.partition] < expected:
+                self._engine.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
+                # Not above the watermark: below what came there may be records that wait or run.
+                self._cuts[owner.partition] = min(came, owner.ledger.watermark)
+                self.retake(owner)
+
+    def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """As far as there are answers. One that has no leader, or whose topic is gone, costs the others none."""
+        try:
+            return self.source.last_offsets(partitions, Deadline(_REFRESH_LOOK_S, self._engine.clock))
+        except SourceError as error:
+            self._engine.tell(SourceTrouble(error=str(error)))
+        ends: dict[Partition, int] = {}
+        for partition in partitions if len(partitions) > 1 else ():
+            with suppress(SourceError):
+                ends.update(
+                    self.source.last_offsets(
+                        [partition], Deadline(_REFRESH_LOOK_S / len(partitions), self._engine.clock)
+                    )
+                )
+        return ends
+
+    def _seek(self, owner: Ownership) -> None:
+        try:
+            self.source.seek(owner.partition, owner.ledger.next)
+        except SourceUnavailable as error:
+            # The client is not ready to: in the next turn. But not for ever, and not in silence.
+            owner.seeks += 1
+            if owner.seeks % _SEEKS_TOLD == 0:
+                self._engine.tell(SourceTrouble(error=f"{owner.partition} stands still: {error}"))
+            return
+        owner.seeks = 0
+        owner.seek_needed = False
+        self._engine.intake.newcomers.sent_elsewhere(owner.partition)
+
+    def _came(self, owners: Sequence[Ownership], trigger: str) -> None:
+        """Some of them may be ours to work on now: the ramp is about these, and the audit is told."""
+        self._engine.intake.took_over(owner for owner in owners if owner.phase is Phase.OWNED and not owner.begins)
+        if self._engine.recorder.on:
+            came = [owner for owner in owners if owner.phase is Phase.OWNED and not owner.told]
+            for owner in came:
+                owner.told = True
+            self._engine.recorder.came(self.places(came), trigger)
+
+    def _end(self, owner: Ownership, trigger: str) -> HandOver:
+        """Nothing new starts, and what has not started is handed back."""
+        if owner.cut is not None and not owner.owned:
+            self._cuts.setdefault(owner.partition, owner.cut)  # not adopted yet: the next ownership begins there
+        path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock), trigger)
+        path.fence()
+        path.hand_back()
+        return path
+
+    def _keep_alive(self) -> None:
+        """Polls keep the membership while handlers drain; what they bring is not ours to handle any more."""
+        try:
+            self._engine.intake.apply(self.source, self.assigned, self.owners, stopped=True)
+            self.source.poll(1, 0.0)
+        except SourceError as error:
+            self._engine.tell(SourceTrouble(error=str(error)))
+
+
+def _figures(partition: Partition, owner: Ownership | None, end: int | None) -> PartitionFigures:
+    if owner is None or not owner.owned:
+        phase = "assigned" if owner is None else owner.phase.name.lower()
+        return PartitionFigures(partition=partition, phase=phase, log_end=end)
+    return PartitionFigures(
+        partition=partition,
+        phase=owner.phase.name.lower(),
+        watermark=owner.ledger.watermark,
+        next=owner.ledger.next,
+        committed=owner.committed,
+        log_end=end,
+        epoch=owner.epoch or None,
+        in_flight=sum(entry.count for entry in owner.entries.values()),
+    )
+
+
+def _ranges(entries: Sequence[Entry]) -> list[range]:
+    """The offsets of all of them, ascending, without gaps."""
+    found = spans(entry.record.offset for entry in entries if entry.count == 1)
+    return joined([*found, *(span for entry in entries if entry.count > 1 for span in entry.ranges)])
+
+
+def _mark(owner: Ownership, done: Sequence[range]) -> Mark:
+    offsets = done[0] if len(done) == 1 else [offset for span in done for offset in span]
+    return Mark(owner.name, owner.store_epoch, owner.ledger.watermark_with(done), offsets)
+
+
+_FENCE = attrgetter("fence")

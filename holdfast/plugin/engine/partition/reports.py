@@ -1,0 +1,83 @@
+"""Reports: one for each rebalance, told when its effects are over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from holdfast.plugin.engine.flow.intake import Intake
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.events import Event, RebalanceReport
+    from holdfast.records import Partition
+    from holdfast.timing import Clock
+
+#: A report waits for the lag to be worked off for so long, then it is told without.
+_WINDOW_S = 60.0
+
+
+class Reports:
+    """The open report of the last assignment, and the way of all others to the observers. One thread."""
+
+    def __init__(
+        self, clock: Clock, tell: Callable[[Event], None], intake: Intake, duplicates: Callable[[], int]
+    ) -> None:
+        self._clock, self._tell_of, self._intake = clock, tell, intake
+        self._duplicates, self._duplicates_told = duplicates, 0
+        self._open: RebalanceReport | None = None
+        self._owners: list[Ownership] = []
+        self._began = 0.0
+        self._pause_s: float | None = None
+        self._ends: dict[Partition, int] | None = None
+
+    def add(self, report: RebalanceReport, gained: Iterable[Ownership], began: float) -> None:
+        """A rebalance is through. Without gains it is told at once."""
+        owners = list(gained)
+        if not owners:
+            self._tell(report)
+            return
+        self.close()
+        self._open, self._owners, self._began = report, owners, began
+        self._pause_s, self._ends = None, None
+
+    def step(self, end_offsets: Callable[[list[Partition]], Mapping[Partition, int]]) -> None:
+        """Look whether the open report is complete."""
+        if self._open is None:
+            return
+        since = self._clock.now() - self._began
+        if self._pause_s is None and any(owner.first_start is not None for owner in self._owners):
+            first = min(owner.first_start for owner in self._owners if owner.first_start is not None)
+            self._pause_s = max(0.0, first - self._began)
+        if self._ends is None:
+            ends = end_offsets([owner.partition for owner in self._owners])
+            if len(ends) == len(self._owners):
+                self._ends = dict(ends)
+        elif all(owner.ledger.watermark >= self._ends[owner.partition] for owner in self._owners):
+            self.close(recovered_s=since)
+            return
+        if since > _WINDOW_S:
+            self.close()
+
+    def close(self, recovered_s: float | None = None) -> None:
+        """Tell the open report as it stands."""
+        if self._open is not None:
+            climb = self._intake.climb
+            self._tell(
+                replace(
+                    self._open,
+                    pause_s=self._pause_s,
+                    recovered_s=recovered_s,
+                    steady_intake_per_s=climb.steady,
+                    peak_intake_per_s=self._intake.pace.peak_per_s or None,
+                    ramp_s=climb.lasted_s(self._clock.now()) if climb.held else None,
+                )
+            )
+        self._open, self._owners = None, []
+
+    def _tell(self, report: RebalanceReport) -> None:
+        """Each duplicate is in one report: also those that come while nothing moves."""
+        total = self._duplicates()
+        self._tell_of(replace(report, duplicates_suppressed=total - self._duplicates_told))
+        self._duplicates_told = total

@@ -1,0 +1,241 @@
+"""Taking over: from assigned to owned. The store first, then the committed offset; a foreign offset wins.
+
+Each partition goes its own way: one whose topic is gone or that has no leader waits alone, and is asked for again.
+
+A committed offset is *ours* if it carries our mark with this very offset; then it is ours however low: a late commit of
+a zombie cannot make anything run twice, since the positions know what is done. One that is not ours was set by somebody
+(a reset, another tool): positions from there on are dropped, and it is committed with our mark before anything runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from holdfast.dedup.claims import Acquired, Verdict
+from holdfast.errors import NotAuthorised, SourceError, UnknownTopic
+from holdfast.plugin.engine.partition.ledger import Ledger
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.events import AdvanceIgnored, ResetHonoured, RewindIgnored, SourceTrouble
+from holdfast.plugin.ports import Start
+from holdfast.plugin.retry import BACKOFF
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from holdfast.plugin.engine.core import Core
+    from holdfast.plugin.engine.partition.commits import Commits
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.ports import Committed, PartitionedSource
+    from holdfast.records import Partition
+
+_T = TypeVar("_T")
+
+#: One look at the broker inside a rebalance callback; what it does not answer in time is asked again in the loop.
+_LOOK_S = 3.0
+#: The same in the loop, where marks and everything else wait for it.
+_LOOK_AGAIN_S = 0.5
+#: How often a partition is asked for whose former owner still lives.
+_AGAIN_S = 0.05
+#: A partition that stands still is told of at once, and then so often.
+_TELL_S = 300.0
+
+
+def may_pass(error: SourceError) -> bool:
+    """Whether an app that was let into its group goes on: the broker answers again, the topic comes back or its
+    partitions go, a slip in credentials or rights is mended."""
+    return error.retriable or isinstance(error, (UnknownTopic, NotAuthorised))
+
+
+class _Wait:
+    """Of one ownership that the broker gave an error for."""
+
+    __slots__ = ("attempts", "told_at", "until")
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.until = 0.0
+        self.told_at: float | None = None
+
+
+class Takeover:
+    """Moves ownerships from ASSIGNED to OWNED. One thread."""
+
+    def __init__(self, core: Core, source: PartitionedSource, commits: Commits) -> None:
+        self._source, self._debts, self._commits = source, core.debts, commits
+        self._clock, self._tell, self._fenced = core.clock, core.tell, core.session_lost
+        self._chance = core.runtime.random
+        self._committed_with = core.committed_with
+        self._again = 0.0
+        self._look_s = _LOOK_S
+        self._waits: dict[Ownership, _Wait] = {}
+
+    def begin(self, owners: Sequence[Ownership]) -> None:
+        """Take over what is to be had at once, inside the rebalance; then `start` tells. Raises StoreUnavailable."""
+        self._look_s = _LOOK_S
+        self._advance(owners)
+
+    def step(self, owners: Iterable[Ownership]) -> None:
+        """Go on with those that wait: for a former owner, for the broker, for the store.
+
+        Raises StoreUnavailable. Trouble with the broker is told, and asked again.
+        """
+        waiting = [owner for owner in owners if owner.phase < Phase.OWNED]
+        if self._waits:
+            self._waits = {owner: self._waits[owner] for owner in waiting if owner in self._waits}
+        now = self._clock.now()
+        if not waiting or now < self._again:
+            return
+        self._again = now + _AGAIN_S
+        self._look_s = _LOOK_AGAIN_S
+        self._advance([owner for owner in waiting if owner not in self._waits or self._waits[owner].until <= now])
+
+    def adopted(self, owner: Ownership) -> None:
+        """The broker has our commit of the offset that is adopted: nothing is known from there on."""
+        owner.own(Ledger(owner.adopting))
+
+    @staticmethod
+    def start(owner: Ownership) -> Start:
+        """Where the source has to begin."""
+        if owner.phase is Phase.OWNED:
+            return Start(owner.ledger.next, hold=False)
+        return Start(owner.adopting if owner.phase in (Phase.RESETTING, Phase.ADOPTING) else None, hold=True)
+
+    # ---- the steps
+    def _advance(self, owners: Sequence[Ownership]) -> None:
+        self._asking(self._name, [owner for owner in owners if not owner.name])
+        self._acquire([owner for owner in owners if owner.name and owner.phase is Phase.ASSIGNED])
+        self._asking(self._read, [owner for owner in owners if owner.phase is Phase.ACQUIRED])
+        self._drop([owner for owner in owners if owner.phase is Phase.RESETTING])
+        self._asking(self._commits.commit, [owner for owner in owners if owner.phase is Phase.ADOPTING])
+
+    def _asking(self, step: Callable[[Sequence[Ownership]], None], owners: Sequence[Ownership]) -> None:
+        """A step that asks the broker. What it raises is about all of them."""
+        if owners:
+            try:
+                step(owners)
+            except SourceError as error:
+                self._troubled(owners, error)
+
+    def _answered(self, owners: Sequence[Ownership], replies: Mapping[Partition, _T | SourceError]) -> list[Ownership]:
+        """Those that have an answer. Who was left out is asked for again, who has an error after a while."""
+        answered: list[Ownership] = []
+        troubled: dict[str, tuple[SourceError, list[Ownership]]] = {}
+        for owner in owners:
+            reply = replies.get(owner.partition, owner)
+            if isinstance(reply, SourceError):
+                troubled.setdefault(str(reply), (reply, []))[1].append(owner)
+            elif reply is not owner:
+                answered.append(owner)
+        for error, theirs in troubled.values():
+            self._troubled(theirs, error)
+        return answered
+
+    def _troubled(self, owners: Sequence[Ownership], error: SourceError) -> None:
+        if not may_pass(error):
+            raise error
+        now = self._clock.now()
+        untold = []
+        for owner in owners:
+            wait = self._waits.setdefault(owner, _Wait())
+            wait.attempts += 1
+            wait.until = now + (BACKOFF.wait_s(wait.attempts, error, self._chance) or 0.0)
+            if wait.told_at is None or now - wait.told_at >= _TELL_S:
+                wait.told_at = now
+                untold.append(owner)
+        if untold:
+            names = ", ".join(str(owner.partition) for owner in untold)
+            self._tell(SourceTrouble(error=f"not taken over yet, and tried again: {names}: {error}"))
+
+    def _name(self, owners: Sequence[Ownership]) -> None:
+        names = self._source.position_names([owner.partition for owner in owners], self._deadline())
+        for owner in self._answered(owners, names):
+            owner.name = str(names[owner.partition])
+
+    def _acquire(self, owners: Sequence[Ownership]) -> None:
+        owners = [owner for owner in owners if not self._debts.owes(owner.name)]
+        if not owners:
+            return
+        for owner in owners:
+            owner.acquire_unanswered = True
+        replies = owners[0].session_.acquire([owner.name for owner in owners])
+        for owner, reply in zip(owners, replies, strict=True):
+            owner.acquire_unanswered = False
+            if isinstance(reply, Acquired):
+                owner.acquired, owner.again = reply, reply.again
+                owner.move(Phase.ACQUIRED)
+            elif reply is Verdict.FENCED:
+                self._fenced()
+                return
+
+    def _read(self, owners: Sequence[Ownership]) -> None:
+        found = self._source.committed([owner.partition for owner in owners], self._deadline())
+        new = []
+        for owner in self._answered(owners, found):
+            committed = found[owner.partition]
+            if committed is None and _is_new(owner):
+                new.append(owner)
+            elif not isinstance(committed, SourceError):
+                self._judge(owner, committed)
+        if new:
+            self._asking(self._begin, new)
+
+    def _begin(self, owners: Sequence[Ownership]) -> None:
+        """The group begins there. That is adopted like a reset, and so remembered: asked again later, a policy such as
+        "latest" would answer with another offset, and what lies between would be lost."""
+        first = self._source.first_offsets([owner.partition for owner in owners], self._deadline())
+        for owner in self._answered(owners, first):
+            offset = first[owner.partition]
+            if not isinstance(offset, SourceError):
+                owner.adopting, owner.begins = offset, True
+                owner.move(Phase.RESETTING)
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._look_s, self._clock)
+
+    def _judge(self, owner: Ownership, committed: Committed | None) -> None:
+        acquired = owner.acquired
+        if acquired is None:
+            raise AssertionError(owner)
+        foreign = committed.offset if committed is not None and not committed.ours else None
+        foreign = owner.cut if owner.cut is not None else foreign
+        if foreign is not None:
+            owner.adopting = foreign
+            owner.move(Phase.RESETTING)
+            return
+        watermark = acquired.watermark
+        if committed is not None:
+            self._committed_with(owner.partition, committed.store)
+            owner.committed, owner.committed_at = committed.offset, self._clock.now()
+            if committed.offset < watermark:
+                self._tell(RewindIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
+            elif committed.marked or _is_new(owner):
+                watermark = committed.offset
+            elif committed.offset > watermark:
+                self._tell(AdvanceIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
+        known = {offset for offset in acquired.done if offset >= watermark}
+        while watermark in known:
+            known.discard(watermark)
+            watermark += 1
+        owner.waiting = {offset for offset in acquired.running if offset >= watermark and offset not in known}
+        owner.own(Ledger(watermark, known))
+
+    def _drop(self, owners: Sequence[Ownership]) -> None:
+        for owner in owners:
+            if not owner.session_.drop(owner.name, owner.store_epoch, owner.adopting):
+                self._fenced()
+                return
+            acquired = owner.acquired
+            watermark = acquired.watermark if acquired else 0
+            if acquired:
+                owner.again = max(owner.again, watermark, max([*acquired.done, *acquired.running], default=-1) + 1)
+            if watermark:  # a group that holdfast meets for the first time has nothing to forget
+                self._tell(ResetHonoured(partition=owner.partition, offset=owner.adopting, watermark=watermark))
+            owner.move(Phase.ADOPTING)
+
+
+def _is_new(owner: Ownership) -> bool:
+    """Whether the store knows nothing of the position."""
+    acquired = owner.acquired
+    known = acquired is None or acquired.watermark or acquired.done or acquired.running
+    return not known and owner.cut is None

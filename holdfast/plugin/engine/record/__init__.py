@@ -1,0 +1,1 @@
+"""A record's way: from a poll to its mark."""

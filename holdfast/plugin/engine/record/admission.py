@@ -1,0 +1,201 @@
+"""Admission: the records of a poll become entries: one each, or runs where nothing needs to be known of each alone."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Claim, ClaimKey, Token
+from holdfast.errors import HandlerFailed, KeyMissing
+from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.lanes import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from holdfast.errors import RecordUnreadable
+    from holdfast.plugin.engine.core import Core
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.ports import Batch
+    from holdfast.records import Fence, Partition, Record
+
+
+class Admission:
+    """Puts what came into lanes. One thread."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._ordering = core.settings.ordering
+        self._unreadable: dict[tuple[Partition, int], tuple[Fence, RecordUnreadable]] = {}
+
+    def note(self, batch: Batch) -> None:
+        """Which of these records cannot be read, whenever they are admitted. Under this ownership: later another record
+        may have the same place."""
+        for record in batch.records if batch.unreadable else ():
+            place = record.partition, record.offset
+            if place in batch.unreadable:
+                self._unreadable[place] = record.fence, batch.unreadable[place]
+
+    def _fault(self, record: Record) -> RecordUnreadable | None:
+        fence, error = self._unreadable.get((record.partition, record.offset), (None, None))
+        return error if fence is record.fence else None
+
+    def admit(self, records: Sequence[Record]) -> None:
+        """Those that are to be handled here. Raises HandlerFailed: nothing handles that topic."""
+        core, now = self._core, self._core.clock.now()
+        for owner, admitted in core.family.admit(records):
+            topic = owner.partition.topic
+            if not core.family.mixes(topic):
+                self._admit(admitted, owner, topic, now, len(records))
+                continue
+            for born_in, came in groupby(admitted, key=core.family.born_in):
+                self._admit(list(came), owner, born_in, now, len(records))
+
+    def _admit(self, records: Sequence[Record], owner: Ownership, topic: str, now: float, polled: int) -> None:
+        """Those of one partition, born in one topic. `polled`: how many came in all."""
+        core = self._core
+        handler = core.routes.find(topic) or core.family.stray(topic)
+        if handler is None:
+            raise HandlerFailed(f"no handler matches topic {topic!r}: register one, or narrow the pattern")
+        if not self._unreadable:
+            self._admit_to(handler, records, owner, topic, now=now, polled=polled)
+            return
+        for error, some in groupby(records, key=self._fault):
+            if error is None:
+                self._admit_to(handler, list(some), owner, topic, now=now, polled=polled)
+            for record in some if error is not None else ():
+                entry = Entry(record, owner, handler, None, now)
+                del self._unreadable[record.partition, record.offset]
+                entry.error = error
+                entry.gate = Gate.HANDED if record.offset in owner.waiting else entry.gate
+                self._enter(entry, self._lane(record, handler))
+
+    def _admit_to(
+        self, handler: Handler, records: Sequence[Record], owner: Ownership, topic: str, *, now: float, polled: int
+    ) -> None:
+        core = self._core
+        # A record that a former owner may be working on, a coroutine: each is one record's matter. So is a batch
+        # that may hang: what was given up has to be told from what goes on.
+        alone = owner.waiting or (handler.timeout_s is not None if handler.batch else handler.is_async)
+        if alone or not core.family.by_position:
+            for record in records:
+                self._enter(self._entry(record, owner, topic, handler, now), self._lane(record, handler))
+        elif not self._claims(handler) and self._in_one_lane(handler):
+            self._enter(Entry.run(records, owner, handler, now), None)
+        else:
+            # Not more than can be started whatever else runs: what has started and is not marked is bounded. A run in a
+            # lane of one key is cut where it is taken.
+            share = min(core.workers.share(polled), max(1, core.hands.share(handler.kind) // 2))
+            at_most = len(records) if self._in_one_lane(handler) else share
+            self._in_runs(records, owner, topic, handler, now=now, at_most=at_most)
+
+    def _claims(self, handler: Handler) -> bool:
+        return handler.key is not None or self._core.family.by_identity
+
+    def _in_one_lane(self, handler: Handler) -> bool:
+        """Whether all records of a partition are handled one after the other. A batch has consecutive ones."""
+        return handler.batch is not None or self._ordering == "partition"
+
+    def _enter(self, entry: Entry, lane: Hashable) -> None:
+        self._core.lanes.add(entry, lane)
+        self._known(entry)
+
+    def _known(self, entry: Entry) -> None:
+        entry.owner.entries[entry.record.offset] = entry
+        self._core.intake.entered(entry)
+        self._core.claiming.want(entry)
+
+    def _in_runs(
+        self, records: Sequence[Record], owner: Ownership, topic: str, handler: Handler, *, now: float, at_most: int
+    ) -> None:
+        """Runs whose lane has all their keys. Who finds its key in another lane stands behind it there; and a record
+        without its business key stands alone."""
+        lanes, one_lane, by_key = (
+            self._core.lanes.of(owner.partition),
+            self._in_one_lane(handler),
+            self._ordering == "key",
+        )
+        run: list[Record] = []
+        keys: list[Hashable] = []
+        claims: list[Claim] = []
+        lane = Lane(lanes, None, keys)
+
+        def end() -> None:
+            nonlocal run, keys, claims, lane
+            if run:
+                entry = Entry.run(run, owner, handler, now, claims)
+                if one_lane:
+                    self._core.lanes.add(entry, None)
+                else:
+                    self._core.lanes.begin(entry, lane)
+                self._known(entry)
+            run, keys, claims = [], [], []
+            lane = Lane(lanes, None, keys)
+
+        claims_some = self._claims(handler)
+        for record in records:
+            claim = None
+            if claims_some:
+                claim, error = self._claim(record, owner, topic, handler)
+                if claim is None:
+                    end()
+                    entry = Entry(record, owner, handler, None, now)
+                    entry.error = error
+                    self._enter(entry, self._lane(record, handler))
+                    continue
+            key: Hashable = record.offset if not by_key or record.key is None else record.key
+            if len(run) == at_most:
+                end()
+            if one_lane or lanes.setdefault(key, lane) is lane:
+                run.append(record)
+                keys.append(key)
+                if claim is not None:
+                    claims.append(claim)
+            else:
+                self._enter(Entry(record, owner, handler, claim, now), key)
+        end()
+
+    def _claim(
+        self, record: Record, owner: Ownership, topic: str, handler: Handler
+    ) -> tuple[Claim | None, Exception | None]:
+        """What is claimed for the record; or why it cannot be handled; or neither: its position protects it.
+
+        The scope is the topic's where it was born as we know it, whatever its headers say: who may write to one topic
+        could have another's records skipped otherwise.
+        """
+        core = self._core
+        try:
+            key = handler.key(record) if handler.key else self._identity(record, owner)
+        except KeyMissing as missing:
+            if core.settings.missing_key == "error":
+                return None, missing
+            key = self._identity(record, owner)
+        except Exception as broken:  # noqa: BLE001 - a key function of the application
+            error = KeyMissing(f"the key function of {handler.name} failed on {record.partition}@{record.offset}")
+            error.__cause__ = broken
+            return None, error
+        if key is None:
+            return None, None
+        scope = handler.scope_of(core.group, topic)
+        return Claim(ClaimKey(scope, key), Token(owner.name, record.offset, owner.store_epoch)), None
+
+    def _identity(self, record: Record, owner: Ownership) -> str | None:
+        return None if record.offset < owner.again else self._core.family.default_key(record)
+
+    def _entry(self, record: Record, owner: Ownership, topic: str, handler: Handler, now: float) -> Entry:
+        claim, error = self._claim(record, owner, topic, handler)
+        entry = Entry(record, owner, handler, claim, now)
+        if error is not None:
+            entry.error = error
+        if record.offset in owner.waiting:
+            entry.gate = Gate.HANDED
+        return entry
+
+    def _lane(self, record: Record, handler: Handler) -> Hashable:
+        """What has to be handled one after the other. A batch handler takes consecutive records of a partition."""
+        if self._in_one_lane(handler):
+            return None
+        if self._ordering == "key" and record.key is not None:
+            return record.key
+        return record.offset

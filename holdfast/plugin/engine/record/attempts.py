@@ -1,0 +1,239 @@
+"""What a worker does with the entries it was given: start gate, handler, outcome. Decides nothing."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.engine.record.call import Call
+    from holdfast.plugin.engine.record.lanes import Entry, Lane
+    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.ports import DeadLetters
+    from holdfast.records import Record
+    from holdfast.timing import Deadline
+
+
+class Outcome(Enum):
+    """How an entry comes back."""
+
+    OK = "ok"
+    FAILED = "failed"
+    NOT_STARTED = "not started"  #: fenced, or its session is lost, or one before it in its lane failed
+    LETTER_SENT = "letter sent"
+    LETTER_FAILED = "letter failed"
+
+
+class Ended(NamedTuple):
+    """One entry back from a worker; a run whose records did not all end well with how each of them ended."""
+
+    entry: Entry
+    outcome: Outcome
+    error: Exception | None = None
+    #: Of a run: counted from the first record that it had when it was taken.
+    each: Sequence[tuple[Outcome, Exception | None]] = ()
+
+
+_OK: tuple[Outcome, None] = (Outcome.OK, None)
+_NOT_STARTED: tuple[Outcome, None] = (Outcome.NOT_STARTED, None)
+
+
+def _call(handler: Handler, given: object) -> None:
+    """Call a plain function. One that hides a coroutine (a lambda around an `async def`) has done nothing yet."""
+    returned = handler.call(given)
+    if returned is not None and inspect.iscoroutine(returned):
+        returned.close()
+        raise Unretriable(f"{handler.name} returned a coroutine that nobody awaits: register the `async def` itself")
+
+
+def run_each(call: Call, report: Callable[[Ended], None]) -> None:
+    """Call the handler for one record after the other. What follows a failed one in its lane is not started.
+
+    Takes from the left of `call.entries`; the loop may take back from the right meanwhile.
+    """
+    entries, times = call.entries, 0
+    stopped: set[Lane] = set()
+    while True:
+        try:
+            entry = entries.popleft()
+        except IndexError:
+            call.times = times
+            return
+        if entry.count > 1 and entry.lane not in stopped:
+            call.current = entry
+            ended = _run(entry)
+            times += entry.started
+            if ended.outcome is not Outcome.OK:
+                stopped.add(entry.lane)
+            call.current = None
+            report(ended)
+            continue
+        if entry.lane in stopped or not entry.owner.enter(entry):
+            stopped.add(entry.lane)
+            report(Ended(entry, Outcome.NOT_STARTED))
+            continue
+        call.current = entry
+        times += 1
+        try:
+            entry.check()
+            _call(entry.handler, entry.record)
+        except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
+            stopped.add(entry.lane)
+            call.current = None
+            report(Ended(entry, Outcome.FAILED, _as_exception(error)))
+        else:
+            call.current = None
+            report(Ended(entry, Outcome.OK))
+
+
+def _run(run: Entry) -> Ended:
+    """Call the handler for the records of a run. The loop may take back from the right of `run.todo` meanwhile."""
+    todo, enter, handler = run.todo, run.owner.enter, run.handler
+    while True:
+        try:
+            record = todo.popleft()
+        except IndexError:
+            return Ended(run, Outcome.OK)
+        if not enter(run):
+            return _stopped(run, Outcome.NOT_STARTED, None)
+        try:
+            _call(handler, record)
+        except BaseException as error:  # noqa: BLE001 - as in run_each
+            return _stopped(run, Outcome.FAILED, _as_exception(error))
+        run.ended += 1
+
+
+def _stopped(run: Entry, outcome: Outcome, error: Exception | None) -> Ended:
+    """One of its records did not end well, or was not started; what follows it is not started."""
+    left = 0
+    with suppress(IndexError):  # the loop may take some of them back at the same time: each is taken by one of us
+        while True:
+            run.todo.popleft()
+            left += 1
+    return Ended(run, outcome, error, [_OK] * run.ended + [(outcome, error)] + [_NOT_STARTED] * left)
+
+
+async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
+    """The same for an `async def`."""
+    stopped: set[Lane] = set()
+    for entry in call.entries:
+        if entry.lane in stopped or not entry.owner.enter(entry):
+            stopped.add(entry.lane)
+            report(Ended(entry, Outcome.NOT_STARTED))
+            continue
+        call.current = entry
+        call.times += 1
+        try:
+            entry.check()
+            await entry.handler.call(entry.record)
+        except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
+            stopped.add(entry.lane)
+            call.current = None
+            report(Ended(entry, Outcome.FAILED, _as_exception(error)))
+        else:
+            call.current = None
+            report(Ended(entry, Outcome.OK))
+
+
+def run_batch(call: Call, report: Callable[[Ended], None]) -> None:
+    """Call a batch handler once with all records that may start."""
+    call.current = started = _enter_all(call.entries, report)
+    if not started:
+        return
+    call.times = 1
+    try:
+        _call(started[0].handler, _records(started))
+    except BaseException as error:  # noqa: BLE001 - as above
+        _report_batch(call, started, report, error)
+    else:
+        _report_batch(call, started, report, None)
+
+
+async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
+    """The same for an `async def`."""
+    call.current = started = _enter_all(call.entries, report)
+    if not started:
+        return
+    call.times = 1
+    try:
+        await started[0].handler.call(_records(started))
+    except BaseException as error:  # noqa: BLE001 - as above
+        _report_batch(call, started, report, error)
+    else:
+        _report_batch(call, started, report, None)
+
+
+def send_letter(
+    entry: Entry, letter: Letter, letters: DeadLetters, deadline: Deadline, report: Callable[[Ended], None]
+) -> None:
+    """Send a record that failed for good to its dead letter topic; the entry stays in hand meanwhile.
+
+    The gate is asked again: who has lost the partition leaves the decision to the new owner. Not so for a record whose
+    handler was given up (it counts as started still): its new owner waits for us, since that handler may still run.
+    """
+    if not (entry.started and entry.owner.still_ours(entry)) and not entry.owner.enter(entry):
+        report(Ended(entry, Outcome.NOT_STARTED))
+        return
+    try:
+        letters.send(letter, deadline)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the record is not settled
+        failure = error if isinstance(error, DeadLetterError) else DeadLetterError(f"{letter.topic}: {error!r}")
+        if failure is not error:
+            failure.__cause__ = error
+        report(Ended(entry, Outcome.LETTER_FAILED, failure))
+    else:
+        report(Ended(entry, Outcome.LETTER_SENT))
+
+
+def _records(entries: Sequence[Entry]) -> list[Record]:
+    return [record for entry in entries for record in entry.records]
+
+
+def _enter_all(entries: Iterable[Entry], report: Callable[[Ended], None]) -> list[Entry]:
+    started = []
+    for entry in entries:
+        if not entry.owner.enter_all(entry):
+            report(Ended(entry, Outcome.NOT_STARTED, None, [_NOT_STARTED] * entry.count))
+        elif entry.error is not None:
+            report(Ended(entry, Outcome.FAILED, entry.error))
+        else:
+            started.append(entry)
+    return started
+
+
+def _report_batch(
+    call: Call, entries: Sequence[Entry], report: Callable[[Ended], None], error: BaseException | None
+) -> None:
+    call.current = None
+    if error is None:
+        for entry in entries:
+            entry.ended = entry.count
+            report(Ended(entry, Outcome.OK))
+        return
+    count = sum(entry.count for entry in entries)
+    partial = error.failures if isinstance(error, BatchFailed) else None
+    if partial is None or not (partial and partial.keys() <= set(range(count))):
+        # Or none named, or one that is not there (counted from 1, say): whoever is meant would be skipped.
+        partial = dict.fromkeys(range(count), _as_exception(error))
+    number = 0
+    for entry in entries:
+        each = [(Outcome.FAILED, partial[at]) if at in partial else _OK for at in range(number, number + entry.count)]
+        number += entry.count
+        worst = next((one for one in each if one[0] is Outcome.FAILED), _OK)
+        report(Ended(entry, worst[0], worst[1], each))
+
+
+def _as_exception(error: BaseException) -> Exception:
+    """Errors stay as they are; SystemExit, KeyboardInterrupt and cancellation fail the record for good."""
+    if isinstance(error, Exception):
+        return error
+    failure = Unretriable(f"the handler raised {error!r}, which is no Exception; the record is not tried again")
+    failure.__cause__ = error
+    return failure

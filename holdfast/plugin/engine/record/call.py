@@ -1,0 +1,52 @@
+"""A call: what one worker does with the entries it was given, and what others may know of it meanwhile."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.runtime import Thread
+
+
+class Call:
+    """Records that a worker takes one after the other, from the left, while the loop may take back from the right; or a
+    batch; or a dead letter (then it has no entries)."""
+
+    __slots__ = (
+        "began", "cancel_seen", "current", "entries", "handler", "kind", "over", "run", "seen", "task", "thread",
+        "times",
+    )  # fmt: skip
+
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self.entries = deque(entries)
+        self.handler = entries[0].handler.name if entries else ""
+        #: None: a dead letter.
+        self.kind = entries[0].handler.kind if entries else None
+        #: How often the handler was called. Written by the worker, at the end.
+        self.times = 0
+        #: What the worker has to do; not for coroutines.
+        self.run: Callable[[], None]
+        #: Written by the worker: when it began, and what its handler has been called with just now. None again before
+        #: the end of that is told: what the loop has seen come back may not be taken for what runs.
+        self.began: float | None = None
+        self.current: Entry | Sequence[Entry] | None = None
+        #: What it had done when the loop looked last, and when that was seen first.
+        self.seen: tuple[object, int, float] = (None, 0, 0.0)
+        #: It has ended, or was given up, whichever was first. Under the workers' lock.
+        self.over = False
+        #: Who runs it.
+        self.thread: Thread | None = None
+        self.task: asyncio.Task[None] | None = None
+        #: The event loop has come to cancelling it: it is not blocked.
+        self.cancel_seen = False
+
+    def cancel(self) -> None:
+        """In the event loop's thread."""
+        self.cancel_seen = True
+        if self.task is not None:
+            self.task.cancel()

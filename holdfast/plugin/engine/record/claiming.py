@@ -1,0 +1,198 @@
+"""Claiming: business keys are asked for in batches; who finds one BUSY parks, and its followers hold nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Verdict
+from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.retry import Retry
+from holdfast.runtime import MACHINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from random import Random
+
+    from holdfast.dedup.claims import Claim, ClaimKey, ClaimSession
+    from holdfast.plugin.engine.record.lanes import Entry, Lanes
+    from holdfast.plugin.engine.store.owed import Debts
+    from holdfast.plugin.engine.timers import Timers
+
+#: When to ask again for a key that another member holds. The jitter keeps two that gave keys back to each other from
+#: meeting again for ever.
+_BUSY = Retry(attempts=1_000_000_000, wait_initial_s=0.02, wait_max_s=0.5, jitter_s=0.02)
+_PARKED = RuntimeError("busy")
+
+
+class Claiming:
+    """The claims of one app. One thread."""
+
+    def __init__(
+        self, lanes: Lanes, timers: Timers, debts: Debts, skip: Callable[[Entry], None], chance: Random = MACHINE.random
+    ) -> None:
+        self._chance = chance
+        self._lanes, self._timers, self._debts, self._skip = lanes, timers, debts, skip
+        self._wanted: deque[Entry] = deque()
+        lanes.unasked = self._ask_now
+        #: Keys that a record of this process holds or asks for, and who waits for them here: records of one key in one
+        #: process need not ask the store about each other. The holder is the claim and not the entry: a claim goes with
+        #: its record into whichever piece of a run that comes to be in.
+        self._holders: dict[ClaimKey, Claim] = {}
+        self._waiters: dict[ClaimKey, deque[Entry]] = {}
+        #: Whether the last step had anything to ask.
+        self.asked = False
+
+    @property
+    def wanted(self) -> int:
+        """Entries whose key is to be asked for."""
+        return len(self._wanted)
+
+    def want(self, entry: Entry) -> None:
+        """Ask for the entry's key in the next step."""
+        if entry.gate is Gate.CLAIM:
+            self._wanted.append(entry)
+
+    def resume(self, entry: Entry) -> None:
+        """A former owner has given the entry back: its turn, or its key; behind one that is parked it holds none."""
+        asks = Gate.BEHIND if entry.lane.parked(before=entry) else Gate.CLAIM
+        entry.gate = Gate.READY if entry.claim is None else asks
+        self.want(entry)
+        self._lanes.wake(entry.lane)
+
+    def step(self, session: ClaimSession, at_most: int) -> bool:
+        """One call for all keys that are wanted. False = the session is fenced.
+
+        Raises StoreUnavailable: nothing is known then; all of them are asked for again in a later step.
+        """
+        asked = self._choose(at_most)
+        self.asked = bool(asked)
+        if not asked:
+            return True
+        for entry in asked:
+            entry.held = True  # until the answer says otherwise: it has to be given back either way
+        try:
+            verdicts = session.claim([claim for entry in asked for claim in entry.asked_for])
+        except BaseException:
+            self._wanted.extendleft(reversed(asked))
+            raise
+        fenced = False
+        for entry, verdict in self.each(asked, verdicts, Verdict.NEW):
+            if entry.gate is not Gate.CLAIM:
+                continue  # one before it in its lane found its key BUSY: given back already
+            if verdict is Verdict.NEW:
+                entry.gate, entry.asked = Gate.READY, 0
+                self._follow(entry)
+                self._lanes.wake(entry.lane)
+            elif verdict is Verdict.DONE:
+                entry.held = False
+                self.free(entry)
+                self._follow(entry)
+                self._skip(entry)
+            elif verdict is Verdict.BUSY:
+                entry.held = False
+                self._park(entry)
+                entry.asked += 1
+                wait_s = _BUSY.wait_s(entry.asked, _PARKED, self._chance) or 0.0
+                self._timers.after(wait_s, lambda e=entry: self._ask_again(e))  # type: ignore[misc]
+            else:
+                entry.held = False
+                self._wanted.append(entry)
+                fenced = True
+        return not fenced
+
+    def each(
+        self, entries: Sequence[Entry], verdicts: Sequence[Verdict], well: Verdict
+    ) -> Iterator[tuple[Entry, Verdict]]:
+        """Entries with their verdicts; a run whose claims did not all go well as its records."""
+        at = 0
+        for entry in entries:
+            own = verdicts[at : at + entry.count]
+            at += entry.count
+            if all(verdict is well for verdict in own):
+                yield entry, well
+            else:
+                yield from zip(self.apart(entry), own, strict=True)
+
+    def apart(self, run: Entry) -> list[Entry]:
+        """An entry for each record of a run, with its own claim."""
+        return self._lanes.apart(run) if run.count > 1 else [run]
+
+    def give_back(self, entry: Entry) -> None:
+        """The entry will not run here: its key is free, here and (owed) in the store."""
+        if entry.held:
+            for claim in entry.asked_for:
+                self._debts.unclaim(entry.owner.session_, claim)
+            entry.held = False
+        self.free(entry)
+
+    def free(self, entry: Entry) -> None:
+        """The entry no longer holds or asks for its keys: who waits here may ask."""
+        for claim in entry.asked_for:
+            if self._holders.get(claim.key) is claim:
+                del self._holders[claim.key]
+                waiters = self._waiters.pop(claim.key, None)
+                while waiters:
+                    self._ask_again(waiters.popleft())
+        # The first of them to be chosen becomes the holder; the others park behind it again.
+
+    # ---- inside
+    def _choose(self, at_most: int) -> list[Entry]:
+        asked: list[Entry] = []
+        count = 0
+        while self._wanted and count < at_most:
+            entry = self._wanted.popleft()
+            if entry.gate is not Gate.CLAIM or entry.claim is None:
+                continue
+            if self._hold_all(entry.asked_for):
+                asked.append(entry)
+                count += entry.count
+            elif entry.count > 1:
+                self._wanted.extendleft(reversed(self.apart(entry)))
+            else:
+                self._waiters.setdefault(entry.claim.key, deque()).append(entry)
+                self._park(entry)
+        return [entry for entry in asked if entry.gate is Gate.CLAIM]
+
+    def _hold_all(self, claims: Sequence[Claim]) -> bool:
+        """Make them the holders of their keys; none of them, if one key is another's, or two of them have the same."""
+        wanted = {claim.key: claim for claim in claims}
+        if len(wanted) < len(claims):
+            return False
+        for key, claim in wanted.items():
+            if self._holders.get(key, claim) is not claim:
+                return False
+        self._holders.update(wanted)
+        return True
+
+    def _park(self, entry: Entry) -> None:
+        """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""
+        entry.gate, entry.parked = Gate.BUSY, True
+        for other in entry.lane.behind(entry):
+            if other.claim is not None and other.gate in (Gate.READY, Gate.CLAIM):
+                other.gate = Gate.BEHIND
+                self.give_back(other)
+
+    def _follow(self, entry: Entry) -> None:
+        """Its followers may ask again, if it was parked. Most never are: their lanes need not be looked at."""
+        if not entry.parked:
+            return
+        entry.parked = False
+        for other in entry.lane.behind(entry):
+            if other.gate is Gate.BUSY:
+                return
+            if other.gate is Gate.BEHIND:
+                other.gate = Gate.CLAIM
+                self._wanted.append(other)
+
+    def _ask_now(self, entry: Entry) -> None:
+        entry.gate = Gate.CLAIM
+        self._wanted.append(entry)
+
+    def _ask_again(self, entry: Entry) -> None:
+        if entry.gate is Gate.BUSY and entry.lane.parked(before=entry):
+            entry.gate = Gate.BEHIND  # one before it was parked meanwhile: its turn comes with that one's
+            self.free(entry)
+        elif entry.gate is Gate.BUSY:
+            entry.gate = Gate.CLAIM
+            self._wanted.append(entry)

@@ -1,0 +1,196 @@
+"""Entry: what goes the whole way together, one record, or a run of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.engine.partition.ledger import spans
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from holdfast.dedup.claims import Claim
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.record.lanes import Lane
+    from holdfast.plugin.handlers import Handler
+    from holdfast.records import Record
+
+
+class Gate(Enum):
+    """What an entry waits for."""
+
+    CLAIM = "claim"  #: its business key is not asked for yet
+    BUSY = "busy"  #: its key is another's: it is asked for again later
+    BEHIND = "behind"  #: a BUSY one is before it in its lane; it holds no claim
+    HANDED = "handed"  #: a former owner may still be working on it
+    READY = "ready"  #: its turn, as soon as it is the first of its lane
+    RETRY = "retry"  #: it failed and waits for the next attempt
+    TAKEN = "taken"  #: handed to the workers
+    STUCK = "stuck"  #: its handler runs and was given up; nothing else of it is under way
+    ENDED = "ended"  #: its handler has ended well (or it is a duplicate); not settled
+    GONE = "gone"  #: settled, or handed back
+
+
+class Entry:
+    """One record on its way; or a *run*: several of one partition, ascending, that came together, and of which nothing
+    needs to be known of each alone. What goes wrong with one of them splits the run.
+
+    No slots: most fields keep the values that they have in the class, which costs an entry nothing.
+    """
+
+    #: The claim is ours, or may be: the store was asked and did not answer.
+    held = False
+    #: Why its handler cannot even be called (no business key): the attempt fails with it.
+    error: Exception | None = None
+    #: Written by a worker, the first under the owner's gate: how many of its records have started, and have ended well,
+    #: in this attempt. Counted from the first that it had when it was taken.
+    started = 0
+    ended = 0
+    #: How many of those it has no more, since they were split off.
+    base = 0
+    #: A run's records that its worker has not taken: it takes from the left, the loop takes back from the right.
+    todo: deque[Record]
+    #: Wall clock of the last time that it was given to its handler; where there is an audit.
+    began_ms = 0
+    #: Attempts that have failed.
+    attempt = 0
+    #: How often the store said BUSY in a row.
+    asked = 0
+    #: Among what is in hand (`Hands`).
+    counted = False
+    #: It waited for its key: those behind it in its lane may be waiting for it.
+    parked = False
+    #: The dead letter that is being sent, and how often that has failed.
+    letter: Letter | None = None
+    letters = 0
+    #: Of each record of a run that has business keys.
+    claims: Sequence[Claim] = ()
+    #: Of each record in a lane of several keys, its own.
+    keys: Sequence[Hashable] = ()
+    lane: Lane
+
+    def __init__(self, record: Record, owner: Ownership, handler: Handler, claim: Claim | None, since: float) -> None:
+        #: Its first, and all of them.
+        self.record = record
+        self.records: Sequence[Record] = (record,)
+        self.count = 1
+        self.owner = owner
+        self.handler = handler
+        self.claim = claim
+        self.gate = Gate.READY if claim is None else Gate.CLAIM
+        self.since = since
+        self.size = record.size_bytes
+
+    @classmethod
+    def run(
+        cls,
+        records: Sequence[Record],
+        owner: Ownership,
+        handler: Handler,
+        since: float,
+        claims: Sequence[Claim] = (),
+    ) -> Entry:
+        """Records of one partition, ascending; one or more. With a claim for each of them, or without."""
+        entry = cls.__new__(cls)
+        entry.owner, entry.handler, entry.since = owner, handler, since
+        entry.gate = Gate.CLAIM if claims else Gate.READY
+        entry.hold(records, claims)
+        return entry
+
+    @property
+    def asked_for(self) -> Sequence[Claim]:
+        """All its claims."""
+        return self.claims or ((self.claim,) if self.claim is not None else ())
+
+    @property
+    def over(self) -> bool:
+        """Whether its lane need not wait for it any more."""
+        gate = self.gate
+        return gate is Gate.ENDED or gate is Gate.GONE
+
+    @property
+    def offsets(self) -> list[int]:
+        """Of all its records."""
+        return [record.offset for record in self.records]
+
+    @property
+    def ranges(self) -> list[range]:
+        """The same without gaps, ascending."""
+        first, last = self.record.offset, self.records[-1].offset
+        return [range(first, last + 1)] if last - first + 1 == self.count else spans(self.offsets)
+
+    @property
+    def in_hand(self) -> list[int]:
+        """Offsets that have started, and whose mark the store has not acknowledged."""
+        if self.gate is Gate.ENDED or self.gate is Gate.STUCK:
+            return self.offsets
+        return self.offsets[: self.started - self.base] if self.gate is Gate.TAKEN else []
+
+    @property
+    def running(self) -> list[int]:
+        """Those of them that have not ended."""
+        if self.gate is Gate.TAKEN:
+            return self.in_hand[self.ended - self.base :]
+        return self.offsets if self.gate is Gate.STUCK else []
+
+    def taken(self) -> None:
+        """It is given to a worker."""
+        self.gate = Gate.TAKEN
+        self.started = self.ended = self.base = 0
+        if self.count > 1:
+            self.todo = deque(self.records)
+
+    def check(self) -> None:
+        """Raises why the handler cannot even be called, where that is so."""
+        if self.error is not None:
+            raise self.error
+
+    # ---- splitting; it stays the same object for its worker
+    def cut(self, at: int) -> Entry:
+        """Take the records from that one on away, into an entry of their own."""
+        other = self._part(at, self.count)
+        self.keys = self.keys[:at]
+        self.hold(self.records[:at], self.claims[:at])
+        return other
+
+    def behead(self, at: int) -> Entry:
+        """Take the records before that one away, into an entry of their own, which has ended so far."""
+        other = self._part(0, at)
+        self.base += at
+        self.keys = self.keys[at:]
+        self.hold(self.records[at:], self.claims[at:])
+        self.owner.entries[self.record.offset] = self
+        return other
+
+    def apart(self) -> list[Entry]:
+        """An entry for each of its records."""
+        pieces = [self._part(at, at + 1) for at in range(1, self.count)]
+        self.keys = self.keys[:1]
+        self.hold(self.records[:1], self.claims[:1])
+        return [self, *pieces]
+
+    def _part(self, start: int, stop: int) -> Entry:
+        other = Entry.run(self.records[start:stop], self.owner, self.handler, self.since, self.claims[start:stop])
+        other.held, other.began_ms, other.counted = self.held, self.began_ms, self.counted
+        other.gate, other.lane, other.keys = self.gate, self.lane, self.keys[start:stop]
+        other.started = max(0, min(stop, self.started - self.base) - start)
+        other.ended = max(0, min(stop, self.ended - self.base) - start)
+        self.owner.entries[other.record.offset] = other
+        return other
+
+    def hold(self, records: Sequence[Record], claims: Sequence[Claim]) -> None:
+        """These are its records, and their claims."""
+        self.claims, self.claim = claims, claims[0] if claims else None
+        self.record, self.records, self.count = records[0], records, len(records)
+        self.size = sum(map(_SIZE, records))
+
+    def __repr__(self) -> str:
+        more = f"+{self.count - 1}" if self.count > 1 else ""
+        return f"<{self.record.partition}@{self.record.offset}{more} {self.gate.name}>"
+
+
+_SIZE = attrgetter("size_bytes")

@@ -1,0 +1,190 @@
+"""Hung handlers: a call that runs for too long is cancelled, then given up; its record goes to the dead letter, or the
+app stops. Nothing is noted where a record's handler starts: calls are looked at now and then, from the loop's turn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast.errors import HandlerHung, Unretriable
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.record.attempts import Ended, Outcome
+from holdfast.plugin.engine.record.lanes import Entry, Gate
+from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.plugin.engine.core import Core
+    from holdfast.plugin.engine.record.call import Call
+
+#: How often running calls are looked at; a timeout is noticed that much late.
+_LOOK_S = 0.02
+#: What a worker says of a record that it has run.
+_OWN_WORDS = frozenset({Outcome.OK, Outcome.FAILED})
+
+
+def _was_cancelled(error: Exception | None) -> bool:
+    return isinstance(error, Unretriable) and isinstance(error.__cause__, asyncio.CancelledError)
+
+
+class _Watched:
+    """One call, as it was seen last."""
+
+    __slots__ = ("call", "given_up", "overdue_at", "seen", "since")
+
+    def __init__(self, call: Call, now: float) -> None:
+        self.call = call
+        #: What its handler was called with, and when that was seen first.
+        self.seen = call.current
+        self.since = now
+        self.overdue_at: float | None = None
+        self.given_up = False
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        seen = self.seen
+        return () if seen is None else (seen,) if isinstance(seen, Entry) else seen
+
+
+class Hung:
+    """Watches the calls of handlers that have a timeout. One thread."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._watched: list[_Watched] = []
+        self._look_at = 0.0
+        #: What is overdue or was given up, and has not come back.
+        self.known: dict[Entry, _Watched] = {}
+        #: Calls that were given up, since the start.
+        self.given_up = 0
+
+    @property
+    def overdue(self) -> int:
+        """Calls that run for longer than they may, and were not given up yet."""
+        return sum(each.overdue_at is not None for each in self._watched)
+
+    @property
+    def in_hand(self) -> int:
+        """Records whose handlers were given up, and that nobody has settled: others have to wait for our lease."""
+        return sum(entry.gate is Gate.STUCK for entry in self._core.outcomes.stuck)
+
+    @property
+    def owes_letters(self) -> bool:
+        """Whether a dead letter was not acknowledged and will be sent again: others wait for it."""
+        return any(entry.gate is Gate.STUCK and entry.letter is not None for entry in self._core.outcomes.stuck)
+
+    def step(self) -> None:
+        """Look at what runs: tell, cancel, give up."""
+        workers, now = self._core.workers, self._core.clock.now()
+        if now < self._look_at or not (workers.timed or self._watched):
+            return
+        self._look_at = now + _LOOK_S
+        new, workers.timed = workers.timed, []
+        self._watched = [each for each in self._watched if not each.call.over]
+        self._watched += [_Watched(call, now) for call in new if not call.over]
+        for each in self._watched:
+            current, entries = each.call.current, each.entries
+            if current is not each.seen:
+                each.seen, each.since, each.overdue_at = current, now, None
+            elif not entries or entries[0].count > 1:
+                each.since = now  # it waits for a worker; or it is a run, of which only the slow record will be left
+            elif each.overdue_at is None:
+                if now - each.since >= (entries[0].handler.timeout_s or 0.0):
+                    each.overdue_at = now
+                    self._cancel(each, entries, now)
+            elif now - each.overdue_at >= self._core.settings.handler_grace_s:
+                self._give_up(each, entries, now)
+
+    def came_back(self, ended: Ended) -> Ended | None:
+        """What the end of a call means for one that was overdue; None = nothing: it was given up before."""
+        entry, outcome, error, _ = ended
+        watched = self.known.get(entry)
+        if watched is None or outcome not in _OWN_WORDS:
+            return ended
+        del self.known[entry]
+        core = self._core
+        if not watched.given_up:
+            entry.owner.late.discard(entry.record.offset)
+            # Our own cancellation is how a coroutine hangs. What else it raised, or that it ended, is its own word.
+            if watched.call.cancel_seen and _was_cancelled(error):
+                return Ended(entry, outcome, self._error(entry, "was cancelled: it did not end"))
+            return ended
+        if entry.gate is Gate.STUCK and entry.letter is None:  # none was made: the app stops
+            core.outcomes.ended_after_all(entry, well=outcome is Outcome.OK)
+            return None
+        # It has, or will have, its letter: one that was not acknowledged may have been written all the same.
+        core.tell(
+            LateResult(
+                partition=entry.record.partition,
+                offset=entry.record.offset,
+                handler=entry.handler.name,
+                running_s=core.clock.now() - watched.since,
+                outcome=outcome.value if error is None else f"{outcome.value}: {type(error).__name__}",
+            )
+        )
+        return None
+
+    # ---- inside
+    def _cancel(self, watched: _Watched, entries: Sequence[Entry], now: float) -> None:
+        for entry in entries:
+            entry.owner.late.add(entry.record.offset)
+            self.known[entry] = watched
+        self._core.workers.cancel(watched.call)
+        first = entries[0]
+        self._core.tell(
+            HandlerOverdue(
+                partition=first.record.partition,
+                offset=first.record.offset,
+                handler=first.handler.name,
+                running_s=now - watched.since,
+                records=len(entries),
+            )
+        )
+
+    def _give_up(self, watched: _Watched, entries: Sequence[Entry], now: float) -> None:
+        core = self._core
+        if not core.workers.give_up(watched.call, watched.seen):
+            return  # it has just ended
+        watched.given_up = True
+        self.given_up += 1
+        first = entries[0]
+        hung = self._error(first, "did not end")
+        # Who blocks the event loop hangs all coroutines: there is no other loop that theirs could be moved to.
+        blocked = first.handler.is_async and not watched.call.cancel_seen
+        too_many = core.workers.stuck >= core.settings.workers
+        letter = core.outcomes.dead_letter_of(first, hung) is not None and not blocked
+        core.tell(
+            HandlerGivenUp(
+                partition=first.record.partition,
+                offset=first.record.offset,
+                handler=first.handler.name,
+                running_s=now - watched.since,
+                then="dead_letter" if letter and not too_many else "stop",
+                stuck=core.workers.stuck,
+                records=len(entries),
+            )
+        )
+        if blocked:
+            core.fail(self._error(first, "(or another coroutine) blocks the event loop, which all of them share,"))
+        elif too_many:
+            core.fail(self._error(first, f"is one of {core.workers.stuck} calls that hang, as many as workers,"))
+        elif not letter:
+            core.fail(hung)
+        for entry in entries:
+            if entry.owner.phase is Phase.GONE and core.storeless:
+                # Nobody waits for us: it runs elsewhere already.
+                core.outcomes.stuck.add(entry)
+                core.lanes.back(entry, Gate.GONE)
+                core.outcomes.leave_to_others(entry)
+            else:
+                core.outcomes.gave_up(entry, hung, letter=letter)
+
+    def _error(self, entry: Entry, what: str) -> HandlerHung:
+        settings, record = self._core.settings, entry.record
+        return HandlerHung(
+            f"{entry.handler.name} {what} on {record.partition}@{record.offset} within its timeout of "
+            f"{entry.handler.timeout_s} s and {settings.handler_grace_s} s of grace; it is not tried again, since that "
+            f"run may still have its effect: give what it waits for a timeout of its own, let it look at "
+            f"record.cancelled, or raise the timeout"
+        )

@@ -1,0 +1,54 @@
+"""Hands: what was given to handlers and is not acknowledged by the store. A crash repeats at most that. Pure."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.handlers import Kind
+
+
+class Hands:
+    """Counts records from when they are taken for their handler until they are acknowledged, given back, or have
+    failed.
+
+    There are never more than `at_most`. The kinds of handlers have equal shares of that, and none lends its own: what
+    is slow, or is marked late, would give nothing back when another kind needs it. A batch is no larger than its kind's
+    share. Letters of records that failed for good are not counted: no handler of theirs runs.
+    """
+
+    def __init__(self, at_most: int = sys.maxsize, kinds: Iterable[Kind] = ()) -> None:
+        self._at_most = at_most
+        self._of: dict[Kind, int] = dict.fromkeys(kinds, 0)
+        #: Of all kinds.
+        self.records = 0
+
+    def share(self, kind: Kind) -> int:
+        """What that kind may have at most; one at least."""
+        self._of.setdefault(kind, 0)  # a handler that nobody has registered: of strays
+        return max(1, self._at_most // len(self._of))
+
+    def room(self, kind: Kind) -> int:
+        """How many records of that kind may be taken now."""
+        return min(self.share(kind) - self._of[kind], self._at_most - self.records)
+
+    def take(self, entry: Entry) -> None:
+        """Its records go to their handler."""
+        if not entry.counted:
+            entry.counted = True
+            self._count(entry, entry.count)
+
+    def leave(self, entry: Entry) -> None:
+        """They are acknowledged, or did not start, or have failed. Nothing happens where they are not counted."""
+        if entry.counted:
+            entry.counted = False
+            self._count(entry, -entry.count)
+
+    def _count(self, entry: Entry, records: int) -> None:
+        kind = entry.handler.kind
+        self._of[kind] = self._of.get(kind, 0) + records
+        self.records += records

@@ -1,0 +1,354 @@
+"""Lanes: what is handled one after the other. Pure scheduling; one thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.in_flight import Hands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from holdfast.plugin.handlers import Handler, Kind
+    from holdfast.records import Partition
+
+__all__ = ["Entry", "Gate", "Lane", "Lanes"]
+
+
+class Lane:
+    """Entries in the order in which they have to be handled.
+
+    A lane of several keys was begun by a run of records with these keys. It lasts as long as that run; as soon as
+    anything goes wrong with it, or somebody waits behind it when it has ended, each key gets a lane of its own.
+    """
+
+    __slots__ = ("entries", "home", "key", "keys", "queued", "taken")
+
+    def __init__(self, home: dict[Hashable, Lane], key: Hashable, keys: list[Hashable] | None = None) -> None:
+        #: Where its keys lead to it: the lanes of its partition.
+        self.home = home
+        self.key = key
+        #: None: it has one key.
+        self.keys = keys
+        self.entries: deque[Entry] = deque()
+        self.queued = False
+        self.taken = 0
+
+    def head(self) -> Entry | None:
+        """The first entry that has not ended."""
+        entries = self.entries
+        while entries and entries[0].over:
+            entries.popleft()
+        return entries[0] if entries else None
+
+    def ready(self, at_most: int) -> int:
+        """How many records of its first entries may start together, counted up to `at_most`."""
+        count, handler = 0, None
+        for entry in self.entries:
+            if entry.over:
+                continue
+            handler = handler or entry.handler
+            if entry.gate is not Gate.READY or count >= at_most or entry.handler is not handler:
+                break
+            count += entry.count
+        return min(count, at_most)
+
+    def parked(self, before: Entry | None = None) -> bool:
+        """Whether its last entries (those before that one) wait for a key that is another's: who comes behind them may
+        not hold claims."""
+        ahead = before is None
+        for entry in reversed(self.entries):
+            if ahead and entry.gate in _PARKED:
+                return True
+            # A HANDED one says nothing: it asks for its key only later.
+            if ahead and not entry.over and entry.claim is not None and entry.gate is not Gate.HANDED:
+                return False
+            ahead = ahead or entry is before
+        return False
+
+    def behind(self, entry: Entry) -> list[Entry]:
+        """All entries after that one which have not ended, in their order. None, where it has left the lane."""
+        found: list[Entry] = []
+        for other in reversed(self.entries):
+            if other is entry:
+                return found[::-1]
+            if not other.over:
+                found.append(other)
+        return []
+
+    def replace(self, entry: Entry, pieces: Sequence[Entry]) -> None:
+        """The pieces of an entry stand where it stood; nowhere, if it has left."""
+        for piece in pieces:
+            piece.lane = self
+        if entry.gate is Gate.TAKEN:
+            self.taken += len(pieces) - 1
+        if entry in self.entries:
+            at = self.entries.index(entry)
+            others = list(self.entries)
+            self.entries = deque([*others[:at], *pieces, *others[at + 1 :]])
+
+
+_PARKED = frozenset({Gate.BUSY, Gate.BEHIND})
+
+
+class Lanes:
+    """All lanes, and those whose first entry may start. A lane's key is one of its partition."""
+
+    def __init__(self, hands: Hands | None = None) -> None:
+        self.hands = hands or Hands()
+        self._lanes: dict[Partition, dict[Hashable, Lane]] = {}
+        #: By the kind of handler of their first entry: who may not start now is in nobody else's way.
+        self._ready: dict[Kind, deque[Lane]] = {}
+        #: Records that are with the workers.
+        self.taken = 0
+        #: Told of an entry whose key is to be asked for: it is no part of a run, or not behind a parked one, any more.
+        self.unasked: Callable[[Entry], None] = lambda _: None
+
+    def __len__(self) -> int:
+        """Keys that have a lane."""
+        return sum(map(len, self._lanes.values()))
+
+    def ready(self, kind: Kind) -> int:
+        """Lanes whose first entry, of that kind, may start."""
+        return len(self._ready.get(kind, ()))
+
+    def of(self, partition: Partition) -> dict[Hashable, Lane]:
+        """A partition's lanes by their keys."""
+        return self._lanes.setdefault(partition, {})
+
+    def clear(self) -> None:
+        """Nothing waits any more: what is here was left by a call that was torn."""
+        self._lanes.clear()
+        self._ready.clear()
+
+    # ---- in
+    def add(self, entry: Entry, key: Hashable) -> None:
+        """Put an entry behind all others of its lane."""
+        lanes = self.of(entry.record.partition)
+        lane = lanes.get(key)
+        if lane is None:
+            lane = lanes[key] = Lane(lanes, key)
+        entry.lane = lane
+        if lane.keys is not None:
+            entry.keys = [key] * entry.count
+        if entry.gate is Gate.CLAIM and lane.parked():
+            entry.gate = Gate.BEHIND
+        lane.entries.append(entry)
+        self.wake(lane)
+
+    def begin(self, run: Entry, lane: Lane) -> None:
+        """Put a run into a lane that was made for its keys, and is known by them in `of`."""
+        keys = lane.keys or [lane.key]
+        run.lane, run.keys, lane.key = lane, keys, keys[0]
+        if run.count == 1:
+            lane.keys = None
+        lane.entries.append(run)
+        self.wake(lane)
+
+    def put_back(self, entry: Entry) -> None:
+        """An entry that had ended, or was given away, must run: where its offset belongs."""
+        before, key, offset = entry.lane, entry.lane.key, entry.record.offset
+        with suppress(ValueError):  # it may not have left yet, behind another that had not ended
+            before.entries.remove(entry)
+        lane = before.home.setdefault(key, before)
+        if lane.keys is not None and lane is not before:
+            # A run with its key has come meanwhile, and has begun a lane of several keys. It waits for us, if it can.
+            if not lane.taken:
+                self._part(lane)
+                lane = before.home.setdefault(key, before)
+            else:
+                entry.keys = [key]
+        entry.lane = lane
+        place = next((at for at, other in enumerate(lane.entries) if other.record.offset > offset), len(lane.entries))
+        lane.entries.insert(place, entry)
+        self.wake(lane)
+
+    # ---- what may start
+    def wake(self, lane: Lane) -> None:
+        """Look again: the lane's first entry may start now, or the lane is empty."""
+        head = lane.head()
+        if head is None:
+            if not lane.taken:
+                self._leave(lane)
+        elif not lane.queued and not lane.taken and head.gate is Gate.READY:
+            lane.queued = True
+            self._ready.setdefault(head.handler.kind, deque()).append(lane)
+
+    def wake_all(self) -> None:
+        """Look at every lane again."""
+        for lanes in self._lanes.values():
+            for lane in list(lanes.values()):
+                self.wake(lane)
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Of which something may start."""
+        return [kind for kind, ready in self._ready.items() if ready]
+
+    def next(self, kind: Kind | None = None) -> Lane | None:
+        """The lane that has been ready for longest, of that kind or of any."""
+        for each in self.kinds if kind is None else (kind,):
+            ready = self._ready.get(each, ())
+            while ready:
+                lane = ready.popleft()
+                lane.queued = False
+                head = lane.head()
+                if head is not None and not lane.taken and head.gate is Gate.READY and head.handler.kind is each:
+                    return lane
+                self.wake(lane)
+        return None
+
+    def next_of(self, handler: Handler) -> Lane | None:
+        """The next ready lane of the handler's kind, if it is of that handler, and of one key."""
+        lane = self.next(handler.kind)
+        head = lane.head() if lane else None
+        if lane is None or head is None or (head.handler is handler and lane.keys is None):
+            return lane
+        self.wait(lane)
+        return None
+
+    def wait(self, lane: Lane) -> None:
+        """A lane that `next` gave cannot start now: it is the next one of its kind again."""
+        if (head := lane.head()) is not None:
+            lane.queued = True
+            self._ready[head.handler.kind].appendleft(lane)
+
+    def ready_records(self, at_most: int) -> int:
+        """Records that may start now, counted up to `at_most`."""
+        count = 0
+        for lane in chain.from_iterable(self._ready.values()):
+            count += lane.ready(at_most - count)
+            if count >= at_most:
+                break
+        return count
+
+    # ---- out and back
+    def take(self, lane: Lane, at_most: int) -> list[Entry]:
+        """Take consecutive ready records of one handler from the front of a lane that `next` gave. A run that began a
+        lane of several keys goes as a whole and alone: who follows it may get a lane of its own."""
+        taken: list[Entry] = []
+        if lane.keys is not None and (head := lane.head()) is not None:
+            at_most = head.count
+        room = at_most
+        for entry in lane.entries:
+            if entry.over:
+                continue
+            if entry.gate is not Gate.READY or room <= 0 or (taken and entry.handler is not taken[0].handler):
+                break
+            taken.append(entry)
+            room -= entry.count
+        if room < 0:
+            self._shorten(lane, taken[-1], taken[-1].count + room)
+        for entry in taken:
+            entry.taken()
+            self.hands.take(entry)
+        lane.taken += len(taken)
+        self.taken += min(at_most, at_most - room)
+        return taken
+
+    def give(self, lane: Lane, at_most: int) -> list[Entry]:
+        """Give consecutive ready records of a lane that `next` gave away: they leave it, it goes on without them."""
+        given: list[Entry] = []
+        while at_most > 0 and (head := lane.head()) is not None and head.gate is Gate.READY:
+            if head.count > at_most:
+                self._shorten(lane, head, at_most)
+            head.taken()
+            given.append(lane.entries.popleft())
+            at_most -= head.count
+        self.wake(lane)
+        return given
+
+    def take_again(self, entry: Entry) -> None:
+        """Take one that came back and stayed the first of its lane, for something else than its handler."""
+        entry.taken()
+        entry.lane.taken += 1
+        self.taken += entry.count
+
+    def back(self, entry: Entry, gate: Gate) -> None:
+        """A taken entry is back from the workers."""
+        entry.gate = gate
+        if gate is not Gate.ENDED and gate is not Gate.STUCK:  # those wait for the store, or run on
+            self.hands.leave(entry)
+        lane = entry.lane
+        lane.taken -= 1
+        self.taken -= entry.count
+        if lane.keys is not None and lane.head() is not None:
+            self._part(lane)
+        else:
+            self.wake(lane)
+
+    def drop(self, entry: Entry) -> None:
+        """An entry that was not taken leaves."""
+        entry.gate = Gate.GONE
+        self.hands.leave(entry)
+        self.wake(entry.lane)
+
+    # ---- runs that meet trouble
+    def apart(self, run: Entry) -> list[Entry]:
+        """An entry for each record of a run, each in the lane of its own key."""
+        lane = run.lane
+        pieces = run.apart()
+        lane.replace(run, pieces)
+        if lane.keys is not None:
+            for piece in pieces:
+                if piece.over:  # it has left; put back, it begins a lane of its own
+                    piece.lane = Lane(lane.home, piece.keys[0])
+            self._part(lane)
+        return pieces
+
+    def shrink(self, run: Entry, ended: int, begun: int) -> tuple[Entry | None, list[Entry]]:
+        """A worker is busy with one record of a run that it has taken: the run is that record alone from now on.
+
+        Args:
+            run: taken.
+            ended: how many records before that one have ended.
+            begun: `ended` and that one.
+
+        Returns: what has ended, and what follows; all of it counts as taken.
+        """
+        rest = run.cut(begun) if begun < run.count else None
+        head = run.behead(ended) if ended else None
+        lane = run.lane
+        lane.replace(run, [piece for piece in (head, run, rest) if piece is not None])
+        following = [] if rest is None else [rest]
+        if lane.keys is not None:
+            if rest is not None:
+                following = rest.apart()
+                lane.replace(rest, following)
+            self._part(lane)
+        return head, following
+
+    # ---- inside
+    def _shorten(self, lane: Lane, run: Entry, at: int) -> None:
+        """What comes behind the first `at` records of a run becomes the next entry of its lane."""
+        lane.replace(run, [run, run.cut(at)])
+
+    def _leave(self, lane: Lane) -> None:
+        for key in (lane.key,) if lane.keys is None else lane.keys:
+            if lane.home.get(key) is lane:
+                del lane.home[key]
+
+    def _part(self, lane: Lane) -> None:
+        """Each key of the lane gets a lane of its own."""
+        self._leave(lane)
+        entries, lane.entries = lane.entries, deque()
+        lane.keys, lane.taken = None, 0
+        for entry in entries:
+            self._own_lanes(entry.apart() if entry.count > 1 and entry.gate is not Gate.TAKEN else [entry], lane)
+
+    def _own_lanes(self, pieces: Sequence[Entry], lane: Lane) -> None:
+        for entry in pieces:
+            if entry.over:
+                continue
+            own = lane.home.setdefault(entry.keys[0], Lane(lane.home, entry.keys[0]))
+            entry.lane, entry.keys = own, ()
+            own.entries.append(entry)
+            own.taken += entry.gate is Gate.TAKEN
+            unasked = entry.gate is Gate.CLAIM and entry is not pieces[0]
+            if unasked or (entry.gate is Gate.BEHIND and not own.parked(before=entry)):
+                self.unasked(entry)
+            self.wake(own)

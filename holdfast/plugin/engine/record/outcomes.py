@@ -1,0 +1,293 @@
+"""Outcomes: what follows the end of an attempt: settle, try again, dead letter, stop, or leave it to the new owner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Token
+from holdfast.errors import HandlerFailed, HandlerHung
+from holdfast.plugin.audit.schema import Outcome as Told
+from holdfast.plugin.dead_letter import Letter
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.record.attempts import Ended, Outcome
+from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.events import DeadLettered, RecordFailed, SentBack
+from holdfast.plugin.failures import Failures
+from holdfast.plugin.letter_limit import Brakes
+from holdfast.plugin.retry import BACKOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from holdfast.plugin.audit.recorder import Recorder
+    from holdfast.plugin.engine.record.claiming import Claiming
+    from holdfast.plugin.engine.record.lanes import Entry, Lanes
+    from holdfast.plugin.engine.record.settling import Settling
+    from holdfast.plugin.engine.record.workers import Workers
+    from holdfast.plugin.engine.store.owed import Debts
+    from holdfast.plugin.engine.timers import Timers
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.ports import DeadLetters
+    from holdfast.records import Record
+    from holdfast.runtime import Runtime
+
+#: How long one dead letter may take before it counts as failed and is sent again after a wait.
+_LETTER_S = 10.0
+
+
+class _Alike:
+    """Records of one batch that failed by one error: they wait together, come back as a batch, and are told of once."""
+
+    def __init__(self, entry: Entry, error: Exception, chance: Random) -> None:
+        self.first, self.error, self.attempt, self.records = entry, error, entry.attempt, 1
+        self.wait_s = entry.handler.retry.wait_s(entry.attempt, error, chance)
+
+    def takes(self, entry: Entry, error: Exception) -> bool:
+        """Whether the entry is one of them; then it is counted."""
+        same = error is self.error and entry.handler is self.first.handler and entry.attempt == self.attempt
+        if same and entry.handler.batch is not None:
+            self.records += 1
+            return True
+        return False
+
+
+class Outcomes:
+    """Decides, for each entry that comes back from the workers. One thread."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        lanes: Lanes,
+        timers: Timers,
+        workers: Workers,
+        claiming: Claiming,
+        settling: Settling,
+        debts: Debts,
+        recorder: Recorder,
+        forget: Callable[[Entry], None],
+        retry_topic_of: Callable[[Entry], str | None],
+        born_in: Callable[[Record], str],
+        letters: DeadLetters | None,
+        hung_stop: bool,
+        group: str,
+        tell: Callable[[Event], None],
+        stop: Callable[[Exception], None],
+    ) -> None:
+        self._lanes, self._timers, self._workers = lanes, timers, workers
+        self._claiming, self._settling, self._debts, self._forget = claiming, settling, debts, forget
+        self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
+        self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, retry_topic_of, born_in
+        self._recorder = recorder
+        self._failures = Failures()
+        self._chance = runtime.random
+        self.brakes = Brakes(runtime, timers, again=self._retry, tell=tell, stop=stop)
+        #: Entries whose call was given up, until their letter is acknowledged; without one, until the call has ended.
+        self.stuck: set[Entry] = set()
+        self._alike: _Alike | None = None
+        #: Records since the start: whose handlers ended well, that were tried again, that were not started here, and
+        #: that were left to their new owner.
+        self.handled = self.retried = self.handed_back = self.released = 0
+
+    def came_back(self, ended: Ended) -> None:
+        """One entry is back."""
+        entry, outcome, error, each = ended
+        if entry.count > 1 and each:
+            now = each[entry.base :]
+            for piece, result in zip(self._claiming.apart(entry), now, strict=True):
+                self.came_back(Ended(piece, *result))
+        elif outcome is Outcome.OK or outcome is Outcome.LETTER_SENT:
+            if outcome is Outcome.LETTER_SENT:
+                self.stuck.discard(entry)
+                self._sent(entry)
+                # Settled is the record, not its key: it was not handled, and its replay or the producer's next copy is
+                # to be.
+                self._claiming.give_back(entry)
+            else:
+                self.handled += entry.count
+                self._recorder.ended(entry, Told.HANDLED)
+                self.brakes.handled(entry)
+            self._lanes.back(entry, Gate.ENDED)
+            self._settling.ended(entry)
+        elif outcome is Outcome.LETTER_FAILED and entry in self.stuck:
+            self._again_later(entry, error)  # also after a hand-over: its new owner waits for us
+        elif entry.owner.phase is not Phase.OWNED:
+            if outcome is Outcome.FAILED:
+                self._recorder.ended(entry, Told.FAILED)
+            self._lanes.back(entry, Gate.GONE)
+            self.leave_to_others(entry)
+        elif outcome is Outcome.NOT_STARTED:
+            self._lanes.back(entry, Gate.READY)
+        elif outcome is Outcome.LETTER_FAILED:
+            self._again_later(entry, error)
+        else:
+            self._failed(entry, error or RuntimeError("no error"))
+
+    def taken_back(self, entry: Entry, ended: int, begun: int) -> None:
+        """A slow record is before others in its chunk: what a worker has not begun is free again, and what has ended is
+        settled. Of a run the slow one is what remains."""
+        following: Sequence[Entry] = [entry]
+        if begun:
+            head, following = self._lanes.shrink(entry, ended if ended < begun else 0, begun)
+            if head is not None:
+                self.came_back(Ended(head, Outcome.OK))
+        for each in following:
+            self.came_back(Ended(each, Outcome.NOT_STARTED))
+
+    def hand_back(self, entry: Entry) -> None:
+        """An entry that was not started, or whose attempt failed, will not run here."""
+        self.handed_back += entry.count
+        self._claiming.give_back(entry)
+        self._lanes.drop(entry)
+        self._forget(entry)
+
+    def leave_to_others(self, entry: Entry) -> None:
+        """It did not end well, and the partition goes or is gone: only the new owner tries again or gives up."""
+        self.released += entry.count
+        self.stuck.discard(entry)
+        self._claiming.give_back(entry)
+        owner = entry.owner
+        for offset in owner.hands.intersection(entry.offsets):
+            self._debts.release(owner.session_, Token(owner.name, offset, owner.store_epoch))
+        self._forget(entry)
+
+    def gave_up(self, entry: Entry, error: HandlerHung, *, letter: bool) -> None:
+        """Its handler may still run, and is waited for no more. Without a letter it stays in hand."""
+        entry.attempt += 1
+        self._recorder.ended(entry, Told.FAILED)
+        self.stuck.add(entry)
+        self._tell_failed(entry, f"{type(error).__name__}: {error}", None)
+        self._lanes.back(entry, Gate.STUCK)
+        if letter:
+            self._for_good(entry, error)
+
+    def ended_after_all(self, entry: Entry, *, well: bool) -> None:
+        """It was given up without a letter, and has ended before the process has."""
+        self.stuck.discard(entry)
+        if well:
+            self.handled += 1
+            self._recorder.ended(entry, Told.HANDLED)
+            self._settling.ended(entry)
+            self._lanes.wake(entry.lane)  # it ends without coming back from a worker: who is behind it may start
+        elif entry.owner.phase is Phase.OWNED:
+            entry.gate = Gate.RETRY  # nobody runs it: the app stops, and hands it back
+        else:
+            self._lanes.drop(entry)
+            self.leave_to_others(entry)
+
+    def dead_letter_of(self, entry: Entry, error: Exception) -> str | None:
+        """Where the record goes that failed for good with that error; None = the app stops."""
+        stops = self._letters is None or (self._hung_stop and isinstance(error, HandlerHung))
+        return None if stops else entry.handler.dead_letter
+
+    def tell_failures(self) -> None:
+        """Tell of those that failed together, once all of them are back."""
+        alike, self._alike = self._alike, None
+        if alike is not None:
+            error = f"{type(alike.error).__name__}: {alike.error}"
+            self._tell_failed(alike.first, error, alike.wait_s, alike.records)
+
+    # ---- inside
+    def _failed(self, entry: Entry, error: Exception) -> None:
+        entry.attempt += 1
+        entry.started = 0
+        self._recorder.ended(entry, Told.FAILED)
+        record = entry.record
+        self._failures.saw(entry.handler.name, record.partition, record.offset, error)
+        alike = self._alike
+        if alike is None or not alike.takes(entry, error):
+            self.tell_failures()
+            alike = self._alike = _Alike(entry, error, self._chance)
+        wait_s = alike.wait_s
+        self._lanes.back(entry, Gate.RETRY)
+        if wait_s is not None:
+            self._timers.after(wait_s, lambda: self._retry(entry))
+        else:
+            self._for_good(entry, error)
+
+    def _retry(self, entry: Entry) -> None:
+        if entry.gate is Gate.RETRY:
+            entry.gate = Gate.READY
+            self.retried += 1
+            self._lanes.wake(entry.lane)
+
+    def _for_good(self, entry: Entry, error: Exception) -> None:
+        """No attempt is left. The entry stays the first of its lane until its letter is acknowledged."""
+        handler, record = entry.handler, entry.record
+        again = handler.retry.may_cure(error) and self._letters is not None
+        topic = (self._retry_topic_of(entry) if again else None) or self.dead_letter_of(entry, error)
+        if topic is None and isinstance(error, HandlerHung):
+            self._stop(error)
+            return
+        if topic is None:
+            failure = HandlerFailed(
+                f"{handler.name} failed for good on {record.partition}@{record.offset} after "
+                f"{entry.attempt} attempt{'s' * (entry.attempt != 1)} and has no dead letter: mend the handler or the "
+                f"record, or give it dead_letter=... "
+                f"({type(error).__name__}: {error})"
+            )
+            failure.__cause__ = error
+            self._stop(failure)
+            return
+        if topic == handler.dead_letter and self.brakes.hold(entry, error):
+            return
+        letter = Letter(
+            record=record,
+            topic=topic,
+            handler=handler.name,
+            reason=error,
+            attempts=entry.attempt,
+            group=self._group,
+            born_in=self._born_in(record),
+        )
+        self._send(entry, letter)
+
+    def _send(self, entry: Entry, letter: Letter) -> None:
+        if entry.gate in (Gate.RETRY, Gate.STUCK) and self._letters is not None:
+            runs = entry.gate is Gate.STUCK
+            self._lanes.take_again(entry)
+            entry.started = int(runs)  # as before: then it is in hand
+            entry.letter = letter
+            self._workers.submit_letter(entry, letter, self._letters, _LETTER_S)
+
+    def _again_later(self, entry: Entry, error: Exception | None) -> None:
+        """The letter was not acknowledged: the record is not settled, so it is sent again."""
+        letter, reason = entry.letter, error or RuntimeError("no error")
+        entry.letters += 1
+        entry.started = int(entry in self.stuck)
+        wait_s = BACKOFF.wait_s(entry.letters, reason, self._chance) or 0.0
+        self._tell_failed(entry, f"dead letter not acknowledged: {reason}", wait_s)
+        self._lanes.back(entry, Gate.STUCK if entry.started else Gate.RETRY)
+        if letter is None or not getattr(reason, "retriable", True):
+            entry.letter = None  # nobody sends it again
+            self._stop(reason)
+        else:
+            self._timers.after(wait_s, lambda: self._send(entry, letter))
+
+    def _tell_failed(self, entry: Entry, error: str, wait_s: float | None, records: int = 1) -> None:
+        self._tell(
+            RecordFailed(
+                partition=entry.record.partition,
+                offset=entry.record.offset,
+                handler=entry.handler.name,
+                attempt=entry.attempt,
+                error=error,
+                retry_in_s=wait_s,
+                records=records,
+            )
+        )
+
+    def _sent(self, entry: Entry) -> None:
+        topic = entry.letter.topic if entry.letter else ""
+        away = topic == entry.handler.dead_letter
+        self._recorder.ended(entry, Told.DEAD_LETTERED if away else Told.SENT_BACK)
+        self._tell(
+            (DeadLettered if away else SentBack)(
+                partition=entry.record.partition,
+                offset=entry.record.offset,
+                handler=entry.handler.name,
+                topic=topic,
+                attempts=entry.attempt,
+            )
+        )

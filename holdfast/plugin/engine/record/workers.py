@@ -1,0 +1,315 @@
+"""Workers: threads for plain functions, one event loop for `async def`; what ends is put where the loop finds it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from itertools import count as count_up
+from queue import Empty
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.engine.record.attempts import run_batch, run_batch_async, run_each, run_each_async, send_letter
+from holdfast.plugin.engine.record.call import Call
+from holdfast.plugin.engine.record.entry import Entry
+from holdfast.plugin.handlers import Kind
+from holdfast.runtime import MACHINE
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.engine.record.attempts import Ended
+    from holdfast.plugin.ports import DeadLetters
+    from holdfast.runtime import Queue, Runtime, Thread
+
+#: Quick handlers are given to a worker several at a time, as many as take about so long: each hand-over between two
+#: threads costs tens of microseconds. A chunk is never so long that others would wait for it to notice.
+_CHUNK_S = 0.002
+_CHUNK_AT_MOST = 256
+#: Fewer than take so long are not worth another worker.
+_CHUNK_WORTH_S = 0.0002
+#: A chunk in which no record has ended for so long has met a slow one, which the others need not wait for; nor need
+#: they for a chunk that takes longer than that in all.
+_CHUNK_LATE_S = 0.005
+_CHUNK_LONG_S = 0.02
+
+
+def _is_late(chunk: Call, current: object, now: float) -> bool:
+    if chunk.began is None:
+        return False
+    ended = current.ended if isinstance(current, Entry) else 0
+    if chunk.seen[:2] != (current, ended):
+        chunk.seen = (current, ended, now)
+    return now - max(chunk.seen[2], chunk.began) >= _CHUNK_LATE_S or now - chunk.began >= _CHUNK_LONG_S
+
+
+def _taken_back(run: Entry) -> tuple[Entry, int, int]:
+    left = 0
+    with suppress(IndexError):
+        while True:
+            run.todo.pop()
+            left += 1
+    # In this order: its worker can begin no more of them, but it may end the one that it is busy with.
+    begun = run.count - left
+    return run, run.ended - run.base, begun
+
+
+class Workers:
+    """At most `count` handlers at a time; with 0, each in `submit` itself, in the caller's thread. `submit` and `ended`
+    belong to the thread that runs the app."""
+
+    def __init__(self, count: int, name: str, runtime: Runtime = MACHINE) -> None:
+        self._runtime = runtime
+        #: Handlers run in `submit`.
+        self.inline = count == 0
+        self._count = max(1, count)  # dead letters wait for the broker: for them there is a thread in any case
+        self._name = name
+        self._jobs: Queue[Call | None] = runtime.queue()
+        self._threads: list[Thread] = []
+        self._numbers = count_up()
+        self._ended: deque[Ended] = deque()
+        #: Set when something has ended.
+        self.wake = runtime.event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        #: To begin; and those that have begun, which an event loop alone does not keep.
+        self._coroutines: list[Callable[[], Coroutine[None, None, None]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lock = runtime.lock()  # innermost; guards the counts, and which calls are over
+        #: Jobs given and not finished, by the kind of their handler; None: dead letters.
+        self._outstanding: dict[Kind | None, int] = dict.fromkeys((*Kind, None), 0)
+        #: Calls that were given up and have not ended.
+        self.stuck = 0
+        #: Calls of handlers that have a timeout, since somebody has looked.
+        self.timed: list[Call] = []
+        self._record_s = _CHUNK_S
+        #: Chunks that may hold records which have not started.
+        self._chunks: list[Call] = []
+        self._timings: deque[tuple[str, int, float]] = deque()
+
+    # ---- the thread that runs the app
+    @property
+    def outstanding(self) -> int:
+        """Jobs given and not finished, running ones included; not those that were given up."""
+        return sum(self._outstanding.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs, or has ended and nobody has looked."""
+        return self.outstanding > 0 or bool(self._ended)
+
+    def room(self, kind: Kind) -> int:
+        """Jobs of that kind to give now, whatever the others have: one running and one waiting for each worker, so that
+        none idles between two turns. Coroutines all run at once."""
+        if kind.is_async:
+            return self._count - self._outstanding[kind]
+        return 1 if self.inline else 2 * self._count - self._outstanding[kind]
+
+    @property
+    def running(self) -> int:
+        """Calls that run, as far as known without asking the workers."""
+        return self.outstanding - self._of_threads + min(self._of_threads, self._count)
+
+    @property
+    def _of_threads(self) -> int:
+        return sum(jobs for kind, jobs in self._outstanding.items() if kind is None or not kind.is_async)
+
+    def timings(self) -> Iterator[tuple[str, int, float]]:
+        """Calls of handlers that have ended since somebody has looked: handler, how many, seconds together."""
+        while self._timings:
+            yield self._timings.popleft()
+
+    @property
+    def chunk(self) -> int:
+        """How many records to put into one job, by how long handlers took so far."""
+        return max(1, min(_CHUNK_AT_MOST, int(_CHUNK_S / self._record_s)))
+
+    def share(self, records: int) -> int:
+        """How many records to put into one job, of so many that came together: all workers get some, if it pays."""
+        worth = int(_CHUNK_WORTH_S / self._record_s)
+        return max(1, min(self.chunk, max(worth, -(-records // self._count))))
+
+    def ended(self) -> deque[Ended]:
+        """What has ended since the last call, in the order of ending."""
+        self.wake.clear()
+        ended: deque[Ended] = deque()
+        while self._ended:
+            ended.append(self._ended.popleft())
+        return ended
+
+    def put_back(self, ended: deque[Ended]) -> None:
+        """These were not looked at."""
+        self._ended.extendleft(reversed(ended))
+
+    def submit(self, entries: Sequence[Entry]) -> None:
+        """Run the entries' handler: one after the other, or as one batch. Coroutines wait for `begin_coroutines`."""
+        handler, call = entries[0].handler, Call(entries)
+        self._count_one(call)
+        if handler.timeout_s is not None:
+            self.timed.append(call)
+        if handler.is_async:
+            self._coroutines.append(partial(self._run_async, call, batch=handler.batch is not None))
+            return
+
+        if handler.batch:
+            call.run = lambda: run_batch(call, self._ended.append)
+            (self._run if self.inline else self._start)(call)
+            return
+        records = sum(entry.count for entry in entries)
+        if records > 1 and not self.inline:
+            self._chunks.append(call)
+
+        def job() -> None:
+            began = self._runtime.now()
+            run_each(call, self._ended.append)
+            each = (self._runtime.now() - began) / records
+            # Up at once, down slowly: one slow record must not be followed by a long chunk of slow ones.
+            self._record_s = max(each, self._record_s * 0.9, 1e-6)
+
+        call.run = job
+        (self._run if self.inline else self._start)(call)
+
+    def begin_coroutines(self) -> None:
+        """Those that were submitted: together, as each time that the event loop is woken two threads change places."""
+        if not self._coroutines:
+            return
+        if self._loop is None:
+            self._loop = self._runtime.event_loop()
+            self._runtime.spawn(partial(self._run_loop, self._loop), f"{self._name}-async")
+        coroutines, self._coroutines = self._coroutines, []
+        self._loop.call_soon_threadsafe(self._run_coroutines, coroutines)
+
+    def overdue(self) -> list[tuple[Entry, int, int]]:
+        """What waits behind a slow record in its chunk, for other workers to take.
+
+        Returns: entries, and of each how many of its records have ended, and how many a worker has begun; it begins no
+        more of them. The slow record is the one that has begun and not ended.
+        """
+        if not self._chunks:
+            return []
+        now, back = self._runtime.now(), []
+        self._chunks = [chunk for chunk in self._chunks if not chunk.over]
+        for chunk in self._chunks:
+            run = chunk.current  # once: its worker goes on meanwhile
+            if _is_late(chunk, run, now):
+                waiting = []
+                with suppress(IndexError):
+                    while True:
+                        waiting.append((chunk.entries.pop(), 0, 0))
+                # Of one that its worker has only looked at, all records would be taken, and it would say that all of
+                # them have ended: there were none left.
+                if isinstance(run, Entry) and run.count > 1 and run.started:
+                    back.append(_taken_back(run))
+                back += reversed(waiting)
+        return back
+
+    def recall(self) -> list[Entry]:
+        """Take back the jobs that no worker has begun, but for dead letters. Before `stop`."""
+        jobs: list[Call] = []
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                if job is not None:
+                    jobs.append(job)
+        for job in jobs:
+            if job.entries:
+                self._finish(job)
+            else:
+                self._jobs.put(job)
+        return [entry for job in jobs for entry in job.entries]
+
+    def submit_letter(self, entry: Entry, letter: Letter, letters: DeadLetters, timeout_s: float) -> None:
+        """Send a dead letter from a worker, since it waits for the broker."""
+        call = Call()
+        self._count_one(call)
+        call.run = lambda: send_letter(entry, letter, letters, Deadline(timeout_s, self._runtime), self._ended.append)
+        self._start(call)
+
+    # ---- calls that run for too long
+    def cancel(self, call: Call) -> None:
+        """Ask a coroutine to end. A thread cannot be asked: its handler looks at `record.cancelled`, or does not."""
+        if call.task is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(call.cancel)
+
+    def give_up(self, call: Call, current: object) -> bool:
+        """Wait for it no more, and put another thread in its thread's place. False = `current` has just ended."""
+        with self._lock:
+            if call.over or call.current is not current:
+                return False
+            call.over = True
+            self._outstanding[call.kind] -= 1
+            self.stuck += 1
+        if call.thread in self._threads:
+            self._threads.remove(call.thread)
+            self._add_thread()  # jobs may be waiting for it already
+        return True
+
+    def stop(self) -> None:
+        """Let idle workers end. Those that run a handler are daemons: they do not keep the process."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    # ---- workers
+    def _start(self, call: Call) -> None:
+        self._add_thread()
+        self._jobs.put(call)
+
+    def _add_thread(self) -> None:
+        if len(self._threads) < self._count and self._of_threads > len(self._threads):
+            self._threads.append(self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}"))
+
+    def _work(self) -> None:
+        while (call := self._jobs.get()) is not None:
+            if self._run(call):
+                return
+
+    def _run(self, call: Call) -> bool:
+        """Whether this thread has been replaced meanwhile."""
+        call.thread, call.began = self._runtime.current(), self._runtime.now()
+        try:
+            call.run()
+        finally:
+            replaced = self._finish(call)
+        return replaced
+
+    def _count_one(self, call: Call) -> None:
+        with self._lock:
+            self._outstanding[call.kind] += 1
+
+    def _finish(self, call: Call) -> bool:
+        """Whether it had been given up, and another thread runs in the place of this one."""
+        if call.times and call.began is not None:
+            self._timings.append((call.handler, call.times, self._runtime.now() - call.began))
+        with self._lock:
+            given_up, call.over = call.over, True
+            if given_up:
+                self.stuck -= 1
+            else:
+                self._outstanding[call.kind] -= 1
+        self.wake.set()
+        return given_up
+
+    async def _run_async(self, call: Call, *, batch: bool) -> None:
+        call.task, call.began = asyncio.current_task(), self._runtime.now()
+        try:
+            await (run_batch_async if batch else run_each_async)(call, self._ended.append)
+        finally:
+            self._finish(call)
+
+    def _run_coroutines(self, coroutines: Sequence[Callable[[], Coroutine[None, None, None]]]) -> None:
+        """In the event loop's thread."""
+        for coroutine in coroutines:
+            task = asyncio.create_task(coroutine())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    @staticmethod
+    def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()

@@ -1,0 +1,1 @@
+"""The store when it does not answer."""

@@ -1,0 +1,243 @@
+"""Metrics: the one table of names, kinds, units and labels, and how each is read from a snapshot.
+
+Whoever exports needs nothing else: `for metric in METRICS: for labels, value in metric.read(app.snapshot())`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, get_args
+
+from holdfast.plugin.observe.snapshot import BUCKETS_S, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from holdfast.plugin.observe.snapshot import CallFigures, HandlerFigures, PartitionFigures, Snapshot
+
+
+class Kind(Enum):
+    """What a metric's values mean."""
+
+    COUNTER = "counter"  #: grows from 0, since the start of the app
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"  #: its values are `Histogram`s
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How values are spread: `counts[i]` of them are at most `bounds[i]` and above the bound before; the last count is
+    of those above all bounds."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+
+    @property
+    def count(self) -> int:
+        """Of all values."""
+        return sum(self.counts)
+
+
+Labels = tuple[str, ...]
+Value = float | Histogram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One row of the table."""
+
+    #: As Prometheus wants it: base units, counters end in _total.
+    name: str
+    kind: Kind
+    #: "records", "seconds", "bytes", ...; empty = a plain number.
+    unit: str
+    help: str
+    #: Names of the labels; their values come in this order.
+    labels: tuple[str, ...] = ()
+    #: The values in a snapshot, each with its labels' values.
+    read: Callable[[Snapshot], Iterable[tuple[Labels, Value]]]
+
+
+def _one(name: str, kind: Kind, unit: str, help_: str, read: Callable[[Snapshot], float]) -> Metric:
+    return Metric(name=f"holdfast_{name}", kind=kind, unit=unit, help=help_, read=lambda s: [((), read(s))])
+
+
+def _counter(name: str, unit: str, help_: str, read: Callable[[Snapshot], float]) -> Metric:
+    return _one(f"{name}_total", Kind.COUNTER, unit, help_, read)
+
+
+def _gauge(name: str, unit: str, help_: str, read: Callable[[Snapshot], float]) -> Metric:
+    return _one(name, Kind.GAUGE, unit, help_, read)
+
+
+def _of_handlers(name: str, kind: Kind, help_: str, read: Callable[[HandlerFigures], Value]) -> Metric:
+    return Metric(
+        name=f"holdfast_{name}",
+        kind=kind,
+        unit="seconds",
+        help=help_,
+        labels=("handler",),
+        read=lambda s: [((handler,), read(each)) for handler, each in s.handlers.items()],
+    )
+
+
+def _of_calls(name: str, unit: str, help_: str, read: Callable[[CallFigures], float]) -> Metric:
+    return Metric(
+        name=f"holdfast_{name}_total",
+        kind=Kind.COUNTER,
+        unit=unit,
+        help=help_,
+        labels=("call",),
+        read=lambda s: [((call,), read(each)) for call, each in s.store.calls.items()],
+    )
+
+
+def _of_partitions(name: str, help_: str, read: Callable[[PartitionFigures], float | None]) -> Metric:
+    def values(snapshot: Snapshot) -> Iterable[tuple[Labels, Value]]:
+        for each in snapshot.partitions:
+            value = read(each)
+            if value is not None:
+                place = each.partition
+                yield (place.topic, f"{place.broker}-{place.number}" if place.broker else str(place.number)), value
+
+    return Metric(
+        name=f"holdfast_partition_{name}",
+        kind=Kind.GAUGE,
+        unit="records",
+        help=help_,
+        labels=("topic", "partition"),
+        read=values,
+    )
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        name="holdfast_state",
+        kind=Kind.GAUGE,
+        unit="",
+        help="1 for the state the app is in, 0 for all others.",
+        labels=("state",),
+        read=lambda s: [((state,), float(s.state == state)) for state in get_args(State)],
+    ),
+    _gauge("uptime_seconds", "seconds", "Since run().", lambda s: s.uptime_s),
+    # ---- records
+    _counter("records_polled", "records", "Records that the client delivered.", lambda s: s.records.polled),
+    _counter("records_handled", "records", "Records whose handler ended well.", lambda s: s.records.handled),
+    _counter(
+        "attempts_failed",
+        "",
+        "Attempts that failed, of handlers and to send a dead letter.",
+        lambda s: s.records.failed_attempts,
+    ),
+    _counter("attempts_retried", "", "Records that were tried again.", lambda s: s.records.retried),
+    _counter(
+        "records_dead_lettered",
+        "records",
+        "Records whose dead letter is acknowledged.",
+        lambda s: s.records.dead_lettered,
+    ),
+    Metric(
+        name="holdfast_duplicates_suppressed_total",
+        kind=Kind.COUNTER,
+        unit="records",
+        help="Records that were not run because they were done, known by their position or their business key.",
+        labels=("by",),
+        read=lambda s: [
+            (("position",), s.records.suppressed_by_position),
+            (("key",), s.records.suppressed_by_key),
+        ],
+    ),
+    _counter(
+        "records_handed_back",
+        "records",
+        "Records that were polled and not started when their partition went.",
+        lambda s: s.records.handed_back,
+    ),
+    _counter(
+        "records_released",
+        "records",
+        "Records whose handler did not end well after their partition had gone: the new owner's to run.",
+        lambda s: s.records.released,
+    ),
+    _counter(
+        "records_taken_up",
+        "records",
+        "Records that a former owner had in hand and did not end: they run here once more.",
+        lambda s: s.records.taken_up,
+    ),
+    _counter("records_drained", "records", "Handlers that ended within a drain.", lambda s: s.records.drained),
+    _counter("records_abandoned", "records", "Handlers that outlived a drain.", lambda s: s.records.abandoned),
+    # ---- what is in the process
+    _gauge("handlers_running", "", "Calls of handlers that run.", lambda s: s.load.running),
+    _gauge("in_flight_records", "records", "Records polled and not settled.", lambda s: s.load.in_flight),
+    _gauge("in_flight_bytes", "bytes", "The same in bytes of keys and values.", lambda s: s.load.in_flight_bytes),
+    _gauge(
+        "marks_waiting",
+        "records",
+        "Records handled and not acknowledged by the store.",
+        lambda s: s.load.waiting_for_marks,
+    ),
+    _gauge("handlers_paused", "", "Handlers at the limit of their dead letters.", lambda s: s.load.handlers_paused),
+    _gauge("partitions_paused", "", "Partitions that deliver nothing for now.", lambda s: s.load.partitions_paused),
+    Metric(
+        name="holdfast_ramp_records_per_second",
+        kind=Kind.GAUGE,
+        unit="records per second",
+        help="What the ramp lets through after an assignment; no value where it holds nothing back.",
+        read=lambda s: [] if s.load.ramp_per_s is None else [((), s.load.ramp_per_s)],
+    ),
+    # ---- handlers
+    _of_handlers(
+        "handler_seconds",
+        Kind.HISTOGRAM,
+        "How long calls of handlers took.",
+        lambda each: Histogram(BUCKETS_S, each.buckets, each.seconds),
+    ),
+    _of_handlers("handler_max_seconds", Kind.GAUGE, "The longest call since the start.", lambda each: each.max_s),
+    _gauge("handlers_overdue", "", "Calls that run for longer than they may.", lambda s: s.load.overdue),
+    _gauge("handlers_stuck", "", "Calls that were given up and have not ended.", lambda s: s.load.stuck),
+    _counter("handlers_given_up", "", "Calls that were given up.", lambda s: s.load.given_up),
+    # ---- the store
+    _gauge("store_up", "", "Whether the store answered the last call.", lambda s: s.store.up),
+    _of_calls("store_calls", "", "Calls to the store.", lambda each: each.calls),
+    _of_calls("store_call_seconds", "seconds", "How long they took.", lambda each: each.seconds),
+    _of_calls("store_call_failures", "", "Calls without an answer.", lambda each: each.failures),
+    _counter("sessions_lost", "", "Sessions that were not renewed in time.", lambda s: s.store.sessions_lost),
+    # ---- rebalances
+    Metric(
+        name="holdfast_rebalances_total",
+        kind=Kind.COUNTER,
+        unit="",
+        help="Rebalances that were reported.",
+        labels=("trigger",),
+        read=lambda s: [((trigger,), float(count)) for trigger, count in s.rebalances.by_trigger.items()],
+    ),
+    _counter(
+        "rebalance_pause_seconds",
+        "seconds",
+        "From assignments to the first record started on what was gained.",
+        lambda s: s.rebalances.pause_s,
+    ),
+    _gauge("rebalance_pause_max_seconds", "seconds", "The longest of them.", lambda s: s.rebalances.pause_max_s),
+    _counter(
+        "rebalance_recovered_seconds",
+        "seconds",
+        "From assignments until the lag found then was worked off.",
+        lambda s: s.rebalances.recovered_s,
+    ),
+    _gauge("rebalance_recovered_max_seconds", "seconds", "The longest.", lambda s: s.rebalances.recovered_max_s),
+    _counter("commits_sent", "", "Offsets sent, one a partition.", lambda s: s.rebalances.commits_sent),
+    _counter("commits_refused", "", "Offsets that the broker did not take.", lambda s: s.rebalances.commits_refused),
+    # ---- the audit
+    _counter("audit_events", "events", "Events of the audit that were taken.", lambda s: s.audit.events),
+    _counter("audit_dropped", "events", "Events of the audit that were given up.", lambda s: s.audit.dropped),
+    # ---- partitions
+    _of_partitions("watermark_offset", "Everything below is done.", lambda each: each.watermark),
+    _of_partitions("next_offset", "The next offset to be polled.", lambda each: each.next),
+    _of_partitions("committed_offset", "What the broker has acknowledged.", lambda each: each.committed),
+    _of_partitions("log_end_offset", "The log's end, as the client has heard last.", lambda each: each.log_end),
+    _of_partitions("lag_records", "Offsets that are not done yet.", lambda each: each.lag),
+    _of_partitions("in_flight_records", "Records polled and not settled.", lambda each: each.in_flight),
+)

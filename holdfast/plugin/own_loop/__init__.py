@@ -1,0 +1,1 @@
+"""The engine in the hands of a user's own loop."""

@@ -1,0 +1,98 @@
+"""What a loop was handed and has not ended, by ownership and in the order of handing out. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.records import Partition
+
+
+class InHand:
+    """Entries; a run of records is split where only some of them are asked for. Under the lock of its `Driven`.
+
+    What has nothing in hand is not kept: neither partitions nor ownerships, of which there is a new one with each
+    hand-over.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[Partition, dict[Ownership, deque[Entry]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for by_owner in self._entries.values():
+            for entries in by_owner.values():
+                yield from entries
+
+    @property
+    def ownerships(self) -> int:
+        """Of how many ownerships there is something."""
+        return sum(map(len, self._entries.values()))
+
+    def add(self, entry: Entry) -> None:
+        """It was handed out."""
+        owner = entry.owner
+        self._entries.setdefault(owner.partition, {}).setdefault(owner, deque()).append(entry)
+
+    def drop(self, entry: Entry) -> bool:
+        """That entry, as a whole. False = it is not in hand."""
+        owner = entry.owner
+        entries = self._entries.get(owner.partition, {}).get(owner)
+        if not entries or entry not in entries:
+            return False
+        entries.remove(entry)
+        self._tidy(owner)
+        return True
+
+    def take_of(self, partitions: Collection[Partition]) -> list[Entry]:
+        """All of these partitions, under whichever ownership."""
+        gone = [self._entries.pop(partition) for partition in self._entries.keys() & set(partitions)]
+        return [entry for by_owner in gone for entries in by_owner.values() for entry in entries]
+
+    def has(self, owner: Ownership) -> bool:
+        """Whether there is something of that ownership."""
+        return owner in self._entries.get(owner.partition, ())
+
+    def take_below(self, partition: Partition, offset: int, of: Ownership | None = None) -> list[Entry]:
+        """All of that partition below the offset; of one ownership, or of all."""
+        taken = []
+        for owner, entries in list(self._entries.get(partition, {}).items()):
+            if of is not None and owner is not of:
+                continue
+            while entries and entries[0].record.offset < offset:
+                entry = entries.popleft()
+                if (below := bisect_left(entry.offsets, offset)) < entry.count:
+                    entries.appendleft(entry.cut(below))
+                taken.append(entry)
+            self._tidy(owner)
+        return taken
+
+    def take(self, partition: Partition, offset: int) -> Entry | None:
+        """That record, if it is in hand."""
+        for owner, entries in self._entries.get(partition, {}).items():
+            for at, entry in enumerate(entries):
+                if entry.record.offset <= offset <= entry.records[-1].offset:
+                    del entries[at]
+                    pieces = entry.apart() if entry.count > 1 else [entry]
+                    found = next((one for one in pieces if one.record.offset == offset), None)
+                    for piece in reversed(pieces):
+                        if piece is not found:
+                            entries.insert(at, piece)
+                    self._tidy(owner)
+                    return found
+        return None
+
+    def _tidy(self, owner: Ownership) -> None:
+        by_owner = self._entries[owner.partition]
+        if not by_owner[owner]:
+            del by_owner[owner]
+        if not by_owner:
+            del self._entries[owner.partition]

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.testing.process import Process
-    from holdfast.testing.scheduler import Scheduler, Waiter
+    from holdfast.testing.scheduler import Scheduler
+    from holdfast.testing.tasks import Waiter
 
 _T = TypeVar("_T")
 
@@ -127,4 +128,5 @@ class Network:
             self._scheduler.at(self._scheduler.now + back_s, lambda: self._scheduler.tell(call.waiters))
 
     def _way(self) -> float:
-        return self._random.uniform(_WAY_S[0], max(_WAY_S[1], self._slowest_s))
+        least_s, most_s = _WAY_S
+        return least_s + (max(most_s, self._slowest_s) - least_s) * self._random.random()

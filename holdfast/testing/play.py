@@ -103,6 +103,8 @@ class Stage:
         self.watch = Watch(self)
         self.broker.watchers.append(Revokes(self))
         self.faults = Faults(self)
+        self._by_value: dict[bytes | None, Placed] = {}
+        self._handlings = {topic.name: world.handling(topic.name) for topic in world.topics}
         #: How often calls for a record are still to fail, by its number.
         self.fails: dict[int, int] = {}
         self.hangs: dict[int, int] = {}
@@ -130,7 +132,7 @@ class Stage:
         for fault in world.faults:
             scheduler.at(self.began_at + fault.at_s, lambda fault=fault: self.faults.happens(fault))  # type: ignore[misc]
         self._look()
-        scheduler.run(lambda: self.settled or self.over, self.began_at + world.calm_s + _ALL_S)
+        scheduler.run(self._has_settled, self.began_at + world.calm_s + _ALL_S)
         if not self.over:
             self._end()
         self.watch.errors()
@@ -170,7 +172,7 @@ class Stage:
     def say(self, who: str, what: object) -> None:
         """A line of the story."""
         if not self.scheduler.over:
-            self.lines.append(Line(self.now, who, str(what)))
+            self.lines.append(Line(self.now, who, what))
 
     def join(self) -> Member:
         """Another process of the app starts."""
@@ -207,8 +209,8 @@ class Stage:
             self.scheduler.at(self.scheduler.now + _RESTART_S, self._start_again)
 
     def placed(self, record: Record) -> Placed:
-        """What the book has of a record that a handler got."""
-        return self.book.records[record.json()["n"]]
+        """What the book has of a record that a handler got: by its value, which no other has."""
+        return self._by_value[record.value]
 
     def placed_at(self, partition: Partition, offset: int) -> Placed:
         """The same by its place in the log that the partition has now."""
@@ -238,12 +240,16 @@ class Stage:
         return self.store.is_finished(ClaimKey(*key))
 
     # ---- inside
+    def _has_settled(self) -> bool:
+        return self.settled or self.over
+
     def _produce(self, plan: Planned) -> None:
         number = next(self._numbers)
         value = value_of(number, plan.unit)
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
         partition = Partition(plan.topic, plan.partition)
-        self.book.place(number, plan, self.world.handling(plan.topic), self.log(partition), offset)
+        placed = self.book.place(number, plan, self._handlings[plan.topic], self.log(partition), offset)
+        self._by_value[value.encode()] = placed
         if plan.fails:
             self.fails[number] = plan.fails
         if plan.hangs:

@@ -10,7 +10,8 @@ from holdfast.testing.simulated import SimulatedRuntime
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.testing.scheduler import Scheduler, Task
+    from holdfast.testing.scheduler import Scheduler
+    from holdfast.testing.tasks import Task
 
 
 class Process:

@@ -6,22 +6,21 @@ where a task waits, looks at a clock or takes a lock may another one go on: so a
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import traceback
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from asyncio import _get_running_loop  # public for authors of event loops, says asyncio
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from greenlet import GreenletExit, getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent
 
 from holdfast.testing.process import Process
+from holdfast.testing.tasks import Task, Waiter, switch_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from holdfast.testing.tasks import Crash
 
 #: Not 0, which would hide what takes 0 for "never".
 _BEGINS_AT = 1000.0
@@ -33,124 +32,6 @@ _SLICE_S = 0.005
 _SOON_S, _LATE_S, _LATE_ODDS = 1e-4, 3e-3, 0.03
 #: How long, at most, a task stands aside that others overtake.
 _ASIDE_S = 1e-3
-#: How often a task is told to end that catches everything.
-_TOLD_TO_END = 50
-
-#: From Python 3.12 on; from 3.14 on the current task is one of the thread's, and not of the loop's.
-_swap_current_task = getattr(asyncio.tasks, "_swap_current_task", None)
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """What a task raised and nobody caught."""
-
-    process: str
-    task: str
-    at: float
-    error: BaseException
-    trace: str
-
-    def __str__(self) -> str:
-        return f"{self.process}, {self.task}: {self.error!r}"
-
-
-class Waiter:
-    """One wait of one task."""
-
-    __slots__ = ("task", "ticket", "told")
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.ticket = task.ticket + 1
-        #: Somebody has woken it; else its time has passed.
-        self.told = False
-
-
-class Task:
-    """One thread of one process. Made by `Process.spawn`; two are the same if they are the same object."""
-
-    __slots__ = (
-        "_ended",
-        "_greenlet",
-        "_interrupt",
-        "_raised",
-        "_scheduler",
-        "_target",
-        "name",
-        "number",
-        "process",
-        "ticket",
-    )
-
-    def __init__(self, scheduler: Scheduler, process: Process, target: Callable[[], None], name: str) -> None:
-        self.process = process
-        self.name = name
-        self.number = scheduler.number()
-        #: Of its current wait: what would wake it from an earlier one comes too late.
-        self.ticket = 0
-        self._scheduler = scheduler
-        self._target = target
-        self._greenlet = greenlet(self._run, scheduler.hub)  # there it goes when it ends
-        self._interrupt: BaseException | None = None
-        self._raised: BaseException | None = None
-        #: Who waits for its end; None = it has ended.
-        self._ended: list[Waiter] | None = []
-
-    def is_alive(self) -> bool:
-        """Whether it has not ended, and neither has its process."""
-        return self._ended is not None and self.process.alive
-
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, no longer than that many seconds of its process' clock."""
-        if self._ended is not None:
-            self._scheduler.wait_among(self._ended, self.process.real_s(timeout))
-
-    def interrupt(self, error: BaseException) -> None:
-        """Raise that where it waits, or at its next wait: as Python does with a signal in a process' first thread."""
-        self._interrupt = error
-        self._scheduler.hasten(self)
-
-    def raise_interrupt(self) -> None:
-        """What was given to `interrupt`, once. After each wait."""
-        if self._interrupt is not None:
-            self._raised, self._interrupt = self._interrupt, None
-            raise self._raised
-
-    def resume(self) -> None:
-        """Run until it waits. In the hub."""
-        self._greenlet.switch()
-
-    def end(self) -> None:
-        """Let it leave all that it is in. In the hub."""
-        for _ in range(_TOLD_TO_END):
-            if self._greenlet.dead:
-                return
-            with suppress(BaseException):  # whatever it raises on its way out: the world is over
-                self._greenlet.throw(GreenletExit)
-
-    def _run(self) -> None:
-        if self._scheduler.profile is not None:
-            sys.setprofile(self._scheduler.profile)
-        try:
-            self._target()
-        except Exception as error:  # noqa: BLE001 - for who judges `errors`
-            self._failed(error)
-        except BaseException as error:
-            if error is not self._raised:
-                raise  # the end of the world, or Ctrl-C of the person who runs it
-            self._failed(error)
-        finally:
-            waiters, self._ended = self._ended or [], None
-            self._scheduler.has_ended(self, waiters)
-
-    def _failed(self, error: BaseException) -> None:
-        if self._scheduler.over:
-            return  # on its way out
-        crash = Crash(self.process.name, self.name, self._scheduler.now, error, traceback.format_exc())
-        self._scheduler.errors.append(crash)
-
-    def __repr__(self) -> str:
-        return f"Task({self.process.name}, {self.name})"
 
 
 class Scheduler:
@@ -169,6 +50,7 @@ class Scheduler:
     def __init__(self, seed: int, *, jitter: bool = True, yield_odds: float = 0.01) -> None:
         self.seed = seed
         self.random = Random(seed)
+        self._draw = self.random.random  # thousands a world
         #: What tasks raised and nobody caught.
         self.errors: list[Crash] = []
         #: Given to `sys.setprofile` in each task: for counting calls.
@@ -181,30 +63,22 @@ class Scheduler:
         self.over = False
         self._jitter = jitter
         self._odds = yield_odds if jitter else 0.0
-        self._now = _BEGINS_AT
+        #: Virtual seconds. Who reads it here is not overtaken.
+        self.now = _BEGINS_AT
         self._slice_ends = 0.0
         #: When, a seeded tie-break, a number (nothing after it is compared), the wait that it ends, and whose.
         self._heap: list[tuple[float, float, int, int, Task | Callable[[], None]]] = []
         self._numbers = count(1)
-        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - public for authors of event loops, says asyncio
+        if _get_running_loop() is not None:
             raise RuntimeError("a world has event loops of its own: do not play it in one that runs")
         #: Who runs it.
         self.hub = getcurrent()
-        self._task: Task | None = None
+        #: Who runs; None = the hub.
+        self.current: Task | None = None
         self._tasks: dict[int, Task] = {}
         self._at_end: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     # ---- anywhere
-    @property
-    def now(self) -> float:
-        """Virtual seconds. Who reads it here is not overtaken."""
-        return self._now
-
-    @property
-    def current(self) -> Task | None:
-        """Who runs; None = the hub."""
-        return self._task
-
     def number(self) -> int:
         """One that nobody else has: for what is made in the world, so that it gets the same name each time."""
         return next(self._numbers)
@@ -242,17 +116,20 @@ class Scheduler:
     # ---- a task
     def look(self) -> float:
         """The time, as it is when the answer arrives: a look costs time, and others may overtake meanwhile."""
-        if self._task is not None and not self.over:
-            self._now += _LOOK_S
-            self.stand_aside()
-        return self._now
+        if self.current is None or self.over:
+            return self.now
+        self.now = now = self.now + _LOOK_S
+        # As `stand_aside`: it is asked for the time more often than for all else together.
+        if now > self._slice_ends or (self._odds and self._draw() < self._odds):
+            self.wait(self._draw() * _ASIDE_S)
+        return self.now
 
     def stand_aside(self) -> None:
         """Perhaps others go first."""
-        if self._task is None or self.over:
+        if self.current is None or self.over:
             return
-        if self._now > self._slice_ends or (self._odds and self.random.random() < self._odds):
-            self.wait(self.random.random() * _ASIDE_S)
+        if self.now > self._slice_ends or (self._odds and self._draw() < self._odds):
+            self.wait(self._draw() * _ASIDE_S)
 
     def wait(self, seconds: float | None) -> None:
         """The current task goes on when so many seconds have passed, or when it is woken.
@@ -262,27 +139,26 @@ class Scheduler:
         """
         if self.over:
             raise GreenletExit
-        task = self._task
+        task = self.current
         if task is None:
             raise RuntimeError("nothing may wait in the hub: spawn a task in a process")
         task.ticket += 1
         if seconds is not None:
-            self._push(self._now + seconds, task)
-        loop = asyncio._get_running_loop()  # noqa: SLF001 - as in `__init__`
+            self._push(self.now + seconds, task)
+        loop = _get_running_loop()
         if loop is None:
             self.hub.switch()
         else:
-            with _put_aside(loop):
-                self.hub.switch()
+            switch_aside(self.hub, loop)
         if self.over:
             raise GreenletExit
         task.raise_interrupt()
 
     def wait_among(self, waiters: list[Waiter], seconds: float | None) -> bool:
         """Wait until told by `tell`. Returns: whether it was told, or else the time has passed."""
-        if self._task is None:
+        if self.current is None:
             raise GreenletExit if self.over else RuntimeError("nothing may wait in the hub: spawn a task in a process")
-        waiter = Waiter(self._task)
+        waiter = Waiter(self.current)
         waiters.append(waiter)
         try:
             self.wait(seconds)
@@ -320,12 +196,12 @@ class Scheduler:
             if not heap or heap[0][0] > until:
                 return False
             due, _, _, ticket, what = heappop(heap)
-            if due > self._now:  # noqa: PLR1730 - thousands a second
-                self._now = due
+            if due > self.now:  # noqa: PLR1730 - thousands a second
+                self.now = due
             if not isinstance(what, Task):
                 what()
             elif ticket == what.ticket and what.process.alive:
-                if what.process.stalled_until > self._now:
+                if what.process.stalled_until > self.now:
                     self._push(what.process.stalled_until, what)
                 else:
                     self._resume(what)
@@ -338,9 +214,9 @@ class Scheduler:
         for first, _ in self._at_end:
             first()
         for task in list(self._tasks.values()):
-            self._task = task
+            self.current = task
             task.end()
-        self._task = None
+        self.current = None
         self._tasks.clear()
         self._heap.clear()
         for _, last in self._at_end:
@@ -355,44 +231,26 @@ class Scheduler:
             self.tell(waiters)
 
     def _resume(self, task: Task) -> None:
-        self._task = task
-        self._slice_ends = self._now + _SLICE_S
+        self.current = task
+        self._slice_ends = self.now + _SLICE_S
         self.switches += 1
-        self.digest = hash((self.digest, task.number, self._now))  # of numbers: no seed of Python's in it
+        self.digest = hash((self.digest, task.number, self.now))  # of numbers: no seed of Python's in it
         try:
             task.resume()
         finally:
-            self._task = None
+            self.current = None
 
     def _wake(self, task: Task) -> None:
         late_s = 0.0
         if self._jitter:
-            drawn = self.random.random()
+            drawn = self._draw()
             late_s = drawn * (_SOON_S if drawn < 1 - _LATE_ODDS else _LATE_S)
-        self._push(self._now + late_s, task)
+        self._push(self.now + late_s, task)
 
     def _push(self, due: float, task: Task) -> None:
-        tie = self.random.random() if self._jitter else 0.0
+        tie = self._draw() if self._jitter else 0.0
         heappush(self._heap, (due, tie, next(self._numbers), task.ticket, task))
 
     def _check_hub(self) -> None:
         if getcurrent() is not self.hub:
             raise RuntimeError("only the thread that made the scheduler runs and ends it, outside of all tasks")
-
-
-@contextmanager
-def _put_aside(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """What asyncio and Python keep for each thread of the system: other tasks of the world have event loops too."""
-    hooks = sys.get_asyncgen_hooks()
-    running = None if _swap_current_task is None else asyncio.current_task(loop)
-    if running is not None and _swap_current_task is not None:
-        _swap_current_task(loop, None)
-    asyncio._set_running_loop(None)  # noqa: SLF001 - as `_get_running_loop` above
-    sys.set_asyncgen_hooks(None, None)
-    try:
-        yield
-    finally:
-        asyncio._set_running_loop(loop)  # noqa: SLF001
-        if running is not None and _swap_current_task is not None:
-            _swap_current_task(loop, running)
-        sys.set_asyncgen_hooks(*hooks)

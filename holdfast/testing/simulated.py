@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from holdfast.runtime import Thread
     from holdfast.testing.process import Process
-    from holdfast.testing.scheduler import Scheduler, Waiter
+    from holdfast.testing.scheduler import Scheduler
+    from holdfast.testing.tasks import Waiter
 
 T = TypeVar("T")
 
@@ -45,7 +46,11 @@ class SimulatedRuntime:
     def __init__(self, scheduler: Scheduler, process: Process) -> None:
         self._scheduler = scheduler
         self._process = process
-        self._hub = _Hub()
+        self._look = scheduler.look
+        #: Whether others may go first where a clock is read or a lock is taken.
+        self.preempted = process.preempted
+        #: Who calls where no task does.
+        self.hub = _Hub()
         #: For jitter. Of this start of the process alone, so that it draws the same whatever the others do.
         self.random = Random(f"{scheduler.seed} {process.number} {process.name}")
         self._tokens = Random(f"{scheduler.seed} {process.number} {process.name} tokens")
@@ -53,7 +58,7 @@ class SimulatedRuntime:
     def now(self) -> float:
         """As `Clock.now`, by the process' own clock."""
         process = self._process
-        time = self._scheduler.look() if process.preempted else self._scheduler.now
+        time = self._look() if self.preempted else self._scheduler.now
         return time * process.clock_rate + process.clock_offset_s
 
     def sleep(self, seconds: float) -> None:
@@ -76,7 +81,7 @@ class SimulatedRuntime:
 
     def current(self) -> Thread:
         """As `Runtime.current`."""
-        return self._scheduler.current or self._hub
+        return self._scheduler.current or self.hub
 
     def lock(self) -> Lock:
         """As `Runtime.lock`."""
@@ -112,7 +117,7 @@ class SimulatedRuntime:
 
     def stand_aside(self) -> None:
         """Perhaps others go first."""
-        if self._process.preempted:
+        if self.preempted:
             self._scheduler.stand_aside()
 
     def real_s(self, seconds: float | None) -> float | None:
@@ -180,7 +185,8 @@ class Lock(_Awaited):
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None, /
     ) -> None:
         self._held = False
-        self._scheduler.tell(self._waiters)
+        if self._waiters:
+            self._scheduler.tell(self._waiters)
 
 
 class RLock(_Awaited):
@@ -194,8 +200,16 @@ class RLock(_Awaited):
         self._times = 0
 
     def __enter__(self) -> bool:
-        self._runtime.stand_aside()
-        self._take(1)
+        # As `_take`, with nothing called that need not be: it is what a world does most.
+        scheduler, runtime = self._scheduler, self._runtime
+        if runtime.preempted:
+            scheduler.stand_aside()
+        me = scheduler.current or runtime.hub
+        if self._holder is None or self._holder is me:
+            self._holder = me
+            self._times += 1
+        else:
+            self._take(1)
         return True
 
     def __exit__(
@@ -203,7 +217,9 @@ class RLock(_Awaited):
     ) -> None:
         self._times -= 1
         if not self._times:
-            self._give_back()
+            self._holder = None
+            if self._waiters:
+                self._scheduler.tell(self._waiters)
 
     def _take(self, times: int) -> None:
         me = self._runtime.current()
@@ -214,7 +230,8 @@ class RLock(_Awaited):
 
     def _give_back(self) -> None:
         self._holder, self._times = None, 0
-        self._scheduler.tell(self._waiters)
+        if self._waiters:
+            self._scheduler.tell(self._waiters)
 
 
 class Condition(RLock):
@@ -250,7 +267,8 @@ class Condition(RLock):
     def notify_all(self) -> None:
         """Wake all who wait."""
         self._check_held()
-        self._scheduler.tell(self._waiting)
+        if self._waiting:
+            self._scheduler.tell(self._waiting)
 
     def _check_held(self) -> None:
         if self._holder is not self._runtime.current() and not self._runtime.over:
@@ -269,7 +287,8 @@ class Queue(_Awaited, Generic[T]):
     def put(self, item: T) -> None:
         """Add one at the end."""
         self._items.append(item)
-        self._scheduler.tell(self._waiters)
+        if self._waiters:
+            self._scheduler.tell(self._waiters)
         self._runtime.stand_aside()
 
     def get(self) -> T:

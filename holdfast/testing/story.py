@@ -18,7 +18,8 @@ class Line(NamedTuple):
 
     at_s: float
     who: str
-    what: str
+    #: Made a text where the story is told: most stories are not.
+    what: object
 
     def __str__(self) -> str:
         return f"{self.at_s:9.4f}  {self.who:8} {self.what}"

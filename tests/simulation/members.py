@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from holdfast.records import Record
     from holdfast.testing.process import Process
-    from holdfast.testing.scheduler import Crash
     from holdfast.testing.store import StoreServer
+    from holdfast.testing.tasks import Crash
 
 RECORDS = 120
 

@@ -63,8 +63,12 @@ class MemoryBroker(Topics):
 
     def next_due(self) -> float | None:
         """When something happens by itself; None = never. Called with the lock."""
-        times = [self._agenda.next, *(group.next_due() for group in self._groups.values())]
-        return min((each for each in times if each is not None), default=None)
+        soonest = self._agenda.next
+        for group in self._groups.values():
+            due = group.next_due()
+            if due is not None and (soonest is None or due < soonest):
+                soonest = due
+        return soonest
 
     def after(self, now: float, seconds: float, call: Callable[[], None]) -> None:
         """Do that then; at once, if that is now. Called with the lock."""

@@ -202,9 +202,12 @@ class MemoryGroup:
     # ---- time
     def next_due(self) -> float | None:
         """When a session, or the wait for a round, is over. Called with the lock."""
-        times = [seat.deadline for seat in self.seats.values()]
-        times.append(self.rules.until)
-        return min((each for each in times if each is not None), default=None)
+        soonest = self.rules.until
+        for seat in self.seats.values():
+            due = seat.deadline
+            if due is not None and (soonest is None or due < soonest):
+                soonest = due
+        return soonest
 
     def expire(self, now: float) -> None:
         """Whose session has ended is no member. Called with the lock."""

@@ -515,6 +515,8 @@ class MemoryPartitionedSource:
             log = self.broker.logs.get(partition)
             if reader.paused or len(records) >= at_most or log is None or not log.led:
                 continue
+            if reader.position == log.end == reader.told_end:
+                continue  # there is nothing, and that was said
             if not log.start <= reader.position <= log.end:
                 reader.position = log.start  # out of range: the policy is "earliest"
             for offset in log.from_(reader.position, at_most - len(records)):

@@ -1,0 +1,154 @@
+"""Task: one thread of a simulated process, as a greenlet; what it waits for, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from greenlet import GreenletExit, greenlet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.testing.process import Process
+    from holdfast.testing.scheduler import Scheduler
+
+#: How often a task is told to end that catches everything.
+_TOLD_TO_END = 50
+
+#: From Python 3.12 on; from 3.14 on the current task is one of the thread's, and not of the loop's.
+_swap_current_task = getattr(asyncio.tasks, "_swap_current_task", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """What a task raised and nobody caught."""
+
+    process: str
+    task: str
+    at: float
+    error: BaseException
+    trace: str
+
+    def __str__(self) -> str:
+        return f"{self.process}, {self.task}: {self.error!r}"
+
+
+class Waiter:
+    """One wait of one task."""
+
+    __slots__ = ("task", "ticket", "told")
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.ticket = task.ticket + 1
+        #: Somebody has woken it; else its time has passed.
+        self.told = False
+
+
+class Task:
+    """One thread of one process. Made by `Process.spawn`; two are the same if they are the same object."""
+
+    __slots__ = (
+        "_ended",
+        "_greenlet",
+        "_interrupt",
+        "_raised",
+        "_scheduler",
+        "_target",
+        "name",
+        "number",
+        "process",
+        "resume",
+        "ticket",
+    )
+
+    def __init__(self, scheduler: Scheduler, process: Process, target: Callable[[], None], name: str) -> None:
+        self.process = process
+        self.name = name
+        self.number = scheduler.number()
+        #: Of its current wait: what would wake it from an earlier one comes too late.
+        self.ticket = 0
+        self._scheduler = scheduler
+        self._target = target
+        self._greenlet = greenlet(self._run, scheduler.hub)  # there it goes when it ends
+        #: Run until it waits. In the hub.
+        self.resume = self._greenlet.switch
+        self._interrupt: BaseException | None = None
+        self._raised: BaseException | None = None
+        #: Who waits for its end; None = it has ended.
+        self._ended: list[Waiter] | None = []
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended, and neither has its process."""
+        return self._ended is not None and self.process.alive
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, no longer than that many seconds of its process' clock."""
+        if self._ended is not None:
+            self._scheduler.wait_among(self._ended, self.process.real_s(timeout))
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise that where it waits, or at its next wait: as Python does with a signal in a process' first thread."""
+        self._interrupt = error
+        self._scheduler.hasten(self)
+
+    def raise_interrupt(self) -> None:
+        """What was given to `interrupt`, once. After each wait."""
+        if self._interrupt is not None:
+            self._raised, self._interrupt = self._interrupt, None
+            raise self._raised
+
+    def end(self) -> None:
+        """Let it leave all that it is in. In the hub."""
+        for _ in range(_TOLD_TO_END):
+            if self._greenlet.dead:
+                return
+            with suppress(BaseException):  # whatever it raises on its way out: the world is over
+                self._greenlet.throw(GreenletExit)
+
+    def _run(self) -> None:
+        if self._scheduler.profile is not None:
+            sys.setprofile(self._scheduler.profile)
+        try:
+            self._target()
+        except Exception as error:  # noqa: BLE001 - for who judges `errors`
+            self._failed(error)
+        except BaseException as error:
+            if error is not self._raised:
+                raise  # the end of the world, or Ctrl-C of the person who runs it
+            self._failed(error)
+        finally:
+            waiters, self._ended = self._ended or [], None
+            self._scheduler.has_ended(self, waiters)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._scheduler.over:
+            return  # on its way out
+        crash = Crash(self.process.name, self.name, self._scheduler.now, error, traceback.format_exc())
+        self._scheduler.errors.append(crash)
+
+    def __repr__(self) -> str:
+        return f"Task({self.process.name}, {self.name})"
+
+
+def switch_aside(hub: greenlet, loop: asyncio.AbstractEventLoop) -> None:
+    """Go to the hub from inside of an event loop. What asyncio and Python keep for each thread of the system is put
+    aside meanwhile: other tasks of the world have event loops too."""
+    hooks = sys.get_asyncgen_hooks()
+    running = None if _swap_current_task is None else asyncio.current_task(loop)
+    if running is not None and _swap_current_task is not None:
+        _swap_current_task(loop, None)
+    asyncio._set_running_loop(None)  # noqa: SLF001 - public for authors of event loops, says asyncio
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        hub.switch()
+    finally:
+        asyncio._set_running_loop(loop)  # noqa: SLF001 - as above
+        if running is not None and _swap_current_task is not None:
+            _swap_current_task(loop, running)
+        sys.set_asyncgen_hooks(*hooks)

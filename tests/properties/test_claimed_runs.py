@@ -24,6 +24,7 @@ from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
 from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK
+from tests.properties.test_claiming import behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -239,8 +240,13 @@ class Play:
         assert self.lanes.taken == sum(entry.count for entry in self.out)
         assert self.lanes.hands.records == sum(entry.count for entry in [*self.out, *self.ended])
         for entry in entries:
+            stand = [*entry.lane.entries, *entry.lane.followers]
+            assert entry.over or sum(other is entry for other in stand) == 1, f"{entry} is not in its lane"
+            if not self.again:
+                offsets = [other.record.offset for other in stand if not other.over]
+                assert offsets == sorted(offsets), "a lane is out of order"
             if entry.gate is Gate.BUSY:
-                for other in entry.lane.behind(entry):
+                for other in behind(entry):
                     assert not other.held, f"{other} holds a key behind {entry}"
                     assert other.gate is not Gate.READY
         out = {offset for entry in self.out for offset in entry.offsets}
@@ -293,3 +299,23 @@ def test_every_record_ends_each_key_runs_once_and_nothing_is_held_at_the_end(
     assert play.claiming.wanted == 0
     assert play.claiming._holders == {}
     assert play.claiming._waiters == {}
+
+
+def test_a_run_that_is_taken_apart_behind_one_that_waits_leaves_all_its_records_in_their_lane() -> None:
+    play = Play("partition", batch=False)
+    play.poll([(0, 0), (0, 1)], 2)
+    play.poll([(0, 2), (0, 3)], 2)
+    play.stranger_takes(0)
+    play.stranger_takes(2)
+    play.ask(500)
+    play.check()
+    play.stranger_ends(0, well=False)
+    play.stranger_ends(0, well=False)
+    for _ in range(10):
+        play.pass_time(1.0)
+        play.ask(500)
+        play.take(1)
+        play.come_back(0, "end", 0)
+        play.finish(None)
+        play.check()
+    assert play.ran == ["0", "1", "2", "3"]

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 HANDLER = Handler(name="h", call=print, topics=("t",))
 
 
+def behind(entry: Entry) -> list[Entry]:
+    """Those after it in its lane that have not ended."""
+    every = [*entry.lane.entries, *entry.lane.followers]
+    return [other for other in every[every.index(entry) + 1 :] if not other.over]
+
+
 class Play:
     """One member's claiming beside a stranger's session, at one store."""
 
@@ -83,6 +89,12 @@ class Play:
             else:
                 self.stranger.unclaim([claim])
 
+    def awaited_strangers_end(self) -> None:
+        """Of those keys that somebody waits for."""
+        for entry in self.entries:
+            if entry.gate is Gate.BUSY and entry.claim and entry.claim.key.key in self.strangers:
+                self.stranger_ends(sorted(self.strangers).index(entry.claim.key.key), well=True)
+
     def ask(self, at_most: int) -> None:
         self.debts.pay()
         assert self.claiming.step(self.mine, at_most)
@@ -118,7 +130,8 @@ class Play:
         """Behind an entry that waits for another's key, none of its lane holds one."""
         for entry in self.entries:
             if entry.gate is Gate.BUSY:
-                for other in entry.lane.behind(entry):
+                assert entry.lane.parked is entry
+                for other in behind(entry):
                     assert not other.held, f"{other} holds a key behind {entry}"
                     assert other.gate is not Gate.READY
         holders = [entry.claim.key for entry in self.entries if entry.held and not entry.over and entry.claim]
@@ -184,13 +197,31 @@ def test_one_that_waited_for_a_key_of_its_own_process_stays_behind_one_that_was_
     assert [entry.gate for entry in play.entries] == [Gate.GONE, Gate.BUSY, Gate.BEHIND]
 
 
+#: By its number: the lane that a record is in, and its business key.
+SHAPES: dict[str, Callable[[int], tuple[int, int]]] = {
+    "one lane, each its own key": lambda number: (0, number),
+    "one lane, one key": lambda _: (0, -1),
+    "one lane, each key twice": lambda number: (0, number // 2),
+    "one lane, a key that comes again and again": lambda number: (0, number if number % 3 else -1),
+    "lanes of their own, one key": lambda number: (number, -1),
+    "lanes of their own, each key thrice": lambda number: (number, number // 3),
+}
+
+
+@pytest.mark.parametrize("strangers_every", [0, 1, 7], ids=["nobody else", "all held elsewhere", "some held elsewhere"])
 @pytest.mark.parametrize("batch", [1, 500])
-def test_a_record_costs_the_same_however_many_others_are_in_its_lane(batch: int) -> None:
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_record_costs_the_same_however_many_others_are_in_flight(
+    shape: str, batch: int, strangers_every: int
+) -> None:
     def lines(records: int) -> int:
-        """Lines of claiming and lanes that run until each of so many records in one lane has its key."""
+        """Lines of claiming and lanes that run until each of so many records has run, or was skipped."""
         play, count = Play(), 0
         for number in range(records):
-            play.add(0, number, handed=False)
+            play.add(*SHAPES[shape](number), handed=False)
+        for key in {int(entry.asked_for[0].key.key) for entry in play.entries}:
+            if strangers_every and key % strangers_every == 0:
+                play.stranger_takes(key)
 
         def trace(frame: FrameType, event: str, _: object) -> Any:
             nonlocal count
@@ -202,13 +233,17 @@ def test_a_record_costs_the_same_however_many_others_are_in_its_lane(batch: int)
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            while play.claiming.wanted:
-                play.ask(batch)
-            for _ in range(records):
-                play.run_one()
+            while not all(entry.over for entry in play.entries):
+                if play.claiming.wanted:
+                    play.ask(batch)
+                elif play.lanes.ready(HANDLER.kind):
+                    play.run_one()
+                else:
+                    play.awaited_strangers_end()
+                    play.pass_time(1.0)
         finally:
             sys.settrace(before)
-        assert len(play.ran) == records
+        assert len(play.ran) == len(set(play.ran))
         return count
 
     few, many = lines(60), lines(240)

@@ -257,15 +257,15 @@ RULES = (
     Broken(
         name="followers-are-not-asked-for",
         file="plugin/engine/record/claiming.py",
-        rule="                entry.gate, entry.asked = Gate.READY, 0\n                self._follow(entry)\n",
+        rule="                entry.gate, entry.asked = Gate.READY, 0\n                self._go_on_behind(entry)\n",
         instead="                entry.gate, entry.asked = Gate.READY, 0\n",
         breaks="progress: a lane stands still behind a key that was busy",
     ),
     Broken(
         name="followers-keep-their-keys",
         file="plugin/engine/record/claiming.py",
-        rule="                other.gate = Gate.BEHIND\n                self.give_back(other)",
-        instead="                other.gate = Gate.BEHIND",
+        rule="            other.gate = Gate.BEHIND\n            self.give_back(other)",
+        instead="            other.gate = Gate.BEHIND",
         breaks="progress: two members wait for each other's keys for ever",
     ),
     Broken(
@@ -278,15 +278,15 @@ RULES = (
     Broken(
         name="waiters-are-forgotten",
         file="plugin/engine/record/claiming.py",
-        rule="                while waiters:\n                    self._ask_again(waiters.popleft())",
-        instead="                while waiters:\n                    waiters.popleft()",
+        rule="                    self._holders[claim.key] = waiter.claim\n                    self._ask(waiter)\n                    break\n",
+        instead="",
         breaks="progress: who waits in this process for a key is never asked for",
     ),
     Broken(
         name="no-answer-is-a-no",
         file="plugin/engine/record/claiming.py",
-        rule="        except BaseException:\n            self._wanted.extendleft(reversed(asked))\n            raise",
-        instead="        except BaseException:\n            for entry in asked:\n                entry.held = False\n            self._wanted.extendleft(reversed(asked))\n            raise",
+        rule="        except BaseException:\n            self._ask_first(asked)\n            raise",
+        instead="        except BaseException:\n            for entry in asked:\n                entry.held = False\n            self._ask_first(asked)\n            raise",
         breaks="progress: a key that was granted unheard is never given back",
     ),
     Broken(

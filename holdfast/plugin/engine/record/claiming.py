@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from holdfast.dedup.claims import Claim, ClaimKey, ClaimSession
-    from holdfast.plugin.engine.record.lanes import Entry, Lanes
+    from holdfast.plugin.engine.record.lanes import Entry, Lane, Lanes
     from holdfast.plugin.engine.store.owed import Debts
     from holdfast.plugin.engine.timers import Timers
 
@@ -34,7 +34,7 @@ class Claiming:
         self._chance = chance
         self._lanes, self._timers, self._debts, self._skip = lanes, timers, debts, skip
         self._wanted: deque[Entry] = deque()
-        lanes.unasked = self._ask_now
+        lanes.unasked = self._ask
         #: Keys that a record of this process holds or asks for, and who waits for them here: records of one key in one
         #: process need not ask the store about each other. The holder is the claim and not the entry: a claim goes with
         #: its record into whichever piece of a run that comes to be in.
@@ -51,11 +51,11 @@ class Claiming:
     def want(self, entry: Entry) -> None:
         """Ask for the entry's key in the next step."""
         if entry.gate is Gate.CLAIM:
-            self._wanted.append(entry)
+            self._ask(entry)
 
     def resume(self, entry: Entry) -> None:
         """A former owner has given the entry back: its turn, or its key; behind one that is parked it holds none."""
-        asks = Gate.BEHIND if entry.lane.parked(before=entry) else Gate.CLAIM
+        asks = Gate.BEHIND if entry.follows else Gate.CLAIM
         entry.gate = Gate.READY if entry.claim is None else asks
         self.want(entry)
         self._lanes.wake(entry.lane)
@@ -74,7 +74,7 @@ class Claiming:
         try:
             verdicts = session.claim([claim for entry in asked for claim in entry.asked_for])
         except BaseException:
-            self._wanted.extendleft(reversed(asked))
+            self._ask_first(asked)
             raise
         fenced = False
         for entry, verdict in self.each(asked, verdicts, Verdict.NEW):
@@ -82,22 +82,20 @@ class Claiming:
                 continue  # one before it in its lane found its key BUSY: given back already
             if verdict is Verdict.NEW:
                 entry.gate, entry.asked = Gate.READY, 0
-                self._follow(entry)
+                self._go_on_behind(entry)
                 self._lanes.wake(entry.lane)
             elif verdict is Verdict.DONE:
-                entry.held = False
-                self.free(entry)
-                self._follow(entry)
-                self._skip(entry)
+                self._done(entry)
             elif verdict is Verdict.BUSY:
                 entry.held = False
                 self._park(entry)
+                entry.lane.wary = True
                 entry.asked += 1
                 wait_s = _BUSY.wait_s(entry.asked, _PARKED, self._chance) or 0.0
                 self._timers.after(wait_s, lambda e=entry: self._ask_again(e))  # type: ignore[misc]
             else:
                 entry.held = False
-                self._wanted.append(entry)
+                self._ask(entry)
                 fenced = True
         return not fenced
 
@@ -119,22 +117,32 @@ class Claiming:
         return self._lanes.apart(run) if run.count > 1 else [run]
 
     def give_back(self, entry: Entry) -> None:
-        """The entry will not run here: its key is free, here and (owed) in the store."""
+        """The entry will not run here, or not now: its key is free, here and (owed) in the store."""
         if entry.held:
             for claim in entry.asked_for:
                 self._debts.unclaim(entry.owner.session_, claim)
             entry.held = False
         self.free(entry)
+        lane = entry.lane
+        if lane.parked is entry:
+            lane.parked = None
+        self._let_ask(lane)
 
     def free(self, entry: Entry) -> None:
-        """The entry no longer holds or asks for its keys: who waits here may ask."""
+        """The entry no longer holds or asks for its keys: of those who wait for one here, the first asks."""
         for claim in entry.asked_for:
-            if self._holders.get(claim.key) is claim:
-                del self._holders[claim.key]
-                waiters = self._waiters.pop(claim.key, None)
-                while waiters:
-                    self._ask_again(waiters.popleft())
-        # The first of them to be chosen becomes the holder; the others park behind it again.
+            if self._holders.get(claim.key) is not claim:
+                continue
+            del self._holders[claim.key]
+            waiters = self._waiters.get(claim.key, deque())
+            while waiters:
+                waiter = waiters.popleft()
+                if waiter.gate is Gate.BUSY and waiter is not entry and waiter.claim is not None:
+                    self._holders[claim.key] = waiter.claim
+                    self._ask(waiter)
+                    break
+            if not waiters:
+                self._waiters.pop(claim.key, None)
 
     # ---- inside
     def _choose(self, at_most: int) -> list[Entry]:
@@ -142,13 +150,16 @@ class Claiming:
         count = 0
         while self._wanted and count < at_most:
             entry = self._wanted.popleft()
+            entry.queued = False
             if entry.gate is not Gate.CLAIM or entry.claim is None:
                 continue
             if self._hold_all(entry.asked_for):
                 asked.append(entry)
                 count += entry.count
+                if not entry.lane.wary:
+                    self._let_ask(entry.lane)
             elif entry.count > 1:
-                self._wanted.extendleft(reversed(self.apart(entry)))
+                self._ask_first(self.apart(entry))
             else:
                 self._waiters.setdefault(entry.claim.key, deque()).append(entry)
                 self._park(entry)
@@ -165,34 +176,55 @@ class Claiming:
         self._holders.update(wanted)
         return True
 
+    def _done(self, entry: Entry) -> None:
+        """Its key is done: it is a duplicate, and so are all who wait for that key here."""
+        entry.held = False
+        claims = entry.asked_for
+        for key in [claim.key for claim in claims if self._holders.get(claim.key) is claim]:
+            del self._holders[key]
+            for other in self._waiters.pop(key, ()):
+                if other.gate is Gate.BUSY:
+                    self._go_on_behind(other)
+                    self._skip(other)
+        self._go_on_behind(entry)
+        self._skip(entry)
+
     def _park(self, entry: Entry) -> None:
         """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""
-        entry.gate, entry.parked = Gate.BUSY, True
-        for other in entry.lane.behind(entry):
-            if other.claim is not None and other.gate in (Gate.READY, Gate.CLAIM):
-                other.gate = Gate.BEHIND
-                self.give_back(other)
+        entry.gate = Gate.BUSY
+        for other in entry.lane.park(entry):
+            other.gate = Gate.BEHIND
+            self.give_back(other)
 
-    def _follow(self, entry: Entry) -> None:
-        """Its followers may ask again, if it was parked. Most never are: their lanes need not be looked at."""
-        if not entry.parked:
-            return
-        entry.parked = False
-        for other in entry.lane.behind(entry):
-            if other.gate is Gate.BUSY:
-                return
-            if other.gate is Gate.BEHIND:
-                other.gate = Gate.CLAIM
-                self._wanted.append(other)
+    def _go_on_behind(self, entry: Entry) -> None:
+        """It need not wait for its key: its followers may ask. Where other members have keys, only two for each that
+        has its own: if a key is busy, those that were asked for behind it were asked for in vain."""
+        lane = entry.lane
+        parked = lane.parked is entry
+        if parked:
+            lane.parked = None
+        for _ in range(2 if lane.wary else int(parked)):
+            self._let_ask(lane)
 
-    def _ask_now(self, entry: Entry) -> None:
+    def _let_ask(self, lane: Lane) -> None:
+        """The next of those who follow in that lane may ask."""
+        entry = lane.next_follower()
+        if entry is not None:
+            self._ask(entry)
+
+    def _ask(self, entry: Entry) -> None:
         entry.gate = Gate.CLAIM
-        self._wanted.append(entry)
+        if not entry.queued:
+            entry.queued = True
+            self._wanted.append(entry)
+
+    def _ask_first(self, entries: Sequence[Entry]) -> None:
+        """Before all others, in their order."""
+        for entry in reversed(entries):
+            if not entry.queued:
+                entry.queued = True
+                self._wanted.appendleft(entry)
 
     def _ask_again(self, entry: Entry) -> None:
-        if entry.gate is Gate.BUSY and entry.lane.parked(before=entry):
-            entry.gate = Gate.BEHIND  # one before it was parked meanwhile: its turn comes with that one's
-            self.free(entry)
-        elif entry.gate is Gate.BUSY:
-            entry.gate = Gate.CLAIM
-            self._wanted.append(entry)
+        if entry.gate is Gate.BUSY:
+            self._ask(entry)

@@ -25,7 +25,7 @@ class Gate(Enum):
 
     CLAIM = "claim"  #: its business key is not asked for yet
     BUSY = "busy"  #: its key is another's: it is asked for again later
-    BEHIND = "behind"  #: a BUSY one is before it in its lane; it holds no claim
+    BEHIND = "behind"  #: one before it in its lane waits for its key: it holds no claim, and asks for none
     HANDED = "handed"  #: a former owner may still be working on it
     READY = "ready"  #: its turn, as soon as it is the first of its lane
     RETRY = "retry"  #: it failed and waits for the next attempt
@@ -62,8 +62,10 @@ class Entry:
     asked = 0
     #: Among what is in hand (`Hands`).
     counted = False
-    #: It waited for its key: those behind it in its lane may be waiting for it.
-    parked = False
+    #: It stands among the followers of its lane: behind one that waits for its key.
+    follows = False
+    #: It stands in the queue of those that ask for their keys. Only once, or a run would get two sets of answers.
+    queued = False
     #: The dead letter that is being sent, and how often that has failed.
     letter: Letter | None = None
     letters = 0
@@ -177,6 +179,7 @@ class Entry:
         other = Entry.run(self.records[start:stop], self.owner, self.handler, self.since, self.claims[start:stop])
         other.held, other.began_ms, other.counted = self.held, self.began_ms, self.counted
         other.gate, other.lane, other.keys = self.gate, self.lane, self.keys[start:stop]
+        other.follows = self.follows
         other.started = max(0, min(stop, self.started - self.base) - start)
         other.ended = max(0, min(stop, self.ended - self.base) - start)
         self.owner.entries[other.record.offset] = other

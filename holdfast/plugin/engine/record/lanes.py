@@ -26,7 +26,7 @@ class Lane:
     anything goes wrong with it, or somebody waits behind it when it has ended, each key gets a lane of its own.
     """
 
-    __slots__ = ("entries", "home", "key", "keys", "queued", "taken")
+    __slots__ = ("entries", "followers", "home", "key", "keys", "parked", "queued", "taken", "wary")
 
     def __init__(self, home: dict[Hashable, Lane], key: Hashable, keys: list[Hashable] | None = None) -> None:
         #: Where its keys lead to it: the lanes of its partition.
@@ -35,6 +35,13 @@ class Lane:
         #: None: it has one key.
         self.keys = keys
         self.entries: deque[Entry] = deque()
+        #: Who waits for a key that is another's. All that come behind it are followers: they hold no keys.
+        self.parked: Entry | None = None
+        #: Those behind `entries`, in their order. They come after these one by one, as they are let ask for their keys:
+        #: so what it costs to let them ask, and to stop them again, does not grow with how many they are.
+        self.followers: deque[Entry] = deque()
+        #: Another member had a key: its followers ask for a few keys at first, and for twice as many each time.
+        self.wary = False
         self.queued = False
         self.taken = 0
 
@@ -57,28 +64,45 @@ class Lane:
             count += entry.count
         return min(count, at_most)
 
-    def parked(self, before: Entry | None = None) -> bool:
-        """Whether its last entries (those before that one) wait for a key that is another's: who comes behind them may
-        not hold claims."""
-        ahead = before is None
-        for entry in reversed(self.entries):
-            if ahead and entry.gate in _PARKED:
-                return True
-            # A HANDED one says nothing: it asks for its key only later.
-            if ahead and not entry.over and entry.claim is not None and entry.gate is not Gate.HANDED:
-                return False
-            ahead = ahead or entry is before
-        return False
+    def add(self, entry: Entry) -> None:
+        """Put it behind all others."""
+        if self.parked is None and not self.followers:
+            self.entries.append(entry)
+            return
+        entry.follows = True
+        if entry.gate is Gate.CLAIM:
+            entry.gate = Gate.BEHIND
+        self.followers.append(entry)
 
-    def behind(self, entry: Entry) -> list[Entry]:
-        """All entries after that one which have not ended, in their order. None, where it has left the lane."""
-        found: list[Entry] = []
-        for other in reversed(self.entries):
-            if other is entry:
-                return found[::-1]
-            if not other.over:
-                found.append(other)
-        return []
+    def park(self, entry: Entry) -> list[Entry]:
+        """It waits for its key, and those behind it that have not started follow it from now on.
+
+        Returns: those of them that ask for keys, or hold some.
+        """
+        asking: list[Entry] = []
+        while (other := self.entries[-1]) is not entry and (other.over or other.gate in _IDLE):
+            self.entries.pop()
+            if other.over:
+                continue
+            other.follows = True
+            self.followers.appendleft(other)
+            if other.claim is not None and other.gate is not Gate.HANDED:
+                asking.append(other)
+        self.parked = entry
+        return asking[::-1]
+
+    def next_follower(self) -> Entry | None:
+        """The next that may ask for its key, unless somebody waits before it. None: there is none."""
+        while self.followers and self.parked is None:
+            entry = self.followers.popleft()
+            self.wary = self.wary and bool(self.followers)
+            if entry.over:
+                continue
+            entry.follows = False
+            self.entries.append(entry)
+            if entry.gate is Gate.BEHIND:
+                return entry  # of the others there is nothing to be asked, or not yet
+        return None
 
     def replace(self, entry: Entry, pieces: Sequence[Entry]) -> None:
         """The pieces of an entry stand where it stood; nowhere, if it has left."""
@@ -86,13 +110,21 @@ class Lane:
             piece.lane = self
         if entry.gate is Gate.TAKEN:
             self.taken += len(pieces) - 1
-        if entry in self.entries:
-            at = self.entries.index(entry)
-            others = list(self.entries)
-            self.entries = deque([*others[:at], *pieces, *others[at + 1 :]])
+        entries = self.followers if entry.follows else self.entries
+        if entries and entries[0] is entry:
+            entries.popleft()
+            entries.extendleft(reversed(pieces))
+        elif entries and entries[-1] is entry:
+            entries.pop()
+            entries.extend(pieces)
+        elif entry in entries:
+            at, others = entries.index(entry), list(entries)
+            entries.clear()
+            entries.extend([*others[:at], *pieces, *others[at + 1 :]])
 
 
-_PARKED = frozenset({Gate.BUSY, Gate.BEHIND})
+#: They have not started: they go where their lane says.
+_IDLE = frozenset({Gate.CLAIM, Gate.BUSY, Gate.BEHIND, Gate.HANDED, Gate.READY})
 
 
 class Lanes:
@@ -135,9 +167,7 @@ class Lanes:
         entry.lane = lane
         if lane.keys is not None:
             entry.keys = [key] * entry.count
-        if entry.gate is Gate.CLAIM and lane.parked():
-            entry.gate = Gate.BEHIND
-        lane.entries.append(entry)
+        lane.add(entry)
         self.wake(lane)
 
     def begin(self, run: Entry, lane: Lane) -> None:
@@ -163,7 +193,8 @@ class Lanes:
             else:
                 entry.keys = [key]
         entry.lane = lane
-        place = next((at for at, other in enumerate(lane.entries) if other.record.offset > offset), len(lane.entries))
+        later = (at for at, other in enumerate(lane.entries) if other.record.offset > offset or other is lane.parked)
+        place = next(later, len(lane.entries))
         lane.entries.insert(place, entry)
         self.wake(lane)
 
@@ -335,20 +366,28 @@ class Lanes:
     def _part(self, lane: Lane) -> None:
         """Each key of the lane gets a lane of its own."""
         self._leave(lane)
-        entries, lane.entries = lane.entries, deque()
-        lane.keys, lane.taken = None, 0
+        parked, entries = lane.parked, [*lane.entries, *lane.followers]
+        lane.entries.clear()
+        lane.followers.clear()
+        lane.keys, lane.parked, lane.taken = None, None, 0
         for entry in entries:
-            self._own_lanes(entry.apart() if entry.count > 1 and entry.gate is not Gate.TAKEN else [entry], lane)
+            pieces = entry.apart() if entry.count > 1 and entry.gate is not Gate.TAKEN else [entry]
+            self._own_lanes(pieces, lane, parked)
 
-    def _own_lanes(self, pieces: Sequence[Entry], lane: Lane) -> None:
+    def _own_lanes(self, pieces: Sequence[Entry], lane: Lane, parked: Entry | None) -> None:
         for entry in pieces:
             if entry.over:
                 continue
             own = lane.home.setdefault(entry.keys[0], Lane(lane.home, entry.keys[0]))
             entry.lane, entry.keys = own, ()
+            if entry.follows and (own.parked is not None or own.followers):
+                own.followers.append(entry)
+                continue
+            entry.follows = False
             own.entries.append(entry)
             own.taken += entry.gate is Gate.TAKEN
-            unasked = entry.gate is Gate.CLAIM and entry is not pieces[0]
-            if unasked or (entry.gate is Gate.BEHIND and not own.parked(before=entry)):
+            if entry is parked:
+                own.parked = entry
+            if entry.gate is Gate.BEHIND or (entry.gate is Gate.CLAIM and entry is not pieces[0]):
                 self.unasked(entry)
             self.wake(own)

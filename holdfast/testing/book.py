@@ -23,6 +23,15 @@ class LogName(NamedTuple):
         return f"{self.partition}" if self.log < 2 else f"{self.partition}#{self.log}"
 
 
+class Place(NamedTuple):
+    """Where a record is."""
+
+    log: LogName
+    offset: int
+    #: By which it is claimed where it has no business key; None: its position is enough.
+    identity: str | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Unit:
     """One piece of work: all records of one business key in its scope, or one record."""
@@ -30,6 +39,8 @@ class Unit:
     name: str
     #: None: it is known by its record's position alone.
     key: tuple[str, str] | None = None
+    #: Its key is a business key, and not only the name of one message.
+    business: bool = False
     #: Calls for it that ended well, or run.
     runs: list[Run] = field(default_factory=list)
     #: One of them ended well.
@@ -66,7 +77,7 @@ class Placed:
         return self.unit.handled or self.letter_of is not None or self.excused
 
     def __str__(self) -> str:
-        unit = f" {self.unit.name}" if self.unit.key else ""
+        unit = f" {self.unit.name}" if self.unit.business else ""
         return f"{self.log}@{self.offset}{unit}"
 
 
@@ -130,9 +141,9 @@ class Book:
         self._lanes: dict[Hashable, Lane] = {}
         self._units: dict[tuple[str, str], Unit] = {}
 
-    def place(self, number: int, plan: Planned, handling: Handling, log: LogName, offset: int) -> Placed:
+    def place(self, number: int, at: Place, plan: Planned, handling: Handling) -> Placed:
         """A producer's record is in its log."""
-        record = Placed(number, plan, handling, log, offset, self._unit(plan, handling, log, offset))
+        record = Placed(number, plan, handling, at.log, at.offset, self._unit(plan, handling, at))
         lacks = handling.keyed and plan.unit is None and self._missing == "error"
         record.unfit = plan.unreadable or lacks
         lane = None if record.unfit else self._lane(record)
@@ -140,18 +151,19 @@ class Book:
             record.lane, record.turn = lane, len(lane.records)
             lane.records.append(record)
         self.records[number] = record
-        self.logs.setdefault(log, []).append(record)
+        self.logs.setdefault(at.log, []).append(record)
         return record
 
     def at(self, log: LogName, offset: int) -> Placed | None:
         """The record in that place; None: there is none."""
         return next((each for each in self.logs.get(log, ()) if each.offset == offset), None)
 
-    def _unit(self, plan: Planned, handling: Handling, log: LogName, offset: int) -> Unit:
+    def _unit(self, plan: Planned, handling: Handling, at: Place) -> Unit:
+        scope = "shared" if handling.shared_scope else f"{self._group}/{plan.topic}"
         if not handling.keyed or plan.unit is None or plan.unreadable:
-            return Unit(f"{log}@{offset}")
-        key = ("shared" if handling.shared_scope else f"{self._group}/{plan.topic}", plan.unit)
-        return self._units.setdefault(key, Unit(plan.unit, key))
+            return Unit(f"{at.log}@{at.offset}", None if at.identity is None else (scope, f"s:{at.identity}"))
+        key = (scope, f"s:{plan.unit}")  # as `dedup.keys.key_text` writes texts
+        return self._units.setdefault(key, Unit(plan.unit, key, business=True))
 
     def _lane(self, record: Placed) -> Lane | None:
         """As `Settings.ordering` promises it; a batch has consecutive records of its partition in any case."""

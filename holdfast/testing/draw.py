@@ -67,6 +67,8 @@ _FAULTS: dict[FaultKind, int] = {
 }
 _STORES: Sequence[StoreKind] = (*("specification",) * 6, "scripts", "digests")
 _STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
+#: In so many worlds of all: RocketMQ's queues.
+_QUEUES = 0.2
 #: What hangs does so for that long at most: some of it ends before anybody notices.
 _HANGS_S = 3.0
 
@@ -89,7 +91,7 @@ def draw(seed: int) -> World:
         for at, (kind, topic) in enumerate(zip(kinds, topics, strict=True))
     )
     faults = tuple(sorted((_fault(chance) for _ in range(pick([0, 1, 2, 4, 8]))), key=lambda each: each.at_s))
-    return World(
+    world = World(
         seed=chance.getrandbits(32),
         yield_odds=pick([0.0, 0.01, 0.1]),
         protocol=pick([*get_args(Protocol), "cooperative"]),
@@ -111,6 +113,20 @@ def draw(seed: int) -> World:
         ),
         faults=faults,
     )
+    return _on_another_ground(world, _apart("broker", seed))
+
+
+def _on_another_ground(world: World, chance: random.Random) -> World:
+    """The same on brokers of another kind, now and then: what cannot happen there happens otherwise."""
+    if chance.random() < _QUEUES:
+        faults = tuple(_of_queues(fault) for fault in world.faults)
+        return replace(world, broker="queues", by_message=chance.random() < 0.5, static=False, faults=faults)
+    return world
+
+
+def _of_queues(fault: Fault) -> Fault:
+    """No broker takes queues away: who stands still for longer than its lease loses them."""
+    return replace(fault, kind="stall", for_s=2.0) if fault.kind == "lose" else fault
 
 
 def _apart(what: str, seed: int) -> random.Random:

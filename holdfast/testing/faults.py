@@ -29,7 +29,7 @@ class Faults:
 
     def happens(self, fault: Fault) -> None:
         """Now."""
-        if self._resetting:
+        if self._resetting or fault.kind in self._stage.ground.without:
             return  # nobody is there
         self._stage.say("world", f"{fault.kind} {fault.for_s:.3f} s" if fault.for_s else fault.kind)
         call: Callable[[Fault], None] = getattr(self, f"_{fault.kind}")
@@ -74,7 +74,7 @@ class Faults:
         if (member := self._member(fault)) is not None:
             self._stage.say(member.name, "loses its partitions")
             member.thrown_out()
-            self._stage.group.lose(member.source)
+            self._stage.ground.lose(member.source)
 
     def _refuse(self, fault: Fault) -> None:
         for at, partition in enumerate(sorted(self._stage.broker.logs)):

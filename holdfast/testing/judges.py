@@ -157,7 +157,10 @@ class Judges:
                 continue
             self._checked[log] = min(self._checked[log], at)
             record.letter_of = None
-            if record.unit.key is None:
+            key = record.unit.key
+            # What was handled and is not marked is known by its message's name alone, which no reset forgets.
+            by_name = key is not None and self._sight.finished(key) and not self._sight.done(record)
+            if not (record.unit.business or by_name):
                 record.unit.runs.clear()
                 record.unit.handled = False
             if record.lane is not None:
@@ -245,8 +248,9 @@ class Judges:
                 return False
         if self._sight.alive(session):
             return True
-        key = record.unit.key
-        return self._sight.done(record) if key is None else self._sight.finished(key)
+        unit = record.unit
+        known = unit.key is not None and self._sight.finished(unit.key)
+        return known or (not unit.business and self._sight.done(record))
 
     def _in_order(self, new: Run) -> None:
         """What is in one lane is handled one after the other."""

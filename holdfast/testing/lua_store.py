@@ -56,20 +56,23 @@ class LuaStore(StoreServer):
         super().__init__(scheduler, timeout_s=timeout_s)
         #: What it holds: for judges, who change nothing.
         self.redis = LuaRedis(self.process.runtime)
+        self._claims: dict[Process, RedisClaims] = {}
         self._lease_s, self._window_s, self._timeout_s = lease_s, window_s, timeout_s
         self._layout = Layout("holdfast", shards, hash_keys=hash_keys, keys_expected=_KEYS_EXPECTED)
 
     def claims(self, process: Process) -> RedisClaims:
         """The store, as that process sees it."""
-        return RedisClaims(
-            self._client(process),
-            lease_s=self._lease_s,
-            window_s=self._window_s,
-            hash_keys=self._layout.hash_keys,
-            shards=self._layout.shards,
-            keys_expected=_KEYS_EXPECTED,
-            runtime=process.runtime,
-        )
+        if process not in self._claims:
+            self._claims[process] = RedisClaims(
+                self._client(process),
+                lease_s=self._lease_s,
+                window_s=self._window_s,
+                hash_keys=self._layout.hash_keys,
+                shards=self._layout.shards,
+                keys_expected=_KEYS_EXPECTED,
+                runtime=process.runtime,
+            )
+        return self._claims[process]
 
     def coordinator(self, process: Process) -> RedisCoordinator:
         """Groups in the same server, as that process sees them."""

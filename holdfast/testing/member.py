@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import (
@@ -12,33 +10,26 @@ from holdfast.errors import (
     DeadLetterError,
     HandlerFailed,
     HandlerHung,
-    RecordUnreadable,
     StoreUnavailable,
 )
 from holdfast.plugin.app import Holdfast
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, SessionLost
 from holdfast.plugin.retry import Retry
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection
 
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.events import Event
-    from holdfast.plugin.ports import Batch
-    from holdfast.records import Record
-    from holdfast.testing.book import Placed, Run
+    from holdfast.testing.brokers.member import MemoryPartitionedSource
+    from holdfast.testing.brokers.rocketmq_member import RocketSource
     from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
     from holdfast.testing.world import Handling, Kind
     from holdfast.timing import Deadline
 
-#: How often a function that heeds looks at `record.cancelled`.
-_LOOKS_S = 0.05
-#: A batch takes as long as its records together, and not longer than that; nor than half of its timeout, or it could
-#: never end.
-_LONGEST_S = 3.0
 _LETTER_S = 0.01
 #: A member has learnt within that time that it lost what it had.
 _THROWN_OUT_S = 1.0
@@ -48,44 +39,12 @@ _EXPECTED = (HandlerHung, HandlerFailed)
 _AT_START = (AccessRefused, StoreUnavailable)
 
 
-class Source(MemoryPartitionedSource):
-    """A member's client, which cannot read what its world says."""
-
-    def __init__(self, stage: Stage, group: str, process: Process, static_id: str | None) -> None:
-        session_s = stage.world.session_timeout_s
-        super().__init__(
-            stage.broker,
-            group,
-            name=process.name,
-            runtime=process.runtime,
-            session_timeout_s=session_s,
-            heartbeat_s=min(3.0, session_s / 6),
-            static_id=static_id,
-        )
-        self._stage = stage
-        self._some = any(each.unreadable for each in stage.world.records)
-
-    def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """As `PartitionedSource.poll`."""
-        batch = super().poll(max_records, timeout_s)
-        if not self._some:
-            return batch
-        faulty = [record for record in batch.records if self._stage.placed(record).plan.unreadable]
-        unreadable = {
-            (each.partition, each.offset): RecordUnreadable(f"{each.partition}@{each.offset}: the world says so")
-            for each in faulty
-        }
-        return batch._replace(unreadable=unreadable)
-
-
-class Planned(Exception):
-    """A call failed because its record's plan says so."""
-
-
 class Member:
     """One start of one process."""
 
-    def __init__(self, stage: Stage, name: str, process: Process, source: Source) -> None:
+    def __init__(
+        self, stage: Stage, name: str, process: Process, source: MemoryPartitionedSource | RocketSource
+    ) -> None:
         self.stage, self.name, self.process, self.source = stage, name, process, source
         #: What its app has raised.
         self.error: Exception | None = None
@@ -93,9 +52,8 @@ class Member:
         self.stops = 0
         #: Until then nothing is waited for: it has lost its partitions, or its session.
         self.thrown_out_until = 0.0
-        self._calls: dict[int, list[Run]] = {}
         world = stage.world
-        self._longest_s = min(_LONGEST_S, (world.settings.handler_timeout_s or 2 * _LONGEST_S) / 2)
+        self._work = Work(stage, name, process)
         self.app = Holdfast(
             source,
             claims=stage.store.claims(process),
@@ -119,9 +77,7 @@ class Member:
 
     def gone(self) -> None:
         """Its process is over: nothing that it ran will ever end."""
-        for runs in self._calls.values():
-            self.stage.judges.crashed(runs)
-        self._calls.clear()
+        self._work.gone()
 
     @property
     def engine(self) -> Engine | None:
@@ -154,11 +110,12 @@ class Member:
         self.stage.left(self, expected=expected or (not ran and isinstance(self.error, _AT_START)))
 
     def _register(self, handling: Handling) -> None:
+        work = self._work
         calls: dict[Kind, Callable[[Any], Any]] = {
-            "plain": self._plain,
-            "batch": self._batch,
-            "async": self._coroutine,
-            "async batch": self._batch_coroutine,
+            "plain": work.plain,
+            "batch": work.batch,
+            "async": work.coroutine,
+            "async batch": work.batch_coroutine,
         }
         self.app.handler(
             handling.topics,
@@ -177,68 +134,6 @@ class Member:
                 jitter_s=handling.jitter_s,
             ),
         )(calls[handling.kind])
-
-    def _plain(self, record: Record) -> None:
-        self._batch([record])
-
-    def _batch(self, records: Sequence[Record]) -> None:
-        with self._call(records) as takes_s:
-            if not all(self.stage.placed(record).plan.heeds for record in records):
-                self.process.runtime.sleep(takes_s)
-                return
-            left_s = takes_s
-            while left_s > 0:
-                self.process.runtime.sleep(min(left_s, _LOOKS_S))
-                left_s -= _LOOKS_S
-                if left_s > 0 and any(record.cancelled for record in records):
-                    raise Planned("it was told to stop")
-
-    async def _coroutine(self, record: Record) -> None:
-        await self._batch_coroutine([record])
-
-    async def _batch_coroutine(self, records: Sequence[Record]) -> None:
-        with self._call(records) as takes_s:
-            until = asyncio.get_running_loop().time() + takes_s
-            while (left_s := until - asyncio.get_running_loop().time()) > 0:
-                try:
-                    await asyncio.sleep(left_s)
-                except asyncio.CancelledError:
-                    if all(self.stage.placed(record).plan.heeds for record in records):
-                        raise
-
-    @contextmanager
-    def _call(self, records: Sequence[Record]) -> Iterator[float]:
-        """One call of a handler, as the judges see it. Gives how long it takes."""
-        stage, fence = self.stage, records[0].fence
-        placed = [stage.placed(record) for record in records]
-        runs = stage.judges.started(self.name, fence.session, fence.epoch, placed)
-        self._calls[id(runs)] = runs
-        try:
-            yield min(self._longest_s, sum(each.plan.takes_s for each in placed)) + self._hangs_s(placed)
-            self._fail_as_planned(placed)
-        except (Exception, asyncio.CancelledError):
-            self._ended(runs, well=False)
-            raise
-        self._ended(runs, well=True)
-
-    def _ended(self, runs: list[Run], *, well: bool) -> None:
-        if self._calls.pop(id(runs), None) is not None:
-            self.stage.judges.ended(runs, well=well)
-
-    def _hangs_s(self, records: Sequence[Placed]) -> float:
-        hangs, hang_s = self.stage.hangs, 0.0
-        for record in records:
-            if hangs.get(record.number, 0) > 0:
-                hangs[record.number] -= 1
-                hang_s += record.plan.hang_s
-        return hang_s
-
-    def _fail_as_planned(self, records: Sequence[Placed]) -> None:
-        fails = self.stage.fails
-        for record in records:
-            if fails.get(record.number, 0) > 0:
-                fails[record.number] -= 1
-                raise Planned(f"{record} is to fail")
 
 
 class _Letters:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.dedup.claims import ClaimKey
 from holdfast.plugin.ports import CommitFate
-from holdfast.records import Partition
 from holdfast.testing.book import Book, LogName
-from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.logs import position_name
 from holdfast.testing.faults import Faults
+from holdfast.testing.ground import GROUP, ground_of
 from holdfast.testing.judges import Judges
-from holdfast.testing.member import Member, Source, value_of
+from holdfast.testing.member import Member, value_of
+from holdfast.testing.progress import Progress
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore, StoreServer
 from holdfast.testing.story import Line, gates_of, told
@@ -27,17 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
 
-    from holdfast.records import Record
+    from holdfast.records import Partition, Record
     from holdfast.testing.book import Placed
     from holdfast.testing.judges import Found
     from holdfast.testing.world import Planned, World
 
-_GROUP = "g"
-#: After the last thing that happens, something more is committed within so long, until all is; and how long, at most,
-#: that takes, and a clean end.
-_PROGRESS_S, _ALL_S, _END_S = 20.0, 600.0, 60.0
-#: How often it is looked at what waits where.
-_LOOK_S = 0.25
+#: How long it takes at most, after the last thing that happens, until all is handled and committed; and a clean end.
+_ALL_S, _END_S = 600.0, 60.0
 #: Somebody starts a process again that has ended, where nobody else is there, or by an error.
 _RESTART_S = 0.3
 
@@ -93,12 +88,10 @@ class Stage:
         self.began_at = scheduler.now
         #: For delays outside of members.
         self.chance = Random(world.seed ^ 1)
-        self.broker = MemoryBroker(scheduler.process("broker", preempted=False).runtime)
-        for topic in world.topics:
-            self.broker.create(topic.name, topic.partitions)
-        self.group = self.broker.group(_GROUP, protocol=world.protocol)
+        self.ground = ground_of(self)
+        self.broker, self.group = self.ground.broker, self.ground.group
         self.store = _store(world, scheduler)
-        self.book = Book(world.settings, _GROUP)
+        self.book = Book(world.settings, GROUP)
         self.judges = Judges(world, self.book, self, lambda: self.now)
         self.watch = Watch(self)
         self.broker.watchers.append(Revokes(self))
@@ -111,10 +104,7 @@ class Stage:
         self.letters_down = False
         self.members: list[Member] = []
         self.lines: list[Line] = []
-        #: All is handled and committed.
-        self.settled = False
-        #: What was committed in all, and when that last changed.
-        self._committed, self._progress_at = 0, 0.0
+        self.progress = Progress(self)
         #: So many commits were judged.
         self._judged = 0
         #: Everybody was asked to leave.
@@ -131,7 +121,7 @@ class Stage:
             scheduler.at(self.began_at + record.at_s, lambda record=record: self._produce(record))  # type: ignore[misc]
         for fault in world.faults:
             scheduler.at(self.began_at + fault.at_s, lambda fault=fault: self.faults.happens(fault))  # type: ignore[misc]
-        self._look()
+        self.progress.look()
         scheduler.run(self._has_settled, self.began_at + world.calm_s + _ALL_S)
         if not self.over:
             self._end()
@@ -184,14 +174,14 @@ class Stage:
             clock_rate=clock.rate if clock else 1.0,
         )
         self.say(process.name, "starts")
-        source = Source(self, _GROUP, process, self._free_name() if self.world.static else None)
+        source = self.ground.source(process, self._free_name() if self.world.static else None)
         member = Member(self, process.name, process, source)
         self.members.append(member)
         return member
 
     def _free_name(self) -> str:
         """Of a static member: the first that no living process has."""
-        taken = {each.source.static_id for each in self.living}
+        taken = {getattr(each.source, "static_id", None) for each in self.living}
         return next(name for name in map("s{}".format, count()) if name not in taken)
 
     def left(self, member: Member, *, expected: bool) -> None:
@@ -229,11 +219,11 @@ class Stage:
 
     def done(self, record: Placed) -> bool:
         """As `Sight.done`."""
-        return self.store.is_done(_position_name(record.log), record.offset)
+        return self.store.is_done(self.ground.position(record.log), record.offset)
 
     def position_of(self, partition: Partition) -> str:
         """The name of its position at the store."""
-        return _position_name(self.log(partition))
+        return self.ground.position(self.log(partition))
 
     def finished(self, key: tuple[str, str]) -> bool:
         """As `Sight.finished`."""
@@ -241,15 +231,13 @@ class Stage:
 
     # ---- inside
     def _has_settled(self) -> bool:
-        return self.settled or self.over
+        return self.progress.settled or self.over
 
     def _produce(self, plan: Planned) -> None:
         number = next(self._numbers)
         value = value_of(number, plan.unit)
-        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
-        partition = Partition(plan.topic, plan.partition)
-        placed = self.book.place(number, plan, self._handlings[plan.topic], self.log(partition), offset)
-        self._by_value[value.encode()] = placed
+        at = self.ground.store(number, plan, value)
+        self._by_value[value.encode()] = self.book.place(number, at, plan, self._handlings[plan.topic])
         if plan.fails:
             self.fails[number] = plan.fails
         if plan.hangs:
@@ -268,22 +256,9 @@ class Stage:
         if not (self.ending or self.faults.resetting):
             self.join()
 
-    def _look(self) -> None:
-        self.watch.look()
-        committed = sum(self.group.offset(each) or 0 for each in self.broker.logs)
-        if committed != self._committed or self.now < self.world.calm_s:
-            self._committed, self._progress_at = committed, self.now
-        self.settled = self.now > self.world.calm_s and self._all_committed() and not self.faults.resetting
-        if not self.settled and self.now - self._progress_at > _PROGRESS_S:
-            self.watch.stands_still()
-        self.scheduler.at(self.scheduler.now + _LOOK_S, self._look)
-
-    def _all_committed(self) -> bool:
-        return all(self.group.offset(each) == log.end for each, log in self.broker.logs.items() if log.end)
-
     def _end(self) -> None:
         """Everybody leaves."""
-        if not self.settled:
+        if not self.progress.settled:
             self.watch.stands_still()
         self.ending = True
         for member in self.living:
@@ -300,10 +275,6 @@ def _store(world: World, scheduler: Scheduler) -> StoreServer:
 
     digests = world.store == "digests"
     return LuaStore(scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s, hash_keys=digests)
-
-
-def _position_name(log: LogName) -> str:
-    return position_name(_GROUP, log.partition, log.log)
 
 
 def _gates(member: Member) -> Sequence[str]:

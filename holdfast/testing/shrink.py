@@ -114,6 +114,8 @@ def _plainer(world: World, budget: _Budget) -> World:
 def _changes(world: World) -> Iterator[Callable[[World], World | None]]:
     yield lambda now: replace(now, jitter=False, yield_odds=0.0)
     yield lambda now: replace(now, clocks=())
+    yield lambda now: replace(now, broker="kafka", by_message=False)
+    yield lambda now: replace(now, by_message=False)
     yield lambda now: replace(now, protocol="cooperative", static=False)
     for topic in world.topics if len(world.topics) > 1 else ():
         yield lambda now, topic=topic: _without_topic(now, topic.name)  # type: ignore[misc]

@@ -47,8 +47,9 @@ def gates_of(member: str, entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _set_up(world: World) -> Iterator[str]:
+    group = world.protocol if world.broker == "kafka" else world.broker
     yield (
-        f"{world.members} members, {world.protocol}, {len(world.records)} records in "
+        f"{world.members} members, {group}, {len(world.records)} records in "
         f"{', '.join(f'{each.name} ({each.partitions})' for each in world.topics)}, seed {world.seed}"
     )
     yield str(world.settings)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.plugin.entry import Gate
-from holdfast.plugin.ownership import Phase
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.brokers.watcher import Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.plugin.entry import Entry
-    from holdfast.plugin.loop import Engine
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.records import Partition
     from holdfast.testing.member import Member
     from holdfast.testing.play import Stage
@@ -81,15 +81,10 @@ class Watch:
         """Nothing more is committed, and that is not all."""
         stage = self._stage
         left = [record for record in stage.book.records.values() if not record.over]
-        behind = [
-            f"{partition}: {stage.group.offset(partition)} of {log.end}"
-            for partition, log in stage.broker.logs.items()
-            if log.end and stage.group.offset(partition) != log.end
-        ]
         stage.judges.broken(
             "STANDSTILL",
             f"{len(left)} records are not handled ({', '.join(map(str, left[:3]))}), "
-            f"and committed is {'; '.join(behind)}",
+            f"and committed is {'; '.join(stage.ground.behind())}",
         )
 
     def does_not_end(self) -> None:

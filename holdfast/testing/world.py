@@ -21,6 +21,8 @@ W = TypeVar("W")
 #: Of the JSON. A world of another version is refused: what it meant then cannot be known.
 VERSION = 1
 
+#: Kafka's partitions; RocketMQ's queues, which a coordinator in the store of claims hands out.
+BrokerKind = Literal["kafka", "queues"]
 Protocol = Literal["eager", "cooperative", "consumer"]
 Kind = Literal["plain", "async", "batch", "async batch"]
 StoreKind = Literal["specification", "scripts", "digests"]
@@ -92,7 +94,7 @@ FaultKind = Literal[
     "stall",  #: a member's process stands still for `for_s`
     "term",  #: a member is asked to stop; `count` times
     "join",  #: one more member comes
-    "lose",  #: the broker takes a member's partitions away
+    "lose",  #: the broker takes away what a member has
     "silent",  #: the store hears and does not answer, for `for_s`
     "deaf",  #: the store does not hear, for `for_s`
     "slow",  #: calls of the store take up to `amount` longer each way, for `for_s`
@@ -100,7 +102,8 @@ FaultKind = Literal[
     "empty",  #: the store loses everything
     "forbid",  #: the store refuses credentials, for `for_s`
     "lossy",  #: a part `amount` of the calls to the store is lost, unanswered or late, for `for_s`
-    "refuse",  #: the next `count` commits of about half of the partitions are refused for now
+    "refuse",  #: the next `count` commits of about half of the partitions are refused for now; by a broker that cannot
+    #: refuse one, they arrive a second time, late
     "letters",  #: dead letters are not taken, for `for_s`
     "grow",  #: a topic gets `count` more partitions
     "reset",  #: everybody leaves, somebody sets an offset to the part `amount` of its log, and they come back
@@ -133,6 +136,10 @@ class World:
     jitter: bool = True
     #: How often somebody else goes on where a clock is read.
     yield_odds: float = 0.01
+    broker: BrokerKind = "kafka"
+    #: Of "queues": what no handler has a business key for is claimed by the message's own name too.
+    by_message: bool = False
+    #: Of "kafka".
     protocol: Protocol = "cooperative"
     #: Members have names that outlive a restart.
     static: bool = False

@@ -83,6 +83,12 @@ def test_a_world_is_data(seed: int) -> None:
     assert World.from_json(world.to_json()) == world
 
 
+def test_all_kinds_of_brokers_are_drawn() -> None:
+    worlds = [draw(seed) for seed in range(200)]
+    assert Counter(world.broker for world in worlds).keys() == {"kafka", "queues"}
+    assert {world.by_message for world in worlds if world.broker == "queues"} == {True, False}
+
+
 def test_a_world_of_another_version_is_refused() -> None:
     with pytest.raises(ValueError, match="not a world of version"):
         World.from_json(draw(1).to_json().replace('"version": 1', '"version": 0'))

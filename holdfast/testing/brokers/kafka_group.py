@@ -22,7 +22,8 @@ Rebalancing = Literal["eager", "cooperative", "consumer"]
 class Attempt(NamedTuple):
     """A commit that reached the broker."""
 
-    member: MemoryPartitionedSource
+    #: The source of who has sent it.
+    member: object
     partition: Partition
     offset: int
     fate: CommitFate

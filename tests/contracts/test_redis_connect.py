@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.redis_session import RedisSession
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "store.md"
 SECRET = "se#cr/et"  # noqa: S105 - of a server that lives for one test
 ONE = Claim(ClaimKey("h", "k"), Token("p", 0, 1))
 
@@ -119,8 +119,8 @@ def test_credentials_that_are_missing_or_wrong_are_refused_in_one_sentence(locke
     claims.close()
 
 
-def test_what_the_readme_permits_a_user_is_enough(locked: RedisServer) -> None:
-    [rights] = re.findall(r"ACL SETUSER app (on .*)`", README.read_text("utf-8"))
+def test_what_the_page_permits_a_user_is_enough(locked: RedisServer) -> None:
+    [rights] = re.findall(r"ACL SETUSER app (on .*)`", PAGE.read_text("utf-8"))
     with locked.client() as raw:
         raw.execute_command("ACL", "SETUSER", "app", *rights.replace("PASSWORD", "pass").split())
     claims = RedisClaims.from_url(f"redis://app:pass@127.0.0.1:{locked.port}/0", shards=3, namespace="rights")

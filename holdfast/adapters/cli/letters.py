@@ -88,7 +88,7 @@ class StoredLetter:
         return [f"{place}@{self.record.offset}", *(f"  {shown(line, 1_000)}" for line in lines)]
 
     def as_json(self, *, values: bool) -> dict[str, object]:
-        """The same for programs; the fields are those of the README."""
+        """The same for programs; the fields are those of docs/operations/tools.md."""
         record = self.record
         told: dict[str, object] = {
             "type": "letter",

@@ -47,7 +47,8 @@ class RocketMQProducer:
     Args:
         namesrv: the name servers, "host:port;host:port".
         group: the producer group's name, under which brokers know it.
-        credentials, tls: as `RocketMQSource`.
+        credentials: as `RocketMQSource`.
+        tls: as `RocketMQSource`.
         timeout_s: for a call, with all its tries.
         attempt_timeout_s: for one try.
         compress_above_bytes: larger values are compressed (zlib); None = none are.

@@ -48,7 +48,8 @@ class LeasedSource:
             after that time.
         in_flight: messages in the process from which on no more are asked for.
         tags: by topic, "*" or tags as in "paid || refunded".
-        access_key, secret_key: where the proxy asks for them.
+        access_key: where the proxy asks for it.
+        secret_key: the same.
         namespace: of topics and group.
         tls: with the certificates that gRPC trusts; others by the environment variable
             GRPC_DEFAULT_SSL_ROOTS_FILE_PATH. The client knows no certificates of its own.

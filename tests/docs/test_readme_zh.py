@@ -1,0 +1,51 @@
+"""README.zh.md is README.md in Chinese: the same headings, code, promises, pictures and links, in the same order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"```.*?```", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def both() -> tuple[str, str]:
+    english, chinese = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh.md"))
+    return english, chinese
+
+
+def test_the_code_is_the_same(both: tuple[str, str]) -> None:
+    english, chinese = (_BLOCK.findall(text) for text in both)
+    assert chinese == english
+    assert len(english) > 5
+
+
+def test_the_headings_have_the_same_structure(both: tuple[str, str]) -> None:
+    english, chinese = (re.findall(r"^(#+) ", _BLOCK.sub("", text), re.MULTILINE) for text in both)
+    assert chinese == english
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^\| (P\d) \| \*\*",  # the promises
+        r"\]\(((?!#)[^)]+)\)",  # links and pictures; a heading's own anchor is in its language
+        r"^(- |\| |\|--)",  # lists and tables, line by line
+    ],
+)
+def test_what_does_not_depend_on_the_language_is_the_same(both: tuple[str, str], pattern: str) -> None:
+    english, chinese = (re.findall(pattern, _BLOCK.sub("", text), re.MULTILINE) for text in both)
+    found = [each.replace("README.zh.md", "README.md") for each in english], chinese
+    assert found[1] == found[0]
+
+
+def test_no_sentence_was_left_in_english(both: tuple[str, str]) -> None:
+    prose = re.sub(r"`[^`]*`|\]\([^)]*\)", "", _BLOCK.sub("", both[1]))
+    assert re.findall(r"(?:[A-Za-z']+[ ,]+){6,}[A-Za-z']+", prose) == []
+
+
+def test_the_readme_is_short(both: tuple[str, str]) -> None:
+    assert max(len(text.splitlines()) for text in both) <= 250

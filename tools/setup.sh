@@ -159,8 +159,9 @@ need_jars() {
 
 # -- the site ----------------------------------------------------------------------------------------------------------
 
-# 2.5 MB, of which the site has its own copy. Without npm a reader's browser fetches it when a page has a diagram.
-mermaid=11.17.2
+# 1.7 MB, of which the site has its own copy. Without npm a reader's browser fetches it when a page has a diagram. Not later:
+# from 11.15 on the names inside of its pictures are others, and the theme draws arrowheads dark on dark.
+mermaid=11.12.0
 want_mermaid() {
     local home=.servers/mermaid
     if [ -e "$home/$mermaid" ]; then return; fi

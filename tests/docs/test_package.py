@@ -32,9 +32,25 @@ def page(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     return made
 
 
-def test_every_link_of_the_readme_leads_to_something_that_is_there() -> None:
-    for target in re.findall(r"\]\((?!\w+:)([^)#\s]+)", README):
-        assert (ROOT / target).exists(), target
+def headings(text: str) -> set[str]:
+    """Their anchors, as the hosting platforms make them."""
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return {
+        re.sub(r"[^\w\- ]", "", said.replace("`", "").lower()).replace(" ", "-")
+        for said in re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize(
+    "file", sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")}), ids=str
+)
+def test_every_link_between_the_repository_s_pages_leads_to_something_that_is_there(file: Path) -> None:
+    text = re.sub(r"```.*?```", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)", text):
+        at = (file.parent / target) if target else file
+        assert at.exists(), target
+        if anchor and at.suffix == ".md":
+            assert anchor in headings(at.read_text(encoding="utf-8")), f"{target}#{anchor}"
 
 
 def test_no_link_of_the_package_page_is_relative(page: types.ModuleType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.dedup.claims import Verdict
 from holdfast.dedup.none import NoSession
 from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
         Token,
         Wait,
     )
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
 T = TypeVar("T")
 
-#: How often a process that began without the store asks for it, or says what it owes where it has nothing to ask.
+#: How often a store that gives no answer is looked at.
 _LOOK_EVERY_S = 1.0
+_LOOK_AT_LEAST_EVERY_S = 30.0
 
 
 class OpenSession:
@@ -50,30 +52,44 @@ class OpenSession:
         self._owed: deque[Callable[[ClaimSession], object]] = deque()
         #: Positions of which an `acquire` was not answered: their epoch at the store is not known.
         self._unsure: set[str] = set()
+        #: It began without the store, which is there now.
+        self._over = False
         self.id = session.id if session is not None else "open"
 
     def live(self) -> bool:
         """The inner session's word, but while the store is down there is nobody to take over."""
-        return self._store.down or (self._session is not None and self._session.live())
+        if self._session is None:
+            return not self._over
+        return self._store.down or self._session.live()
 
     def _ask(
         self, items: int, ask: Callable[[ClaimSession], T], without: Callable[[NoSession], T], *, owed: bool = False
     ) -> T:
-        if self._session is not None:
+        session = self._session
+        if session is not None and self._store.may_ask:
             try:
-                self._pay(self._session)
-                answer = ask(self._session)
+                self._pay(session)
+                answer = ask(session)
             except StoreUnavailable as error:
-                if owed and self._session.live():  # else the store has forgotten it, or will
-                    self._owed.append(ask)
                 self._store.unanswered(items, error)
             else:
                 self._store.answered()
                 return answer
-        else:
-            self._store.unanswered(items, None)
-            self._store.look()
+        elif not self._over:
+            self._store.unanswered(items)
+        if owed and session is not None and session.live():  # else the store has forgotten it, or will
+            self._owed.append(ask)
+        self.look()
         return without(self._open)
+
+    def look(self) -> None:
+        """Have somebody else ask whether the store is there again."""
+        store, session = self._store, self._session
+        if session is None and store.reached:
+            self._over = True
+            store.answered()
+        elif store.down:
+            store.look(store.connect_again if session is None else session.renew)
 
     def _pay(self, session: ClaimSession) -> None:
         """Say again what is owed, in its order. Raises StoreUnavailable."""
@@ -150,11 +166,11 @@ class OpenSession:
         self._ask(0, lambda s: s.unclaim(claims), lambda s: s.unclaim(claims), owed=True)
 
     def vouch(self, seconds: float) -> None:
-        """See `ClaimSession`. Now and then it says again what is owed, where nothing else would."""
+        """See `ClaimSession`. Where nothing else asks, it notes that the store is back, and says what is owed."""
         if self._session is not None:
             self._session.vouch(seconds)
-            if self._owed and self._store.may_look():
-                self._ask(0, lambda _: None, lambda _: None)
+        if self._owed or self._store.down:
+            self._ask(0, lambda _: None, lambda _: None)
 
     def abandon(self) -> None:
         """See `ClaimSession`."""
@@ -176,14 +192,20 @@ class OpenClaims:
         *,
         went_down: Callable[[StoreUnavailable], None],
         came_back: Callable[[int], None],
-        clock: Clock = SYSTEM_CLOCK,
+        runtime: Runtime = MACHINE,
     ) -> None:
-        """Args: went_down, came_back: told once an outage, the latter with the claims granted without the store."""
-        self._store, self._went_down, self._came_back, self._clock = store, went_down, came_back, clock
+        """Args: went_down, came_back: told once an outage, the latter with the claims granted without the store. Both
+        in the thread whose call it was."""
+        self._store, self._went_down, self._came_back, self._runtime = store, went_down, came_back, runtime
         self.down = False
         self.ever_open = False
         #: Claims that were granted without the store, since it went down.
         self.unprotected = 0
+        #: It has answered since it went down, though not to who uses it.
+        self.reached = False
+        #: In a row, and when the last one was.
+        self._failures, self._failed_at = 0, -math.inf
+        self._looking = False
         self._look_at = 0.0
 
     @property
@@ -213,20 +235,15 @@ class OpenClaims:
         """Close the inner store."""
         self._store.close()
 
-    def look(self) -> None:
-        """For a session that began without the store: now and then, whether it is there. Then that session is over."""
-        if self.may_look():
-            with suppress(StoreUnavailable), self._already_running():
-                self._store.connect()
-                self.answered()
+    @property
+    def may_ask(self) -> bool:
+        """Whether somebody who cannot wait may ask it: one that is gone may take its whole timeout to say nothing."""
+        return not self.down or self.reached
 
-    def may_look(self) -> bool:
-        """Whether the last look at a store that does not answer was long enough ago; then this is one."""
-        now = self._clock.now()
-        if now < self._look_at:
-            return False
-        self._look_at = now + _LOOK_EVERY_S
-        return True
+    def connect_again(self) -> None:
+        """Whether it is there. Raises StoreError."""
+        with self._already_running():
+            self._store.connect()
 
     @contextmanager
     def _already_running(self) -> Iterator[None]:
@@ -239,10 +256,36 @@ class OpenClaims:
                 raise
             raise StoreLockedOut(f"{error}. By choice the app goes on without the store until then") from error
 
-    def unanswered(self, items: int, error: StoreUnavailable | None) -> None:
-        """Count, and say so once an outage."""
+    def look(self, ask: Callable[[], object]) -> None:
+        """Ask it in a thread of its own: at once, then now and then."""
+        if self.reached or self._looking or self._runtime.now() < self._look_at:
+            return
+        self._looking = True
+        self._look_at = self._runtime.now() + _LOOK_EVERY_S
+        self._runtime.spawn(lambda: self._reach(ask), "holdfast-open")
+
+    def _reach(self, ask: Callable[[], object]) -> None:
+        try:
+            ask()
+        except StoreUnavailable:
+            return
+        except Exception:  # noqa: BLE001 - it answers; who asks next gets the same, and raises it where it is seen
+            self.reached = True
+        else:
+            self.reached = True
+        finally:
+            self._looking = False
+
+    def unanswered(self, items: int, error: StoreUnavailable | None = None) -> None:
+        """Count, and say so once an outage. Args: error: what the store was asked in vain; None: it was not asked."""
         self.unprotected += items
         self.ever_open = True
+        if error is not None:
+            # One that answers looks, and then not what is asked of it, is asked less and less often.
+            now = self._runtime.now()
+            self._failures = 0 if now - self._failed_at > 2 * _LOOK_AT_LEAST_EVERY_S else min(self._failures + 1, 10)
+            wait_s = min(_LOOK_EVERY_S * (2**self._failures - 1), _LOOK_AT_LEAST_EVERY_S)
+            self.reached, self._failed_at, self._look_at = False, now, now + wait_s
         if not self.down:
             self.down, self.unprotected = True, items
             self._went_down(error or StoreUnavailable("the store has not answered since the start"))
@@ -250,5 +293,5 @@ class OpenClaims:
     def answered(self) -> None:
         """The store is back."""
         if self.down:
-            self.down = False
+            self.down = self.reached = False
             self._came_back(self.unprotected)

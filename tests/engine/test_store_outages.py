@@ -206,11 +206,12 @@ class TestOpen:
             [down] = member.told(StoreDown)
             assert down.mode == "open"
             store.come_back()
-            bench.broker.produce("orders", 0, *numbered("y", range(20)))
-            bench.wait_committed(41)
+            bench.wait(lambda: member.told(StoreUp))
             [up] = member.told(StoreUp)
             assert up.unprotected == 20
-            # What came after the outage is protected again.
+            # What comes after the outage is protected again.
+            bench.broker.produce("orders", 0, *numbered("y", range(20)))
+            bench.wait_committed(41)
             bench.broker.produce("orders", 0, "y0")
             bench.wait_committed(42)
             bench.wait(lambda: store.inner.state.position("g/orders/1/0").watermark == 42)

@@ -183,7 +183,7 @@ class Core:
         def came_back(unprotected: int) -> None:
             self.tell(StoreUp(down_s=self.clock.now() - since[0], unprotected=unprotected))
 
-        return OpenClaims(store, went_down=went_down, came_back=came_back, clock=self.runtime)
+        return OpenClaims(store, went_down=went_down, came_back=came_back, runtime=self.runtime)
 
     @property
     def stalled(self) -> bool:

@@ -132,6 +132,28 @@ def _more(got: list[str], loop: Driven, timeout_s: float = 0.0) -> int:
     return len(got)
 
 
+@pytest.mark.parametrize("done_when", ["next_poll", "commit", "explicit"])
+def test_what_is_given_back_comes_before_what_lies_behind_it(loops: Loops, done_when: DoneWhen) -> None:
+    loops.produce(*numbered("r", range(20)))
+    loop = loops.loop(done_when)
+    got: list[Record] = []
+    until(lambda: _add(got, loop, 1) >= 1)
+    until(lambda: _add(got, loop, 1) >= 2)
+    loop.again(partition(0), got[-1].offset)
+    until(lambda: _add(got, loop, 1) >= 3)
+    assert [record.offset for record in got[:3]] == [0, 1, 1]
+
+
+def test_no_more_than_a_mark_batch_is_handed_out_one_by_one_before_it_is_marked(loops: Loops) -> None:
+    loops.produce(*numbered("r", range(100)))
+    loop = loops.loop("next_poll", mark_batch=2)
+    got: list[Record] = []
+    for count in range(1, 101):
+        until(lambda more=count: _add(got, loop, 1) >= more)  # type: ignore[misc]
+        owner = loop.family.owners[partition(0)]
+        assert owner.ledger.watermark >= len(got) - 1 - 2  # the last one may still be handled
+
+
 def test_a_bound_of_what_may_be_in_hand_holds_and_polling_goes_on(loops: Loops) -> None:
     loops.produce(*numbered("r", range(200)))
     loop = loops.loop("explicit", max_in_flight=10, workers=1)

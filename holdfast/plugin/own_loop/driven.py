@@ -135,6 +135,8 @@ class Driven(Engine):
         self._driver = self.runtime.current()
         if self.done_when == "next_poll":
             self.end_all()
+        elif self._told:  # what was given back comes before what lies behind it
+            self.collect()
         if self._torn or self._unread or self.family.moving:
             self._mend()
         at_most = min(at_most, self.settings.max_in_flight)
@@ -351,7 +353,7 @@ class Driven(Engine):
             head = lane.head()
             if head is None or head.owner.partition in self.held:
                 continue  # `let` wakes it
-            whole = head.count if at_most == 1 and self.done_when == "next_poll" else 0
+            whole = self._run_of(head) if at_most == 1 and self.done_when == "next_poll" else 0
             for entry in self.lanes.give(lane, max(whole, at_most - len(out))):
                 if not entry.owner.enter_all(entry):
                     refused.append(entry)
@@ -370,6 +372,10 @@ class Driven(Engine):
             entry.gate = Gate.READY
             self.lanes.put_back(entry)
         return out
+
+    def _run_of(self, head: Entry) -> int:
+        """How many go one by one before the engine is asked again: none of them is marked meanwhile."""
+        return min(head.count, max(1, self.settings.mark_batch - self.settling.waiting))
 
     def _one_by_one(self, entry: Entry) -> Record:
         """The loop takes one record at a time: this is the first of a run."""

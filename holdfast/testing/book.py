@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from holdfast.testing.world import Handling, Planned
 
 
+#: Of all members.
+GROUP = "g"
+
+
 class LogName(NamedTuple):
     """One log: a topic that is made again has another."""
 
@@ -66,6 +70,8 @@ class Placed:
     failures: int = 0
     #: A call for it ran past its timeout.
     overdue: bool = False
+    #: When it was delivered, where it may be long before it is begun: claimed from then on.
+    delivered_at: float | None = None
     #: The session whose dead letter was taken by the broker.
     letter_of: str | None = None
     #: Somebody has skipped it on purpose, or it is not in its log any more.
@@ -107,6 +113,8 @@ class Run:
     member: str
     session: str
     since: float
+    #: When it may have been claimed.
+    claimed_at: float
     #: The records of that call, this one included.
     together: list[Run] = field(default_factory=list)
     ended_at: float | None = None
@@ -133,8 +141,8 @@ class Sight(Protocol):
 class Book:
     """All records of a world."""
 
-    def __init__(self, settings: Settings, group: str) -> None:
-        self._ordering, self._missing, self._group = settings.ordering, settings.missing_key, group
+    def __init__(self, settings: Settings, *, ordered: bool = True) -> None:
+        self._ordering, self._missing, self._ordered = settings.ordering, settings.missing_key, ordered
         #: By their number, which each carries in its value.
         self.records: dict[int, Placed] = {}
         self.logs: dict[LogName, list[Placed]] = {}
@@ -159,14 +167,17 @@ class Book:
         return next((each for each in self.logs.get(log, ()) if each.offset == offset), None)
 
     def _unit(self, plan: Planned, handling: Handling, at: Place) -> Unit:
-        scope = "shared" if handling.shared_scope else f"{self._group}/{plan.topic}"
+        scope = "shared" if handling.shared_scope else f"{GROUP}/{plan.topic}"
         if not handling.keyed or plan.unit is None or plan.unreadable:
             return Unit(f"{at.log}@{at.offset}", None if at.identity is None else (scope, f"s:{at.identity}"))
         key = (scope, f"s:{plan.unit}")  # as `dedup.keys.key_text` writes texts
         return self._units.setdefault(key, Unit(plan.unit, key, business=True))
 
     def _lane(self, record: Placed) -> Lane | None:
-        """As `Settings.ordering` promises it; a batch has consecutive records of its partition in any case."""
+        """As `Settings.ordering` promises it; a batch has consecutive records of its partition in any case. What is
+        leased one by one comes in any order."""
+        if not self._ordered:
+            return None
         if record.handling.batch is not None or self._ordering == "partition":
             name: Hashable = record.log
         elif self._ordering == "key" and record.plan.key is not None:

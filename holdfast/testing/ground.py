@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.errors import RecordUnreadable
 from holdfast.records import Partition
-from holdfast.testing.book import Place
+from holdfast.testing.book import GROUP, Place
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.logs import position_name
 from holdfast.testing.brokers.member import MemoryPartitionedSource
@@ -14,18 +15,17 @@ from holdfast.testing.brokers.rocketmq import RocketBroker
 from holdfast.testing.brokers.rocketmq_group import RocketGroup
 from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY, RocketSource
 from holdfast.testing.brokers.watcher import Watcher
+from holdfast.testing.leased_ground import LeasedGround
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.plugin.ports import Batch, CommitFate
-    from holdfast.testing.book import LogName
-    from holdfast.testing.brokers.kafka_group import Attempt
+    from holdfast.plugin.ports import Batch, CommitFate, LeasedSource, PartitionedSource
+    from holdfast.testing.book import LogName, Placed
+    from holdfast.testing.brokers.kafka_group import Attempt, MemoryGroup
     from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
     from holdfast.testing.world import FaultKind, Planned
-
-GROUP = "g"
 
 
 class Group(Protocol):
@@ -70,7 +70,7 @@ class Ground(Protocol):
         """Of the members."""
         ...
 
-    def source(self, process: Process, static_id: str | None) -> MemoryPartitionedSource | RocketSource:
+    def source(self, process: Process, static_id: str | None) -> PartitionedSource | LeasedSource:
         """The client of a member that starts."""
         ...
 
@@ -82,8 +82,20 @@ class Ground(Protocol):
         """A producer's record is stored."""
         ...
 
-    def position(self, log: LogName) -> str:
-        """The name of a log's position in the store of claims."""
+    def number(self, partition: Partition, offset: int) -> int:
+        """Of the record in the book that members tell of by that offset."""
+        ...
+
+    def judge(self, member: str, attempt: Attempt) -> None:
+        """A commit was taken."""
+        ...
+
+    def done(self, record: Placed) -> bool:
+        """Whether the store of claims knows that record as done."""
+        ...
+
+    def position(self, partition: Partition) -> str:
+        """The name of a partition's position in the store of claims."""
         ...
 
     @property
@@ -96,7 +108,53 @@ class Ground(Protocol):
         ...
 
 
-class KafkaGround:
+class _Partitioned(ABC):
+    """What Kafka's partitions and RocketMQ's queues have in common."""
+
+    broker: MemoryBroker
+    _stage: Stage
+
+    @property
+    @abstractmethod
+    def group(self) -> Group:
+        """As `Ground.group`."""
+
+    def number(self, partition: Partition, offset: int) -> int:
+        """As `Ground.number`."""
+        found = self._stage.book.at(self._stage.log(partition), offset)
+        assert found is not None  # noqa: S101 - a member has told of it
+        return found.number
+
+    def judge(self, member: str, attempt: Attempt) -> None:
+        """P1: nothing below is left out."""
+        self._stage.judges.committed(member, self._stage.log(attempt.partition), attempt.offset)
+
+    def done(self, record: Placed) -> bool:
+        """By its position, of the log that it is in."""
+        return self._stage.store.is_done(self._position(record.log), record.offset)
+
+    def position(self, partition: Partition) -> str:
+        """As `Ground.position`."""
+        return self._position(self._stage.log(partition))
+
+    @abstractmethod
+    def _position(self, log: LogName) -> str: ...
+
+    @property
+    def progress(self) -> int:
+        """As `Ground.progress`."""
+        return sum(self.group.offset(each) or 0 for each in self.broker.logs)
+
+    def behind(self) -> list[str]:
+        """As `Ground.behind`."""
+        return [
+            f"{partition}: {self.group.offset(partition)} of {log.end}"
+            for partition, log in self.broker.logs.items()
+            if log.end and self.group.offset(partition) != log.end
+        ]
+
+
+class KafkaGround(_Partitioned):
     """Kafka's topics, and one group of one of its protocols."""
 
     without: frozenset[FaultKind] = frozenset()
@@ -106,7 +164,12 @@ class KafkaGround:
         self.broker = MemoryBroker(stage.scheduler.process("broker", preempted=False).runtime)
         for topic in stage.world.topics:
             self.broker.create(topic.name, topic.partitions)
-        self.group = self.broker.group(GROUP, protocol=stage.world.protocol)
+        self._group = self.broker.group(GROUP, protocol=stage.world.protocol)
+
+    @property
+    def group(self) -> MemoryGroup:
+        """As `Ground.group`."""
+        return self._group
 
     def source(self, process: Process, static_id: str | None) -> MemoryPartitionedSource:
         """As `Ground.source`."""
@@ -115,28 +178,19 @@ class KafkaGround:
     def lose(self, source: object) -> None:
         """As `Ground.lose`."""
         if isinstance(source, MemoryPartitionedSource):
-            self.group.lose(source)
+            self._group.lose(source)
 
     def store(self, number: int, plan: Planned, value: str) -> Place:  # noqa: ARG002 - as of Ground
         """As `Ground.store`."""
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
         return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset)
 
-    def position(self, log: LogName) -> str:
+    def _position(self, log: LogName) -> str:
         """A topic that is made again has another."""
         return position_name(GROUP, log.partition, log.log)
 
-    @property
-    def progress(self) -> int:
-        """As `Ground.progress`."""
-        return _committed(self.broker, self.group)
 
-    def behind(self) -> list[str]:
-        """As `Ground.behind`."""
-        return _behind(self.broker, self.group)
-
-
-class QueueGround:
+class QueueGround(_Partitioned):
     """RocketMQ's queues, and one group that is kept beside the claims."""
 
     #: What is nobody's by the broker cannot be taken away by it.
@@ -144,17 +198,22 @@ class QueueGround:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self.broker = RocketBroker(stage.scheduler.process("broker", preempted=False).runtime)
+        self.broker = self._rocket = RocketBroker(stage.scheduler.process("broker", preempted=False).runtime)
         for topic in stage.world.topics:
             self.broker.create(topic.name, topic.partitions)
-        self.group = RocketGroup(self.broker, GROUP)
+        self._group = RocketGroup(self._rocket, GROUP)
         self._by_message = stage.world.by_message
         self.broker.watchers.append(_Lost(stage))
+
+    @property
+    def group(self) -> RocketGroup:
+        """As `Ground.group`."""
+        return self._group
 
     def source(self, process: Process, static_id: str | None) -> RocketSource:  # noqa: ARG002 - as of Ground
         """As `Ground.source`."""
         return RocketSource(
-            self.broker,
+            self._rocket,
             GROUP,
             coordinator=self._stage.store.coordinator(process),
             runtime=process.runtime,
@@ -177,36 +236,21 @@ class QueueGround:
         # Its own name is claimed too, where the world says so.
         return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name if self._by_message else None)
 
-    def position(self, log: LogName) -> str:
+    def _position(self, log: LogName) -> str:
         """Of a topic that was made again it is the same."""
         (topic, number, broker), _ = log
         return f"{GROUP}/{topic}/{broker}/{number}"
 
-    @property
-    def progress(self) -> int:
-        """As `Ground.progress`."""
-        return _committed(self.broker, self.group)
-
     def behind(self) -> list[str]:
         """As `Ground.behind`. A commit that is still to come may move an offset back."""
-        return _behind(self.broker, self.group) or ["commits are on their way"] * min(1, self.group.coming)
+        return super().behind() or ["commits are on their way"] * min(1, self._group.coming)
 
 
 def ground_of(stage: Stage) -> Ground:
     """As its world says."""
+    if stage.world.broker == "leased":
+        return LeasedGround(stage)
     return QueueGround(stage) if stage.world.broker == "queues" else KafkaGround(stage)
-
-
-def _committed(broker: MemoryBroker, group: Group) -> int:
-    return sum(group.offset(each) or 0 for each in broker.logs)
-
-
-def _behind(broker: MemoryBroker, group: Group) -> list[str]:
-    return [
-        f"{partition}: {group.offset(partition)} of {log.end}"
-        for partition, log in broker.logs.items()
-        if log.end and group.offset(partition) != log.end
-    ]
 
 
 class _Lost(Watcher):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.testing.book import Book, Placed, Run
+from holdfast.testing.book import Book, Lane, Placed, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +39,8 @@ class Judges:
 
     def __init__(self, world: World, book: Book, sight: Sight, now: Callable[[], float]) -> None:
         self._settings, self._book, self._sight, self._now = world.settings, book, sight, now
-        self._lease_s = world.lease_s
+        self._loop = world.loop
+        self._lease_s, self._leased = world.lease_s, world.broker == "leased"
         self.found: Found | None = None
         #: When the store lost what it had acknowledged, and since when it had known that.
         self._forgot: list[tuple[float, float]] = []
@@ -66,7 +67,9 @@ class Judges:
     def started(self, member: str, session: str, epoch: int, records: Sequence[Placed]) -> list[Run]:
         """A handler was called with these."""
         now = self._now()
-        runs = [Run(record, member, session, now) for record in records]
+        runs = [
+            Run(each, member, session, now, now if each.delivered_at is None else each.delivered_at) for each in records
+        ]
         handler = records[0].handling.name
         self.starts[member][handler] += len(runs)
         self.running[member][handler] += 1
@@ -147,6 +150,11 @@ class Judges:
             at += 1
         self._checked[log] = at
 
+    def acknowledged(self, member: str, record: Placed) -> None:
+        """The broker was told that a leased message is done."""
+        if not record.over:
+            self.broken("LOST", f"{record} is acknowledged by {member}, and is not handled")
+
     def reset(self, log: LogName, offset: int) -> None:
         """Somebody has set the group's offset, while the group was empty."""
         again = [record for record in self._book.logs.get(log, []) if record.offset >= offset and record.over]
@@ -224,13 +232,14 @@ class Judges:
     def _repeated(self, new: Run) -> None:
         """P2, P3, P4, P7: one piece of work is done once, unless its first session is dead and its end not known."""
         record, unit = new.record, new.record.unit
-        if record.letter_of is not None and self._known(record, record.letter_of, 0.0, None):
+        # A message whose lease is over comes again, and is sent away again.
+        if record.letter_of is not None and not self._leased and self._known(record, record.letter_of, 0.0, None):
             self.broken("REPEATED", f"{record} starts at {new.member} after its dead letter")
         for old in unit.runs:
             if old.given_up and old.record.letter_of is not None:
                 continue  # its letter gave the key back: another record of it may run
             self.repeats += 1
-            if self._known(old.record, old.session, old.since, old.ended_at):
+            if self._known(old.record, old.session, old.claimed_at, old.ended_at):
                 was = "runs" if old.ended_at is None else f"ended well at {old.ended_at:.4f}"
                 life = "alive" if self._sight.alive(old.session) else "dead"
                 self.broken(
@@ -257,6 +266,9 @@ class Judges:
         record, lane = new.record, new.record.lane
         if lane is None:
             return
+        if self._loop is not None:
+            self._handed_in_order(record, lane)
+            return
         for other in lane.running:
             if self._open or other.given_up or other.together is new.together:
                 continue
@@ -270,11 +282,24 @@ class Judges:
             if all(run.record is not before for run in new.together):
                 self.broken("ORDER", f"{record} starts at {new.member} before {before} of its lane was handled")
 
+    def _handed_in_order(self, record: Placed, lane: Lane) -> None:
+        """A loop gets records in their order, whether or not those before have ended. What another thread gives back
+        comes when that is heard of."""
+        for before in lane.records[lane.behind() : record.turn]:
+            given_back = before.failures and self._loop is not None and self._loop.threads
+            if not (before.over or before.unit.runs or given_back):
+                self.broken("ORDER", f"{record} is handed out before {before} of its lane was")
+
     def _in_hand(self, runs: Sequence[Run]) -> None:
         """P3: what a crash would repeat is bounded."""
         session, bound = runs[0].session, max(1, self._settings.workers) + self._settings.mark_batch
         hands = self._hands[session]
         hands.update(runs)
+        if self._loop is not None and self._loop.threads:
+            return  # whatever they say between two looks of the engine is not acknowledged yet
+        if self._loop is not None:  # what the loop has is its own; what it has said is marked before it gets more
+            own = sum(each.ended_at is None for each in hands)
+            bound = self._settings.mark_batch + self._loop.at_most + own
         if len(hands) <= bound:
             return
         for run in list(hands):

@@ -1,8 +1,9 @@
-"""Member: one process of a world, with a real app in it, whose handlers do what each record's plan says."""
+"""Member: one process of a world, with a real app in it, whose handlers do what each record's plan says (work.py)."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import (
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.events import Event
-    from holdfast.testing.brokers.member import MemoryPartitionedSource
-    from holdfast.testing.brokers.rocketmq_member import RocketSource
+    from holdfast.plugin.ports import LeasedSource, PartitionedSource
     from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
     from holdfast.testing.world import Handling, Kind
@@ -39,11 +39,15 @@ _EXPECTED = (HandlerHung, HandlerFailed)
 _AT_START = (AccessRefused, StoreUnavailable)
 
 
-class Member:
+class Member(ABC):
     """One start of one process."""
 
     def __init__(
-        self, stage: Stage, name: str, process: Process, source: MemoryPartitionedSource | RocketSource
+        self,
+        stage: Stage,
+        name: str,
+        process: Process,
+        source: PartitionedSource | LeasedSource,
     ) -> None:
         self.stage, self.name, self.process, self.source = stage, name, process, source
         #: What its app has raised.
@@ -52,6 +56,62 @@ class Member:
         self.stops = 0
         #: Until then nothing is waited for: it has lost its partitions, or its session.
         self.thrown_out_until = 0.0
+
+    def _begin(self) -> None:
+        self.process.spawn(self._run, f"{self.name} loop")
+
+    @abstractmethod
+    def _main(self) -> None:
+        """All that it does."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask it to leave, as a signal does. In the hub."""
+
+    def thrown_out(self) -> None:
+        """What it has was taken away."""
+        self.thrown_out_until = self.stage.now + _THROWN_OUT_S
+
+    @abstractmethod
+    def gone(self) -> None:
+        """Its process is over: nothing that it ran will ever end."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> Engine | None:
+        """What the judges may look into."""
+
+    def on_event(self, event: Event) -> None:
+        """The engine tells something."""
+        stage, judges = self.stage, self.stage.judges
+        stage.say(self.name, event)
+        if isinstance(event, SessionLost):
+            self.thrown_out()
+        if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
+            record = stage.placed_at(event.partition, event.offset)
+            if isinstance(event, Overrun):
+                judges.overran(self.name, record, hurried=self.stops > 1 or stage.now < self.thrown_out_until)
+            elif isinstance(event, HandlerOverdue):
+                judges.overdue(self.name, record)
+            else:
+                judges.gave_up(self.name, record)
+
+    # ---- inside
+    def _run(self) -> None:
+        try:
+            self._main()
+        except Exception as error:  # noqa: BLE001 - for the judges
+            self.error = error
+        ran = self.engine is not None and self.engine.meter.ran
+        expected = self.error is None or isinstance(self.error, _EXPECTED)
+        self.stage.left(self, expected=expected or (not ran and isinstance(self.error, _AT_START)))
+
+
+class AppMember(Member):
+    """One with an app in it."""
+
+    def __init__(self, stage: Stage, name: str, process: Process, source: PartitionedSource | LeasedSource) -> None:
+        super().__init__(stage, name, process, source)
         world = stage.world
         self._work = Work(stage, name, process)
         self.app = Holdfast(
@@ -64,50 +124,25 @@ class Member:
         )
         for handling in world.handlers:
             self._register(handling)
-        process.spawn(self._run, f"{name} loop")
+        self._begin()
 
     def stop(self) -> None:
-        """Ask it to leave, as a signal does. In the hub."""
+        """As `Member.stop`."""
         self.stops += 1
         self.app.stop()
 
-    def thrown_out(self) -> None:
-        """What it has was taken away."""
-        self.thrown_out_until = self.stage.now + _THROWN_OUT_S
-
     def gone(self) -> None:
-        """Its process is over: nothing that it ran will ever end."""
+        """As `Member.gone`."""
         self._work.gone()
 
     @property
     def engine(self) -> Engine | None:
-        """What the judges may look into."""
+        """As `Member.engine`."""
         return self.app._engine  # noqa: SLF001 - the judges look at what waits where
 
-    def on_event(self, event: Event) -> None:
-        """The engine tells something."""
-        stage, judges = self.stage, self.stage.judges
-        stage.say(self.name, event)
-        if isinstance(event, SessionLost):
-            self.thrown_out()
-        if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp):
-            record = stage.placed_at(event.partition, event.offset)
-            if isinstance(event, Overrun):
-                judges.overran(self.name, record, hurried=self.stops > 1 or stage.now < self.thrown_out_until)
-            elif isinstance(event, HandlerOverdue):
-                judges.overdue(self.name, record)
-            else:
-                judges.gave_up(self.name, record)
-
     # ---- inside
-    def _run(self) -> None:
-        try:
-            self.app.run(install_signal_handlers=False)
-        except Exception as error:  # noqa: BLE001 - for the judges
-            self.error = error
-        ran = self.engine is not None and self.engine.meter.ran
-        expected = self.error is None or isinstance(self.error, _EXPECTED)
-        self.stage.left(self, expected=expected or (not ran and isinstance(self.error, _AT_START)))
+    def _main(self) -> None:
+        self.app.run(install_signal_handlers=False)
 
     def _register(self, handling: Handling) -> None:
         work = self._work

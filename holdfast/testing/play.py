@@ -12,18 +12,19 @@ from holdfast.dedup.claims import ClaimKey
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.book import Book, LogName
 from holdfast.testing.faults import Faults
-from holdfast.testing.ground import GROUP, ground_of
+from holdfast.testing.ground import ground_of
 from holdfast.testing.judges import Judges
-from holdfast.testing.member import Member, value_of
+from holdfast.testing.loop_member import LoopMember
+from holdfast.testing.member import AppMember, Member, value_of
 from holdfast.testing.progress import Progress
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore, StoreServer
 from holdfast.testing.story import Line, gates_of, told
-from holdfast.testing.watch import Revokes, Watch
+from holdfast.testing.watch import Revokes, Watch, owners_of
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from holdfast.records import Partition, Record
@@ -91,7 +92,7 @@ class Stage:
         self.ground = ground_of(self)
         self.broker, self.group = self.ground.broker, self.ground.group
         self.store = _store(world, scheduler)
-        self.book = Book(world.settings, GROUP)
+        self.book = Book(world.settings, ordered=world.broker != "leased")
         self.judges = Judges(world, self.book, self, lambda: self.now)
         self.watch = Watch(self)
         self.broker.watchers.append(Revokes(self))
@@ -175,7 +176,11 @@ class Stage:
         )
         self.say(process.name, "starts")
         source = self.ground.source(process, self._free_name() if self.world.static else None)
-        member = Member(self, process.name, process, source)
+        member: Member = (
+            AppMember(self, process.name, process, source)
+            if self.world.loop is None
+            else LoopMember(self, process.name, process, source, self.world.loop)
+        )
         self.members.append(member)
         return member
 
@@ -203,10 +208,8 @@ class Stage:
         return self._by_value[record.value]
 
     def placed_at(self, partition: Partition, offset: int) -> Placed:
-        """The same by its place in the log that the partition has now."""
-        found = self.book.at(self.log(partition), offset)
-        assert found is not None  # noqa: S101 - a member has told of it
-        return found
+        """The same by what a member tells of it."""
+        return self.book.records[self.ground.number(partition, offset)]
 
     def log(self, partition: Partition) -> LogName:
         """Which log that partition has now."""
@@ -219,11 +222,11 @@ class Stage:
 
     def done(self, record: Placed) -> bool:
         """As `Sight.done`."""
-        return self.store.is_done(self.ground.position(record.log), record.offset)
+        return self.ground.done(record)
 
     def position_of(self, partition: Partition) -> str:
         """The name of its position at the store."""
-        return self.ground.position(self.log(partition))
+        return self.ground.position(partition)
 
     def finished(self, key: tuple[str, str]) -> bool:
         """As `Sight.finished`."""
@@ -246,11 +249,11 @@ class Stage:
     def _judge_commits(self) -> None:
         attempts = self.group.attempts
         while self._judged < len(attempts):
-            member, partition, offset, fate = attempts[self._judged]
+            attempt = attempts[self._judged]
             self._judged += 1
-            if fate is CommitFate.DONE:
-                name = next((each.name for each in self.members if each.source is member), "somebody")
-                self.judges.committed(name, self.log(partition), offset)
+            if attempt.fate is CommitFate.DONE:
+                name = next((each.name for each in self.members if each.source is attempt.member), "somebody")
+                self.ground.judge(name, attempt)
 
     def _start_again(self) -> None:
         if not (self.ending or self.faults.resetting):
@@ -279,8 +282,7 @@ def _store(world: World, scheduler: Scheduler) -> StoreServer:
 
 def _gates(member: Member) -> Sequence[str]:
     engine = member.engine
-    owners: Mapping[Partition, object] = getattr(engine.family, "owners", {}) if engine else {}
-    entries = [entry for owner in owners.values() for entry in owner.entries.values()]  # type: ignore[attr-defined]
+    entries = [entry for owner in owners_of(engine) for entry in owner.entries.values()] if engine else []
     return list(gates_of(member.name, entries))
 
 

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.plugin.settings import Settings
+from holdfast.testing.world import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -115,6 +116,9 @@ def _changes(world: World) -> Iterator[Callable[[World], World | None]]:
     yield lambda now: replace(now, jitter=False, yield_odds=0.0)
     yield lambda now: replace(now, clocks=())
     yield lambda now: replace(now, broker="kafka", by_message=False)
+    yield lambda now: replace(now, message_lease_s=2.0)
+    for each in fields(Loop):
+        yield lambda now, name=each.name: _looped(now, name)  # type: ignore[misc]
     yield lambda now: replace(now, by_message=False)
     yield lambda now: replace(now, protocol="cooperative", static=False)
     for topic in world.topics if len(world.topics) > 1 else ():
@@ -127,6 +131,13 @@ def _changes(world: World) -> Iterator[Callable[[World], World | None]]:
     defaults = Settings(ramp=None, status_interval_s=0.0)
     for each in fields(Settings):
         yield lambda now, name=each.name: _set(now, name, getattr(defaults, name))  # type: ignore[misc]
+
+
+def _looped(world: World, name: str) -> World | None:
+    """One of the loop's ways is the usual one."""
+    if world.loop is None:
+        return None
+    return replace(world, loop=replace(world.loop, **{name: getattr(Loop(), name)}))
 
 
 def _without_topic(world: World, topic: str) -> World | None:

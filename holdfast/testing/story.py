@@ -53,6 +53,8 @@ def _set_up(world: World) -> Iterator[str]:
         f"{', '.join(f'{each.name} ({each.partitions})' for each in world.topics)}, seed {world.seed}"
     )
     yield str(world.settings)
+    if world.loop is not None:
+        yield str(world.loop)
     for handler in world.handlers:
         yield str(handler)
     for fault in world.faults:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.records import Partition
     from holdfast.testing.member import Member
@@ -41,11 +42,11 @@ class Watch:
         self._waits: dict[tuple[str, str], _Waits] = {}
 
     def look(self) -> None:
-        """What may start does so."""
-        waits: dict[tuple[str, str], _Waits] = {}
-        for member in self._stage.living:
+        """What may start does so; when a loop comes for more is its user's affair."""
+        stage, waits = self._stage, dict[tuple[str, str], _Waits]()
+        for member in stage.living:
             engine = member.engine
-            if engine is None or not self._works(member, engine):
+            if stage.world.loop or engine is None or not self._works(member, engine):
                 continue
             for handler, ready in _ready(engine).items():
                 seen = self._seen(member.name, handler)
@@ -114,10 +115,16 @@ class Watch:
         )
 
 
+def owners_of(engine: Engine) -> Sequence[Ownership]:
+    """Whatever it has, of either family."""
+    owners: dict[Partition, Ownership] = getattr(engine.family, "owners", None) or getattr(engine.family, "_owners", {})
+    return list(owners.values())
+
+
 def _ready(engine: Engine) -> dict[str, Entry]:
     """Of each handler, one that may start and is the first of its lane."""
     found: dict[str, Entry] = {}
-    for owner in getattr(engine.family, "owners", {}).values():
+    for owner in owners_of(engine):
         if owner.phase is Phase.OWNED:
             for entry in owner.entries.values():
                 if entry.gate is Gate.READY and entry.handler.name not in found and entry.lane.head() is entry:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from holdfast.plugin.handlers import BatchOf  # noqa: TC001 - `_read` looks at the fields' types
 from holdfast.plugin.letter_limit import DeadLetterLimit  # noqa: TC001
+from holdfast.plugin.own_loop.driven import DoneWhen  # noqa: TC001
 from holdfast.plugin.settings import Settings  # noqa: TC001
 
 W = TypeVar("W")
@@ -21,8 +22,8 @@ W = TypeVar("W")
 #: Of the JSON. A world of another version is refused: what it meant then cannot be known.
 VERSION = 1
 
-#: Kafka's partitions; RocketMQ's queues, which a coordinator in the store of claims hands out.
-BrokerKind = Literal["kafka", "queues"]
+#: Kafka's partitions; RocketMQ's queues, which a coordinator in the store of claims hands out; its messages one by one.
+BrokerKind = Literal["kafka", "queues", "leased"]
 Protocol = Literal["eager", "cooperative", "consumer"]
 Kind = Literal["plain", "async", "batch", "async batch"]
 StoreKind = Literal["specification", "scripts", "digests"]
@@ -67,6 +68,25 @@ class Handling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """How a user's own loop goes about it, as with `KafkaConsumer`."""
+
+    done_when: DoneWhen = "next_poll"
+    #: So many records a call; 1 = `poll`. And how long a call waits.
+    at_most: int = 1
+    wait_s: float = 0.1
+    #: Of "commit": after so many records, and where nothing came.
+    commit_after: int = 1
+    #: It says what it has handled in on_revoke; and before it closes.
+    says_at_revoke: bool = True
+    says_at_end: bool = True
+    #: What fails is to be returned again; else it is passed over as done.
+    gives_back: bool = True
+    #: Of "explicit": so many threads handle what the loop takes, and say so.
+    threads: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """One record, and what its handler will do with it."""
 
@@ -103,7 +123,7 @@ FaultKind = Literal[
     "forbid",  #: the store refuses credentials, for `for_s`
     "lossy",  #: a part `amount` of the calls to the store is lost, unanswered or late, for `for_s`
     "refuse",  #: the next `count` commits of about half of the partitions are refused for now; by a broker that cannot
-    #: refuse one, they arrive a second time, late
+    #: refuse one, they arrive a second time, late; of leased messages, the next acknowledgements are not answered
     "letters",  #: dead letters are not taken, for `for_s`
     "grow",  #: a topic gets `count` more partitions
     "reset",  #: everybody leaves, somebody sets an offset to the part `amount` of its log, and they come back
@@ -139,6 +159,8 @@ class World:
     broker: BrokerKind = "kafka"
     #: Of "queues": what no handler has a business key for is claimed by the message's own name too.
     by_message: bool = False
+    #: Of "leased": how long a message is hidden from others.
+    message_lease_s: float = 2.0
     #: Of "kafka".
     protocol: Protocol = "cooperative"
     #: Members have names that outlive a restart.
@@ -156,6 +178,8 @@ class World:
     clocks: tuple[MachineClock, ...] = ()
     settings: Settings
     handlers: tuple[Handling, ...]
+    #: Members are loops of the user's own, around the engine; None: they are apps.
+    loop: Loop | None = None
     topics: tuple[Topic, ...]
     records: tuple[Planned, ...] = ()
     faults: tuple[Fault, ...] = ()

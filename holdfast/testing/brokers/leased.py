@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
-from holdfast.errors import SourceUnavailable
+from holdfast.errors import RecordUnreadable, SourceUnavailable
 from holdfast.plugin.ports import Batch
 from holdfast.records import Partition, Record
 from holdfast.runtime import MACHINE
@@ -25,9 +25,16 @@ class Message:
 
     number: int
     value: bytes
+    #: None = that of the source which receives it.
+    partition: Partition | None = None
+    key: bytes | None = None
+    #: The client cannot read it.
+    spoilt: bool = False
     visible_at: float = 0.0
     #: The delivery that may acknowledge it: each has a number of its own.
     receipt: int | None = None
+    #: Who has received it last.
+    holder: object = None
     deliveries: int = 0
     done: bool = False
 
@@ -45,6 +52,9 @@ class MemoryQueue:
         self.runtime = runtime
         self.changed = runtime.condition()
         self.messages: list[Message] = []
+        #: What is not acknowledged, in its order; and by which receipt what was delivered.
+        self._open: dict[int, Message] = {}
+        self._delivered: dict[int, Message] = {}
         self._receipts = count()
         self._ahead = 0.0
 
@@ -54,9 +64,20 @@ class MemoryQueue:
 
     def put(self, *values: str) -> None:
         """Store messages, one a value."""
+        for value in values:
+            self.store(value)
+
+    def store(
+        self, value: str, partition: Partition | None = None, *, key: str | None = None, spoilt: bool = False
+    ) -> Message:
+        """Store one."""
         with self.changed:
-            self.messages += [Message(len(self.messages) + n, value.encode()) for n, value in enumerate(values)]
+            key_bytes = None if key is None else key.encode()
+            message = Message(len(self.messages), value.encode(), partition, key_bytes, spoilt)
+            self.messages.append(message)
+            self._open[message.number] = message
             self.changed.notify_all()
+            return message
 
     def pass_time(self, seconds: float) -> None:
         """The broker's clock jumps ahead."""
@@ -68,27 +89,54 @@ class MemoryQueue:
     def open(self) -> list[str]:
         """What is not acknowledged."""
         with self.changed:
-            return [message.value.decode() for message in self.messages if not message.done]
+            return [message.value.decode() for message in self._open.values()]
 
-    def receive(self, at_most: int, now: float) -> list[tuple[int, Message]]:
+    def receive(self, at_most: int, now: float, holder: object = None) -> list[tuple[int, Message]]:
         """Deliver what is visible: each under a receipt of its own. Called with the lock."""
-        found = [each for each in self.messages if not each.done and each.visible_at <= now][:at_most]
+        found = list(islice((each for each in self._open.values() if each.visible_at <= now), at_most))
         for message in found:
+            self.delivered(message, holder)
             message.visible_at = now + self.lease_s
-            message.receipt = next(self._receipts)
+            message.receipt, message.holder = next(self._receipts), holder
+            self._delivered[message.receipt] = message
             message.deliveries += 1
         return [(message.receipt, message) for message in found if message.receipt is not None]
 
     def quiet_s(self, now: float, at_most: float) -> float:
         """How long nothing comes by itself: until a lease ends. Called with the lock."""
-        return min([at_most, *(each.visible_at - now for each in self.messages if not each.done)])
+        return min([at_most, *(each.visible_at - now for each in self._open.values())])
+
+    def of(self, receipt: int) -> Message:
+        """What was delivered by that receipt. Raises KeyError."""
+        return self._delivered[receipt]
 
     def held(self, receipt: int, now: float) -> Message | None:
         """The message, while that delivery's lease lasts. Called with the lock."""
-        for each in self.messages:
-            if each.receipt == receipt and not each.done and each.visible_at > now:
-                return each
-        return None
+        found = self._delivered.get(receipt)
+        still = found is not None and found.receipt == receipt and not found.done and found.visible_at > now
+        return found if still else None
+
+    def acknowledge(self, message: Message, holder: object) -> None:
+        """It is done. Called with the lock."""
+        message.done = True
+        del self._open[message.number]
+        self.acknowledged(message, holder)
+
+    def end_leases(self, holder: object) -> None:
+        """What that member has is visible again at once."""
+        now = self.now()
+        with self.changed:
+            for message in self._open.values():
+                if message.holder is holder:
+                    message.visible_at = min(message.visible_at, now)
+            self.changed.notify_all()
+
+    # ---- for judges; called with the lock
+    def delivered(self, message: Message, holder: object) -> None:
+        """It is about to be delivered to that member; `message` still says to whom before."""
+
+    def acknowledged(self, message: Message, holder: object) -> None:
+        """That member says that it is done."""
 
 
 class MemoryLeasedSource:
@@ -103,7 +151,6 @@ class MemoryLeasedSource:
         self.drained = False
         #: Raised by the next calls of that name.
         self.faults: dict[str, list[Exception]] = {}
-        self._numbers: dict[int, int] = {}
         self._extending = False
         self._fence: Fence
 
@@ -130,24 +177,29 @@ class MemoryLeasedSource:
         self._check("poll")
         now = self.queue.now()
         with self.queue.changed:
-            found = self.queue.receive(max_records, now)
+            found = self.queue.receive(max_records, now, self)
             if not found and timeout_s > 0:
                 self.queue.changed.wait(self.queue.quiet_s(now, timeout_s))
         if not found:
             now = self.queue.now()
             with self.queue.changed:
-                found = self.queue.receive(max_records, now)
-        self._numbers.update({receipt: message.number for receipt, message in found})
-        return Batch(
-            [
-                Record(self._partition, receipt, b"%d" % message.number, message.value, (), -1, self._fence)
-                for receipt, message in found
-            ]
-        )
+                found = self.queue.receive(max_records, now, self)
+        records = [self._record(receipt, message) for receipt, message in found]
+        unreadable = {
+            (record.partition, record.offset): RecordUnreadable(f"message {message.number} cannot be read")
+            for record, (_, message) in zip(records, found, strict=True)
+            if message.spoilt
+        }
+        return Batch(records, unreadable=unreadable) if unreadable else Batch(records)
+
+    def _record(self, receipt: int, message: Message) -> Record:
+        partition = message.partition or self._partition
+        key = b"%d" % message.number if message.partition is None else message.key
+        return Record(partition, receipt, key, message.value, (), -1, self._fence)
 
     def identity(self, record: Record) -> str:
         """The message's number."""
-        return str(self._numbers[record.offset])
+        return str(self.queue.of(record.offset).number)
 
     def extend(self, records: Sequence[Record]) -> None:
         """Renew leases. Two at once are an error of the engine's."""
@@ -177,7 +229,7 @@ class MemoryLeasedSource:
                 if message is None:
                     late.append(record)
                 else:
-                    message.done = True
+                    self.queue.acknowledge(message, self)
             self.late += len(late)
             self.queue.changed.notify_all()
             return late

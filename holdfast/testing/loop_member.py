@@ -1,0 +1,207 @@
+"""Loop member: one process of a world whose records are handled by a loop of the user's own, around the engine.
+
+It does what `KafkaConsumer` does with the engine: the same calls, under the same lock, in the same order. To the
+judges a record is begun when it is handed out, and ended when the loop has said so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.dedup.keys import resolve_key
+from holdfast.plugin.engine.partition.partitioned import Partitioned
+from holdfast.plugin.handlers import Handler, Routes
+from holdfast.plugin.own_loop.driven import Driven
+from holdfast.testing.member import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from holdfast.plugin.ports import LeasedSource, PartitionedSource
+    from holdfast.records import Partition, Record
+    from holdfast.runtime import Queue
+    from holdfast.testing.book import Run
+    from holdfast.testing.play import Stage
+    from holdfast.testing.process import Process
+    from holdfast.testing.world import Loop, World
+
+_Place = tuple["Partition", int]
+
+
+class LoopMember(Member):
+    """One start of one process, with a user's loop in it."""
+
+    def __init__(
+        self, stage: Stage, name: str, process: Process, source: PartitionedSource | LeasedSource, loop: Loop
+    ) -> None:
+        super().__init__(stage, name, process, source)
+        self._loop = loop
+        #: What the loop has, and has not said to be done or given back.
+        self._hands: dict[_Place, list[Run]] = {}
+        #: What its other threads are to handle.
+        self._jobs: Queue[Record] = process.runtime.queue()
+        self.driven = _Driven(
+            self,
+            done_when=loop.done_when,
+            store=stage.store.claims(process),
+            routes=_routes(stage.world),
+            settings=stage.world.settings,
+            letters=None,
+            observers=[self],
+            group=source.group,
+            runtime=process.runtime,
+        )
+        self.driven.family = Partitioned(self.driven, cast("PartitionedSource", source))
+        self._begin()
+
+    @property
+    def engine(self) -> Driven:
+        """As `Member.engine`."""
+        return self.driven
+
+    def stop(self) -> None:
+        """As `Member.stop`: the loop sees it when it comes round."""
+        self.stops += 1
+
+    def gone(self) -> None:
+        """As `Member.gone`."""
+        for runs in self._hands.values():
+            self.stage.judges.crashed(runs)
+        self._hands.clear()
+
+    # ---- what the engine says, with its lock
+    def goes(self, partitions: Collection[Partition]) -> None:
+        """As on_revoke: the last chance to say what is done."""
+        if self._loop.says_at_revoke and self._loop.done_when == "commit":
+            for place in [place for place in self._hands if place[0] in partitions]:
+                self._said(place, well=True)
+                self.driven.end_below(place[0], place[1] + 1)
+
+    def dismissed(self, partitions: Collection[Partition]) -> None:
+        """What the loop has of these is others' to handle."""
+        for place in [place for place in self._hands if place[0] in partitions]:
+            self.stage.judges.ended(self._hands.pop(place), well=False)
+
+    # ---- the loop
+    def _main(self) -> None:
+        loop, driven = self._loop, self.driven
+        for number in range(loop.threads):
+            self.process.runtime.spawn(self._handle_jobs, f"{self.name} thread {number}")
+        with driven.lock, driven.whole():
+            driven.begin([topic.name for topic in self.stage.world.topics])
+        uncommitted = 0
+        try:
+            while not self.stops:
+                records = self._take()
+                for record in records:
+                    if loop.threads:
+                        self._jobs.put(record)
+                    else:
+                        self._handle(record)
+                uncommitted += len(records)
+                if loop.done_when == "commit" and uncommitted and (uncommitted >= loop.commit_after or not records):
+                    self._commit()
+                    uncommitted = 0
+        finally:
+            self._leave()
+
+    def _take(self) -> Sequence[Record]:
+        """As `KafkaConsumer.poll` and `consume`."""
+        loop, driven = self._loop, self.driven
+        with driven.lock:
+            if loop.done_when == "next_poll":
+                self._all_done()
+            if loop.at_most == 1 and loop.done_when == "next_poll" and (record := driven.take_quick()) is not None:
+                self._given([record])
+                driven.gave()
+                return [record]
+            with driven.whole():
+                records = list(driven.take(loop.at_most, loop.wait_s))
+                self._given(records)
+                return records
+
+    def _handle(self, record: Record) -> None:
+        """What the user does with it, and says of it."""
+        placed = self.stage.placed(record)
+        self.process.runtime.sleep(placed.plan.takes_s)
+        place = (record.partition, record.offset)
+        if self.stage.fails.get(placed.number, 0) > 0:
+            self.stage.fails[placed.number] -= 1
+            if self._loop.gives_back and self._loop.done_when != "commit":
+                self._said(place, well=False)
+                self.driven.again(*place)
+                return
+        if self._loop.done_when == "explicit":
+            self._said(place, well=True)
+            self.driven.end(*place)
+
+    def _handle_jobs(self) -> None:
+        while True:
+            self._handle(self._jobs.get())
+
+    def _commit(self) -> None:
+        """As `KafkaConsumer.commit()`."""
+        driven = self.driven
+        with driven.lock, driven.whole():
+            self._all_done()
+            driven.end_all()
+            driven.collect()
+            driven.settle()
+            driven.family.commits.commit(driven.family.owners.values())
+
+    def _leave(self) -> None:
+        """What the loop has handled it says, or not; then it closes."""
+        driven = self.driven
+        with driven.lock, driven.whole():
+            if self._loop.says_at_end and self._loop.done_when != "explicit":
+                self._all_done()
+                driven.end_all()
+            driven.end_of_loop()
+
+    # ---- for the judges
+    def _given(self, records: Sequence[Record]) -> None:
+        for record in records:
+            fence = record.fence
+            placed = self.stage.placed(record)
+            runs = self.stage.judges.started(self.name, fence.session, fence.epoch, [placed])
+            self._hands[record.partition, record.offset] = runs
+
+    def _said(self, place: _Place, *, well: bool) -> None:
+        runs = self._hands.pop(place, None)
+        if runs is not None:
+            self.stage.judges.ended(runs, well=well)
+
+    def _all_done(self) -> None:
+        for place in list(self._hands):
+            self._said(place, well=True)
+
+
+class _Driven(Driven):
+    """Tells the loop what a client's callbacks tell it."""
+
+    def __init__(self, member: LoopMember, **how: Any) -> None:  # noqa: ANN401 - the engine's own
+        super().__init__(**how)
+        self._member = member
+
+    def goes(self, partitions: Collection[Partition]) -> None:
+        """As `Driven.goes`."""
+        self._member.goes(partitions)
+        super().goes(partitions)
+
+    def dismiss(self, partitions: Collection[Partition]) -> None:
+        """As `Driven.dismiss`."""
+        self._member.dismissed(partitions)
+        super().dismiss(partitions)
+
+
+def _routes(world: World) -> Routes:
+    routes = Routes()
+    for each in world.handlers:
+        key = resolve_key("unit") if each.keyed else None
+        scope = "shared" if each.shared_scope else None
+        routes.add(Handler(name=each.name, call=_nobody, topics=each.topics, scope=scope, key=key))
+    return routes
+
+
+def _nobody(_: object) -> None:
+    raise AssertionError("the loop handles records by itself")

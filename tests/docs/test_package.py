@@ -54,8 +54,10 @@ def test_every_link_between_the_repository_s_pages_leads_to_something_that_is_th
 
 
 def test_no_link_of_the_package_page_is_relative(page: types.ModuleType) -> None:
-    text = page.absolute(README, PROJECT["project"]["urls"]["Source"])
-    assert re.findall(r"\]\((?!https://)[^)\s]*\)", text) == []
+    for source in (PROJECT["project"].get("urls", {}).get("Source"), "https://s", None):
+        text = page.absolute(README, source)
+        assert re.findall(r"\]\((?!https://)[^)\s]*\)", text) == []
+    assert page.absolute("![p](docs/p.png) [a](docs/a.md) [x](https://y)", None) == "p a [x](https://y)"
     assert page.absolute("[a](docs/a.md#b) [c](#c) ![p](docs/p.png) [x](https://y)", "https://s") == (
         "[a](https://s/blob/main/docs/a.md#b) [c](https://s/blob/main/README.md#c) "
         "![p](https://s/raw/main/docs/p.png) [x](https://y)"

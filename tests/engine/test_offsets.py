@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Settings
+from holdfast import MemoryClaims, Settings
+from holdfast.dedup.claims import Acquired
 from holdfast.errors import NotAuthorised, SourceUnavailable, UnknownTopic
 from holdfast.plugin.events import (
     AdvanceIgnored,
@@ -153,6 +154,30 @@ class TestBrokersWithoutMarks:
                 assert [(event.offset, event.watermark) for event in member.told(kind)] == [(found, 5)]
             assert set(bench.work.times().values()) == {1}
             assert len(bench.work.ended) == 10
+
+    @pytest.mark.parametrize("found", [4, None], ids=["a late commit of a member that is gone", "it has expired"])
+    def test_after_a_reset_to_the_first_record_that_is_what_is_known(self, found: int | None) -> None:
+        """The watermark is 0, as where nobody has read anything; the group begins at the end where that is so."""
+
+        class FromTheEnd(Markless):
+            def first_offsets(
+                self, partitions: Sequence[Partition], deadline: Deadline
+            ) -> Mapping[Partition, int | SourceError]:
+                return self.last_offsets(partitions, deadline)
+
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            claims = bench.claims
+            assert isinstance(claims, MemoryClaims)
+            session, name = claims.begin(60.0), "g/orders/1/0"
+            [acquired] = session.acquire([name])
+            assert isinstance(acquired, Acquired)
+            assert session.drop(name, acquired.epoch, 0)
+            session.end()
+            bench.group.set_offset(P0, found, ours=True)
+            bench.member(settings=SETTINGS, source=FromTheEnd)
+            bench.wait_committed(5)
+        assert set(bench.work.times().values()) == {2}
 
     def test_where_nothing_is_known_the_group_goes_on_from_what_is_committed(self) -> None:
         with Bench() as bench:

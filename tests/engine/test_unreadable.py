@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from holdfast import BatchOf, Settings, record_key
+from holdfast.dedup.none import NoSession
 from holdfast.errors import HandlerFailed, RecordUnreadable
 from holdfast.plugin.dead_letter import headers_of
+from holdfast.plugin.engine.partition.ownership import Ownership
+from holdfast.plugin.engine.record.admission import Admission
+from holdfast.plugin.ports import Batch
+from holdfast.records import Partition, Record
 from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.clocks import HandClock
 from tests.engine.bench import Bench, Letters
 
-if TYPE_CHECKING:
-    from holdfast.plugin.ports import Batch
-    from holdfast.records import Record
+
+class Session(NoSession):
+    lives = True
+
+    def live(self) -> bool:
+        return self.lives
 
 
 class Source(MemoryPartitionedSource):
@@ -64,3 +74,24 @@ def test_without_a_dead_letter_the_app_stops_and_says_where() -> None:
         with pytest.raises(HandlerFailed, match="orders-0@1 cannot be read"):
             member.join()
     assert bench.work.values() in ([], ["a"])  # the stop may come before its turn
+
+
+def test_of_one_that_is_never_handled_nothing_is_kept() -> None:
+    """It is known as done, or its partition has gone while it waited for its turn."""
+    member = Session()
+    fence = Ownership(Partition("orders", 0), member)
+    record, later = (Record(fence.partition, offset, None, b"?", (), -1, fence) for offset in (0, 1))
+    core: Any = SimpleNamespace(clock=HandClock(), settings=Settings(), family=SimpleNamespace(admit=lambda _: []))
+    admission = Admission(core)
+
+    def came(record: Record) -> Batch:
+        place = record.partition, record.offset
+        return Batch([record], (), {place: RecordUnreadable("cut short")})
+
+    admission.note(came(record))
+    admission.admit([record])
+    assert admission._unreadable == {}
+    admission.note(came(record))
+    member.lives = False
+    admission.note(came(later))
+    assert list(admission._unreadable) == [(later.partition, 1)]

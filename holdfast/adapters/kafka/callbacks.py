@@ -17,7 +17,7 @@ from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Consumer
     from holdfast.plugin.ports import RebalanceListener
@@ -103,18 +103,17 @@ class Callbacks:
 
     def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """The engine drains, commits and lets go; then the client does."""
-        try:
-            self.listener.revoked(partitions_of(gone))
-        except BaseException:
-            self.listener.torn((), partitions_of(gone))
-            raise
-        finally:
-            self._unassign(consumer, gone)
+        self._let_go(consumer, gone, self.listener.revoked)
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """They are others' already."""
+        self._let_go(consumer, gone, self.listener.lost)
+
+    def _let_go(
+        self, consumer: Consumer, gone: list[TopicPartition], tell: Callable[[Sequence[Partition]], None]
+    ) -> None:
         try:
-            self.listener.lost(partitions_of(gone))
+            tell(partitions_of(gone))
         except BaseException:
             self.listener.torn((), partitions_of(gone))
             raise

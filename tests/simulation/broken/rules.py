@@ -327,8 +327,8 @@ RULES = (
     Broken(
         name="failed-and-on",
         file="plugin/engine/record/attempts.py",
-        rule="            stopped.add(entry.lane)\n            call.current = None\n            report(Ended(entry, Outcome.FAILED, _as_exception(error)))\n        else:\n            call.current = None\n            report(Ended(entry, Outcome.OK))\n\n\ndef _run(",
-        instead="            call.current = None\n            report(Ended(entry, Outcome.FAILED, _as_exception(error)))\n        else:\n            call.current = None\n            report(Ended(entry, Outcome.OK))\n\n\ndef _run(",
+        rule="        if ended.outcome is not Outcome.OK:\n            stopped.add(entry.lane)\n        call.current = None\n        report(ended)\n\n\ndef _run(",
+        instead="        call.current = None\n        report(ended)\n\n\ndef _run(",
         breaks="order: what follows a record that failed runs before its retry",
     ),
     Broken(

@@ -235,7 +235,7 @@ class Takeover:
 
 
 def _is_new(owner: Ownership) -> bool:
-    """Whether the store knows nothing of the position."""
+    """Whether the store knows nothing of the position. Of one that was reset to its first record it knows the reset."""
     acquired = owner.acquired
-    known = acquired is None or acquired.watermark or acquired.done or acquired.running
+    known = acquired is None or acquired.watermark or acquired.done or acquired.running or acquired.again
     return not known and owner.cut is None

@@ -32,7 +32,11 @@ class Admission:
     def note(self, batch: Batch) -> None:
         """Which of these records cannot be read, whenever they are admitted. Under this ownership: later another record
         may have the same place."""
-        for record in batch.records if batch.unreadable else ():
+        if not batch.unreadable:
+            return
+        # What waited of partitions that have gone meanwhile is never admitted.
+        self._unreadable = {place: found for place, found in self._unreadable.items() if not found[0].cancelled}
+        for record in batch.records:
             place = record.partition, record.offset
             if place in batch.unreadable:
                 self._unreadable[place] = record.fence, batch.unreadable[place]
@@ -51,6 +55,9 @@ class Admission:
                 continue
             for born_in, came in groupby(admitted, key=core.family.born_in):
                 self._admit(list(came), owner, born_in, now, len(records))
+        for record in records if self._unreadable else ():
+            if self._fault(record) is not None:  # also of one that is not to be handled here
+                del self._unreadable[record.partition, record.offset]
 
     def _admit(self, records: Sequence[Record], owner: Ownership, topic: str, now: float, polled: int) -> None:
         """Those of one partition, born in one topic. `polled`: how many came in all."""
@@ -66,7 +73,6 @@ class Admission:
                 self._admit_to(handler, list(some), owner, topic, now=now, polled=polled)
             for record in some if error is not None else ():
                 entry = Entry(record, owner, handler, None, now)
-                del self._unreadable[record.partition, record.offset]
                 entry.error = error
                 entry.gate = Gate.HANDED if record.offset in owner.waiting else entry.gate
                 self._enter(entry, self._lane(record, handler))

@@ -70,27 +70,22 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
             call.current = entry
             ended = _run(entry)
             times += entry.started
-            if ended.outcome is not Outcome.OK:
-                stopped.add(entry.lane)
-            call.current = None
-            report(ended)
-            continue
-        if entry.lane in stopped or not entry.owner.enter(entry):
-            stopped.add(entry.lane)
-            report(Ended(entry, Outcome.NOT_STARTED))
-            continue
-        call.current = entry
-        times += 1
-        try:
-            entry.check()
-            _call(entry.handler, entry.record)
-        except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
-            stopped.add(entry.lane)
-            call.current = None
-            report(Ended(entry, Outcome.FAILED, _as_exception(error)))
+        elif entry.lane in stopped or not entry.owner.enter(entry):
+            ended = Ended(entry, Outcome.NOT_STARTED)
         else:
-            call.current = None
-            report(Ended(entry, Outcome.OK))
+            call.current = entry
+            times += 1
+            try:
+                entry.check()
+                _call(entry.handler, entry.record)
+            except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
+                ended = Ended(entry, Outcome.FAILED, _as_exception(error))
+            else:
+                ended = Ended(entry, Outcome.OK)
+        if ended.outcome is not Outcome.OK:
+            stopped.add(entry.lane)
+        call.current = None
+        report(ended)
 
 
 def _run(run: Entry) -> Ended:
@@ -125,21 +120,21 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
     stopped: set[Lane] = set()
     for entry in call.entries:
         if entry.lane in stopped or not entry.owner.enter(entry):
-            stopped.add(entry.lane)
-            report(Ended(entry, Outcome.NOT_STARTED))
-            continue
-        call.current = entry
-        call.times += 1
-        try:
-            entry.check()
-            await entry.handler.call(entry.record)
-        except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
-            stopped.add(entry.lane)
-            call.current = None
-            report(Ended(entry, Outcome.FAILED, _as_exception(error)))
+            ended = Ended(entry, Outcome.NOT_STARTED)
         else:
-            call.current = None
-            report(Ended(entry, Outcome.OK))
+            call.current = entry
+            call.times += 1
+            try:
+                entry.check()
+                await entry.handler.call(entry.record)
+            except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
+                ended = Ended(entry, Outcome.FAILED, _as_exception(error))
+            else:
+                ended = Ended(entry, Outcome.OK)
+        if ended.outcome is not Outcome.OK:
+            stopped.add(entry.lane)
+        call.current = None
+        report(ended)
 
 
 def run_batch(call: Call, report: Callable[[Ended], None]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import BatchOf, Settings
 from holdfast.errors import SettingError
-from tests.engine.bench import QUICK, Bench, Letters, numbered, partition
+from tests.engine.bench import QUICK, Bench, Letters, Member, numbered, partition
 
 if TYPE_CHECKING:
     from holdfast.plugin.settings import Ordering
@@ -106,3 +106,38 @@ def test_a_coroutine_or_a_timeout_is_refused_with_the_remedy() -> None:
             bench.member(settings=inline(), handler=handle, start=False)
         with pytest.raises(SettingError, match="timeout_s=3: use workers=1 or more"):
             bench.member(settings=inline(), timeout_s=3, start=False)
+
+
+@pytest.mark.parametrize("batch", [None, BatchOf(records=30, wait_s=0.01)])
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_ctrl_c_in_a_handler_is_no_failure_of_its_record(batch: BatchOf | None, ordering: Ordering) -> None:
+    with Bench() as bench:
+        letters = Letters(bench.changed)
+        struck: list[int] = []
+
+        def handle(records: Any) -> None:
+            for record in records if batch else [records]:
+                if record.value == b"x5" and not struck:
+                    struck.append(record.offset)
+                    raise KeyboardInterrupt
+                bench.work.do("a", record)
+
+        def member(name: str) -> Member:
+            return bench.member(
+                name,
+                settings=inline(ordering),
+                handler=handle,
+                batch=batch,
+                dead_letter="orders.dlq",
+                dead_letters=letters,
+            )
+
+        bench.broker.produce("orders", 0, *numbered("x", range(10)), key="k")
+        with pytest.raises(KeyboardInterrupt):
+            member("a").join()
+        assert bench.group.offset(partition()) == (0 if batch else 5)
+        # It was given back, not kept: the next start has it at once.
+        member("b")
+        bench.wait_committed(10)
+        assert letters.values() == []
+        assert bench.work.times().keys() == set(numbered("x", range(10)))

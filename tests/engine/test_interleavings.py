@@ -187,11 +187,11 @@ def test_a_run_that_its_worker_has_only_looked_at_stays_with_it(monkeypatch: pyt
     run, overdue = pipeline._run, Workers.overdue
     held, looked, looks = threading.Event(), threading.Event(), list[bool]()
 
-    def later(entry: Entry) -> Ended:
+    def later(entry: Entry, call: Call) -> Ended:
         if not held.is_set():
             held.set()
             assert looked.wait(5)
-        return run(entry)
+        return run(entry, call)
 
     def look(workers: Workers) -> list[tuple[Entry, int, int]]:
         looks.append(held.is_set())

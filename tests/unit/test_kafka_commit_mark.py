@@ -19,11 +19,11 @@ P = Partition("orders", 0)
 
 class Ids:
     def __init__(self, topic_id: str) -> None:
-        self._topic_id = topic_id
+        self.topic_id = topic_id
 
     def of_each(self, topics: list[str], deadline: Deadline) -> dict[str, str]:
         assert not deadline.passed
-        return dict.fromkeys(topics, self._topic_id)
+        return dict.fromkeys(topics, self.topic_id)
 
 
 def made(topic_id: str = "now", store: str = "ours") -> CommitMark:
@@ -68,6 +68,18 @@ def test_marks_of_earlier_and_later_versions_and_of_other_stores_are_no_reset(
     metadata: str | None, expected: Committed | None
 ) -> None:
     assert read(made(), metadata) == expected
+
+
+def test_a_partition_that_was_not_named_anew_commits_under_the_id_that_it_had() -> None:
+    other = Partition("orders", 1)
+    ids = Ids("before")
+    mark = CommitMark("g", cast("Any", ids), lambda: "")
+    mark.position_names([P, other], Deadline(60.0))
+    ids.topic_id = "now"
+    mark.position_names([other], Deadline(60.0))
+    committed = {each.partition: each for each in mark.on({P: 7, other: 7})}
+    assert read(mark, committed[0].metadata) is None  # an offset of the log that is gone
+    assert read(mark, committed[1].metadata) == Committed(7, ours=True)
 
 
 def test_a_topic_whose_id_appears_or_goes_is_the_same_topic() -> None:

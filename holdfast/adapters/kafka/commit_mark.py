@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import TopicPartition
 from holdfast.adapters.kafka.topic_ids import position_name
-from holdfast.errors import SourceError
 from holdfast.plugin.ports import Committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.adapters.kafka.topic_ids import TopicIds
+    from holdfast.errors import SourceError
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
@@ -33,6 +33,8 @@ class CommitMark:
     def __init__(self, group: str, ids: TopicIds, store_id: Callable[[], str]) -> None:
         self._group, self._ids, self._store_id = group, ids, store_id
         self._known: dict[str, str] = {}
+        #: By partition, as of when that one was named: who has it goes by that name until it is taken over anew.
+        self._named: dict[Partition, str] = {}
 
     def position_names(
         self, partitions: Sequence[Partition], deadline: Deadline
@@ -40,16 +42,19 @@ class CommitMark:
         """What the store calls the partitions; asks the broker for the ids of their topics. Raises SourceError."""
         found = self._ids.of_each(sorted({partition.topic for partition in partitions}), deadline)
         self._known.update({topic: answer for topic, answer in found.items() if isinstance(answer, str)})
-        return {
-            partition: answer if isinstance(answer, SourceError) else position_name(self._group, partition, answer)
-            for partition in partitions
-            for answer in (found[partition.topic],)
-        }
+        names: dict[Partition, str | SourceError] = {}
+        for partition in partitions:
+            answer = names[partition] = found[partition.topic]
+            if isinstance(answer, str):
+                self._named[partition] = answer
+                names[partition] = position_name(self._group, partition, answer)
+        return names
 
     def on(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
-        """What is committed."""
+        """What is committed. Of a topic that was made again, each partition is another's only from when it was named
+        anew: an offset of the log before with the id of the log after would pass over what lies there."""
         return [
-            TopicPartition(partition.topic, partition.number, offset, self._of(partition.topic, offset))
+            TopicPartition(partition.topic, partition.number, offset, self._of(partition, offset))
             for partition, offset in offsets.items()
         ]
 
@@ -65,8 +70,8 @@ class CommitMark:
         ours = not mark and offset == str(reply.offset)
         return Committed(reply.offset, ours, store=store if ours else "")
 
-    def _of(self, topic: str, offset: int) -> str:
-        return f"{_MARK}:{offset}:{self._known.get(topic, '')}:{self._store_id()}"
+    def _of(self, partition: Partition, offset: int) -> str:
+        return f"{_MARK}:{offset}:{self._named.get(partition, '')}:{self._store_id()}"
 
 
 def is_marked(reply: TopicPartition) -> bool:

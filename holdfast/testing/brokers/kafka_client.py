@@ -165,7 +165,9 @@ class GroupClient:
         self.news.set()
 
     # ---- commits
-    def commit(self, now: float, offsets: Mapping[Partition, int], topic_ids: Mapping[str, int], store: str) -> None:
+    def commit(
+        self, now: float, offsets: Mapping[Partition, int], topic_ids: Mapping[Partition, int], store: str
+    ) -> None:
         """Send one, with what is known of the group at this moment."""
         self._requests += 1
         number = self._requests

@@ -27,6 +27,8 @@ class Attempt(NamedTuple):
     partition: Partition
     offset: int
     fate: CommitFate
+    #: Which topic of that name its member took it for; 0 = it did not say.
+    topic_id: int = 0
 
 
 class Kept(NamedTuple):
@@ -50,7 +52,8 @@ class CommitRequest(NamedTuple):
     member_id: int
     epoch: int
     offsets: Mapping[Partition, int]
-    topic_ids: Mapping[str, int]
+    #: As of when each partition was named.
+    topic_ids: Mapping[Partition, int]
     store: str
 
 
@@ -193,11 +196,12 @@ class MemoryGroup:
         elif partition not in self.broker.logs:
             fate = FATES[Answer.UNKNOWN_TOPIC_OR_PART]
         else:
-            kept = Kept(offset, True, sent.topic_ids.get(partition.topic, 0), sent.store)
+            kept = Kept(offset, True, sent.topic_ids.get(partition, 0), sent.store)
             self.committed[partition] = kept
             for watcher in self.broker.watchers:
                 watcher.on_commit(partition, offset, sent.member, kept.metadata)
-        self.attempts.append(Attempt(sent.member, partition, offset, fate))
+        topic_id = sent.topic_ids.get(partition, 0)
+        self.attempts.append(Attempt(sent.member, partition, offset, fate, topic_id))
         return fate
 
     # ---- time

@@ -95,6 +95,7 @@ class MemoryPartitionedSource:
         self._fates = client.answered
         self._topics: tuple[str, ...] = ()
         self._topic_ids: dict[str, int] = {}
+        self._named: dict[Partition, int] = {}
         self._taking: frozenset[Partition] = frozenset()
         self._trouble: SourceError | None = None
         self._name_free_at = 0.0
@@ -226,7 +227,7 @@ class MemoryPartitionedSource:
     def _position_name(self, partition: Partition) -> str | SourceError:
         if not self.broker.has(partition.topic):
             return UnknownTopic(f"asking for the id of {partition.topic}: there is no such topic")
-        found = self._topic_ids[partition.topic] = self.broker.id_of(partition.topic)
+        found = self._topic_ids[partition.topic] = self._named[partition] = self.broker.id_of(partition.topic)
         return position_name(self.group, partition, found)
 
     def committed(
@@ -291,7 +292,7 @@ class MemoryPartitionedSource:
         self._check("commit")
         now = self.broker.settle()
         with self.broker.changed:
-            self.client.commit(now, offsets, dict(self._topic_ids), self._listener.store_id)
+            self.client.commit(now, offsets, dict(self._named), self._listener.store_id)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The same as far as known: here, all of it."""

@@ -26,7 +26,8 @@ class Outcome(Enum):
 
     OK = "ok"
     FAILED = "failed"
-    NOT_STARTED = "not started"  #: fenced, or its session is lost, or one before it in its lane failed
+    #: Fenced, or its session is lost, or one before it in its lane failed; or Ctrl-C has broken it off.
+    NOT_STARTED = "not started"
     LETTER_SENT = "letter sent"
     LETTER_FAILED = "letter failed"
 
@@ -65,12 +66,14 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
             entry = entries.popleft()
         except IndexError:
             call.times = times
+            if call.struck is not None:
+                raise call.struck from None
             return
-        if entry.count > 1 and entry.lane not in stopped:
+        if entry.count > 1 and entry.lane not in stopped and call.struck is None:
             call.current = entry
-            ended = _run(entry)
+            ended = _run(entry, call)
             times += entry.started
-        elif entry.lane in stopped or not entry.owner.enter(entry):
+        elif entry.lane in stopped or call.struck is not None or not entry.owner.enter(entry):
             ended = Ended(entry, Outcome.NOT_STARTED)
         else:
             call.current = entry
@@ -79,7 +82,7 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
                 entry.check()
                 _call(entry.handler, entry.record)
             except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
-                ended = Ended(entry, Outcome.FAILED, _as_exception(error))
+                ended = Ended(entry, *_verdict(call, error))
             else:
                 ended = Ended(entry, Outcome.OK)
         if ended.outcome is not Outcome.OK:
@@ -88,7 +91,16 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
         report(ended)
 
 
-def _run(run: Entry) -> Ended:
+def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | None]:
+    """What a handler's error says of its record. Nothing, if it is Ctrl-C: Python raises it in the first thread alone,
+    where handlers run with `workers=0`. Raised again when all records of the call are back, it ends the app."""
+    if call.inline and isinstance(error, KeyboardInterrupt):
+        call.struck = error
+        return _NOT_STARTED
+    return Outcome.FAILED, _as_exception(error)
+
+
+def _run(run: Entry, call: Call) -> Ended:
     """Call the handler for the records of a run. The loop may take back from the right of `run.todo` meanwhile."""
     todo, enter, handler = run.todo, run.owner.enter, run.handler
     while True:
@@ -101,7 +113,7 @@ def _run(run: Entry) -> Ended:
         try:
             _call(handler, record)
         except BaseException as error:  # noqa: BLE001 - as in run_each
-            return _stopped(run, Outcome.FAILED, _as_exception(error))
+            return _stopped(run, *_verdict(call, error))
         run.ended += 1
 
 
@@ -212,6 +224,10 @@ def _report_batch(
             entry.ended = entry.count
             report(Ended(entry, Outcome.OK))
         return
+    if _verdict(call, error) is _NOT_STARTED:
+        for entry in entries:
+            report(Ended(entry, Outcome.NOT_STARTED, None, [_NOT_STARTED] * entry.count))
+        raise error
     count = sum(entry.count for entry in entries)
     partial = error.failures if isinstance(error, BatchFailed) else None
     if partial is None or not (partial and partial.keys() <= set(range(count))):

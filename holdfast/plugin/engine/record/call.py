@@ -18,8 +18,8 @@ class Call:
     batch; or a dead letter (then it has no entries)."""
 
     __slots__ = (
-        "began", "cancel_seen", "current", "entries", "handler", "kind", "over", "run", "seen", "task", "thread",
-        "times",
+        "began", "cancel_seen", "current", "entries", "handler", "inline", "kind", "over", "run", "seen", "struck",
+        "task", "thread", "times",
     )  # fmt: skip
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
@@ -29,6 +29,9 @@ class Call:
         self.kind = entries[0].handler.kind if entries else None
         #: How often the handler was called. Written by the worker, at the end.
         self.times = 0
+        #: It runs in the thread that polls, where Ctrl-C may strike; and the one that has, until that is raised again.
+        self.inline = False
+        self.struck: KeyboardInterrupt | None = None
         #: What the worker has to do; not for coroutines.
         self.run: Callable[[], None]
         #: Written by the worker: when it began, and what its handler has been called with just now. None again before

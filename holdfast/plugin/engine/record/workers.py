@@ -146,6 +146,7 @@ class Workers:
     def submit(self, entries: Sequence[Entry]) -> None:
         """Run the entries' handler: one after the other, or as one batch. Coroutines wait for `begin_coroutines`."""
         handler, call = entries[0].handler, Call(entries)
+        call.inline = self.inline
         self._count_one(call)
         if handler.timeout_s is not None:
             self.timed.append(call)

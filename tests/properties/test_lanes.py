@@ -112,6 +112,7 @@ class Play:
         assert len(keys) == len(set(keys))
         assert set(keys) == self.startable()
         for lane in given_:
+            assert lane.head() is next(each for each in self.all[lane.key] if not each.over)
             self.lanes.wake(lane)
         alive = {key for key, mine in self.all.items() if any(not each.over for each in mine)}
         assert len(self.lanes) == len(alive), "a lane that is empty is kept, or one that is not is gone"

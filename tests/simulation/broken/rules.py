@@ -64,8 +64,8 @@ RULES = (
     Broken(
         name="fenced-mark-counts",
         file="plugin/engine/partition/partitioned.py",
-        rule="            for part in spans(set(span) - fenced) if fenced else (span,):",
-        instead="            for part in (span,):",
+        rule="        for span in done if not fenced else ():",
+        instead="        for span in done:",
         breaks="P4: a zombie's ledger goes on",
     ),
     Broken(
@@ -191,8 +191,8 @@ RULES = (
     ),
     Broken(
         name="acquired-while-a-let-go-is-owed",
-        file="plugin/engine/partition/takeover.py",
-        rule="        owners = [owner for owner in owners if not self._debts.owes(owner.name)]\n",
+        file="plugin/engine/partition/partitioned.py",
+        rule="                    engine.debts.pay()  # a `let_go` that is owed would end the new ownership\n",
         instead="",
         breaks="P2: an old word to the store ends the new ownership",
     ),
@@ -295,13 +295,6 @@ RULES = (
         rule="            entry.gate = Gate.READY\n            self.retried += 1\n            self._lanes.wake(entry.lane)",
         instead="            entry.gate = Gate.READY\n            self.retried += 1",
         breaks="progress: a record that failed is not tried again",
-    ),
-    Broken(
-        name="a-late-end-wakes-nobody",
-        file="plugin/engine/record/outcomes.py",
-        rule="            self._lanes.wake(entry.lane)  # it ends without coming back from a worker: who is behind it may start\n",
-        instead="",
-        breaks="progress: a lane stands still behind a handler that was given up and ended",
     ),
     Broken(
         name="a-skip-wakes-nobody",

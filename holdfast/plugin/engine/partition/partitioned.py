@@ -292,7 +292,7 @@ class Partitioned:
         if engine.outage.may_ask and waiting:
             try:
                 with engine.outage.asking():
-                    engine.debts.pay()
+                    engine.debts.pay()  # a `let_go` that is owed would end the new ownership
                     if inside:
                         self.takeover.begin(owners)
                     else:
@@ -367,9 +367,8 @@ class Partitioned:
     def _marked(
         self, owner: Ownership, entries: Sequence[Entry], done: Sequence[range], fenced: frozenset[int]
     ) -> None:
-        for span in done:
-            for part in spans(set(span) - fenced) if fenced else (span,):
-                owner.ledger.settle_all(part)
+        for span in done if not fenced else ():
+            owner.ledger.settle_all(span)
         for entry in entries:
             owner.entries.pop(entry.record.offset, None)
             entry.gate = Gate.GONE

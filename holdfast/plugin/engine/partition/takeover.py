@@ -62,7 +62,7 @@ class Takeover:
     """Moves ownerships from ASSIGNED to OWNED. One thread."""
 
     def __init__(self, core: Core, source: PartitionedSource, commits: Commits) -> None:
-        self._source, self._debts, self._commits = source, core.debts, commits
+        self._source, self._commits = source, commits
         self._clock, self._tell, self._fenced = core.clock, core.tell, core.session_lost
         self._chance = core.runtime.random
         self._committed_with = core.committed_with
@@ -153,7 +153,6 @@ class Takeover:
             owner.name = str(names[owner.partition])
 
     def _acquire(self, owners: Sequence[Ownership]) -> None:
-        owners = [owner for owner in owners if not self._debts.owes(owner.name)]
         if not owners:
             return
         for owner in owners:

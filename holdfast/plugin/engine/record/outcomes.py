@@ -169,7 +169,6 @@ class Outcomes:
             self.handled += 1
             self._recorder.ended(entry, Told.HANDLED)
             self._settling.ended(entry)
-            self._lanes.wake(entry.lane)  # it ends without coming back from a worker: who is behind it may start
         elif entry.owner.phase is Phase.OWNED:
             entry.gate = Gate.RETRY  # nobody runs it: the app stops, and hands it back
         else:

@@ -34,10 +34,6 @@ class Debts:
         """Say that nobody runs a record that was handed over."""
         self._releases.append((session, item))
 
-    def owes(self, name: str) -> bool:
-        """Whether a `let_go` of that position is owed: it may not be acquired before."""
-        return any(item.partition == name for _, item in self._let_gos)
-
     def forget(self, session: ClaimSession) -> None:
         """That session is lost: others take over what it had."""
         self._let_gos = [debt for debt in self._let_gos if debt[0] is not session]

@@ -165,6 +165,7 @@ class KafkaGround(_Partitioned):
         for topic in stage.world.topics:
             self.broker.create(topic.name, topic.partitions)
         self._group = self.broker.group(GROUP, protocol=stage.world.protocol)
+        self._group.refuses_old_epochs = stage.world.seed % 2 == 0
 
     @property
     def group(self) -> MemoryGroup:

@@ -331,8 +331,10 @@ class TestCommits:
 
     @pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
     def test_one_that_crosses_a_new_generation_is_to_be_sent_again(self, protocol: Any) -> None:
-        """facts: ILLEGAL_GENERATION under cooperative is transient for partitions that stay; STALE_MEMBER_EPOCH."""
+        """facts: ILLEGAL_GENERATION under cooperative is transient for partitions that stay; STALE_MEMBER_EPOCH before
+        Kafka 4.3."""
         with Stage(protocol) as stage:
+            stage.group.refuses_old_epochs = True
             one = stage.member("one")
             stage.until(lambda: one.has)
             one.source.line.delay_s = 0.4

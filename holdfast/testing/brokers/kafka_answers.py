@@ -61,13 +61,15 @@ class Told(NamedTuple):
 class Seat:
     """A member's place in its group. A static member's outlives the process."""
 
-    __slots__ = ("assigned", "away", "deadline", "epoch", "id", "member", "owned", "ready", "static_id")
+    __slots__ = ("assigned", "away", "deadline", "epoch", "id", "member", "owned", "ready", "since", "static_id")
 
     def __init__(self, member: MemoryPartitionedSource, member_id: int, static_id: str | None) -> None:
         self.member, self.id, self.static_id = member, member_id, static_id
         #: When its session ends; None = never, where no clock counts.
         self.deadline: float | None = None
         self.epoch = 0
+        #: In which epoch each partition came to it.
+        self.since: dict[Partition, int] = {}
         #: What it should have now, as it is told.
         self.assigned: frozenset[Partition] = frozenset()
         #: What it has said that it has.

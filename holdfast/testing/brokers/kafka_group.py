@@ -68,6 +68,8 @@ class MemoryGroup:
         self.generation = 0
         self.committed: dict[Partition, Kept] = {}
         self.attempts: list[Attempt] = []
+        #: In the consumer protocol before Kafka 4.3: whatever became of the partition.
+        self.refuses_old_epochs = False
         self.rules = Epochs(self) if protocol == "consumer" else Rounds(self, eager=protocol == "eager")
         self._script: dict[Partition, MemoryPartitionedSource] | None = None
         self._refusals: dict[Partition, deque[Answer | CommitFate]] = defaultdict(deque)
@@ -171,13 +173,12 @@ class MemoryGroup:
         """A commit, judged by who sent it and when. Of a partition that the member does not own it is taken all the
         same (seen on Kafka 4.3.1 in all three protocols)."""
         seat = self.seats.get(sent.member_id)
-        answer = Answer.NO_ERROR
-        if seat is None:
-            answer = self._unknown(sent.member.static_id)
-        elif sent.epoch != (seat.epoch if self.protocol == "consumer" else self.generation):
-            answer = Answer.STALE_MEMBER_EPOCH if self.protocol == "consumer" else Answer.ILLEGAL_GENERATION
         fates = {}
         for partition, offset in sent.offsets.items():
+            if seat is None:
+                answer = self._unknown(sent.member.static_id)
+            else:
+                answer = self.rules.judge(seat, partition, sent.epoch)
             if answer is not Answer.NO_ERROR or partition in sent.member.lost:
                 fate = FATES[answer if answer is not Answer.NO_ERROR else Answer.UNKNOWN_MEMBER_ID]
                 self.attempts.append(Attempt(sent.member, partition, offset, fate))

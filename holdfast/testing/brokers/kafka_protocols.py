@@ -50,6 +50,7 @@ class Epochs:
             for partition, meant in group.target.items():
                 if meant is seat and partition not in group.owners:
                     group.owners[partition] = seat
+                    seat.since[partition] = group.generation
             seat.epoch = group.generation
         seat.assigned = frozenset(
             partition
@@ -61,6 +62,14 @@ class Epochs:
     def rejoin(self, seat: Seat, owned: frozenset[Partition]) -> Told:
         """The same as a heartbeat."""
         return self.beat(seat, owned)
+
+    def judge(self, seat: Seat, partition: Partition, epoch: int) -> Answer:
+        """A commit of that epoch. Kafka 4.3 takes one of an older epoch while the partition has been the member's since
+        (KIP-1251)."""
+        group = self._group
+        had = group.owners.get(partition) is seat and seat.since[partition] <= epoch < seat.epoch
+        taken = epoch == seat.epoch or (had and not group.refuses_old_epochs)
+        return Answer.NO_ERROR if taken else Answer.STALE_MEMBER_EPOCH
 
     def late(self) -> list[Seat]:
         """Nobody."""
@@ -114,6 +123,10 @@ class Rounds:
         self._begin()
         seat.ready = True
         return self.beat(seat, owned)
+
+    def judge(self, seat: Seat, partition: Partition, epoch: int) -> Answer:
+        """A commit of that generation."""
+        return Answer.NO_ERROR if epoch == self._group.generation else Answer.ILLEGAL_GENERATION
 
     def late(self) -> list[Seat]:
         """Who has kept the round waiting for too long."""

@@ -394,6 +394,9 @@ class MemoryPartitionedSource:
         """What is known to have changed is told. Returns: whether something came."""
         client = self.client
         with self.broker.changed:
+            no_more = [each for each in self.readers if not self.broker.has(each.topic)]
+            if no_more and self.protocol == "cooperative":  # as librdkafka; in the other protocols they are revoked
+                self.loses(no_more)
             gone = list(self.lost)
             expelled = client.expelled
             if expelled is not None:

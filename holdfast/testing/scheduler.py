@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import GreenletExit, getcurrent
 
 from holdfast.testing.process import Process
-from holdfast.testing.tasks import Task, Waiter, switch_aside
+from holdfast.testing.tasks import NobodyWaits, Task, Waiter, switch_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ class Scheduler:
             raise GreenletExit
         task = self.current
         if task is None:
-            raise RuntimeError("nothing may wait in the hub: spawn a task in a process")
+            raise NobodyWaits
         task.ticket += 1
         if seconds is not None:
             self._push(self.now + seconds, task)
@@ -157,7 +157,7 @@ class Scheduler:
     def wait_among(self, waiters: list[Waiter], seconds: float | None) -> bool:
         """Wait until told by `tell`. Returns: whether it was told, or else the time has passed."""
         if self.current is None:
-            raise GreenletExit if self.over else RuntimeError("nothing may wait in the hub: spawn a task in a process")
+            raise GreenletExit if self.over else NobodyWaits
         waiter = Waiter(self.current)
         waiters.append(waiter)
         try:

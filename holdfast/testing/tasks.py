@@ -24,6 +24,13 @@ _TOLD_TO_END = 50
 _swap_current_task = getattr(asyncio.tasks, "_swap_current_task", None)
 
 
+class NobodyWaits(RuntimeError):
+    """Something waits in the hub, where no time passes."""
+
+    def __init__(self) -> None:
+        super().__init__("nothing may wait in the hub: spawn a task in a process")
+
+
 @dataclass(frozen=True, slots=True)
 class Crash:
     """What a task raised and nobody caught."""

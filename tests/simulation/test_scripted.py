@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import BatchOf, DeadLetterLimit, Holdfast, Record, Retry, Settings
+from holdfast.dedup.memory import MemoryClaims
 from holdfast.errors import HandlerFailed, SettingError
 from holdfast.records import Partition
 from holdfast.testing import ScriptedWorld, make_record, simulate
@@ -291,6 +292,22 @@ def test_a_promise_about_nothing_is_none(stage: ScriptedWorld) -> None:
         stage.assert_nothing_lost([])
 
 
+def test_what_is_sent_where_nobody_reads_is_lost(stage: ScriptedWorld) -> None:
+    stage.member(app_of(lambda _: None))
+    stage.produce("order", {"order_id": 1})
+    stage.settle()
+    with pytest.raises(AssertionError, match="no member has a handler for order:"):
+        stage.assert_nothing_lost()
+
+
+def test_a_world_is_not_at_rest_before_its_members_have_joined(stage: ScriptedWorld) -> None:
+    stage.store.silent(20)
+    stage.member(app_of(lambda _: None))
+    send(stage)
+    stage.settle()
+    stage.assert_nothing_lost()
+
+
 def test_the_same_test_plays_the_same_story_and_another_seed_another_one() -> None:
     def story(seed: int) -> str:
         with ScriptedWorld(seed) as stage:
@@ -313,6 +330,14 @@ def test_misuse_is_told_in_a_sentence(stage: ScriptedWorld) -> None:
         stage.member(lambda source, claims: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(SettingError):
         stage.member(app_of(lambda _: None, Settings(workers=4), timeout_s=-1))
+    with pytest.raises(TypeError, match="the world runs it"):
+        stage.member(lambda source, claims: app_of(lambda _: None)(source, claims).run())  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match="its second argument to Holdfast as claims"):
+        stage.member(lambda source, _: app_of(lambda _: None)(source, MemoryClaims()))
+    with pytest.raises(ValueError, match="use one of eager, cooperative, consumer"):
+        ScriptedWorld(protocol="raft")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no records"):
+        simulate(app_of(lambda _: None), [])
     with pytest.raises(AssertionError, match="after 5 s that was not so"):
         stage.run(until=lambda: False, within_s=5)
 

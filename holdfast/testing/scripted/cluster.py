@@ -145,6 +145,11 @@ class ScriptedSource(MemoryPartitionedSource):
         self._cluster, self._scheduler = cluster, cluster._scheduler  # noqa: SLF001 - of this file
 
     @property
+    def has_opened(self) -> bool:
+        """Whether its app has come so far: before, it waits for the store."""
+        return bool(self._topics)
+
+    @property
     def stalled(self) -> bool:
         """Whether its process stands still."""
         return self.process.stalled_until > self._scheduler.now

@@ -8,11 +8,13 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from holdfast.dedup.none import NoClaims
 from holdfast.plugin.app import Holdfast
 from holdfast.records import Partition
 from holdfast.testing.scripted.book import place
 from holdfast.testing.scripted.cluster import ScriptedSource
 from holdfast.testing.scripted.effects import CALL
+from holdfast.testing.tasks import NobodyWaits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -136,11 +138,20 @@ class Member:
         self.process = self._world.scheduler.process(self.name)
         self.source = ScriptedSource(self._world.cluster, self.process)
         self._say("starts")
-        app = self._make_app(self.source, self._world.store.server.claims(self.process))
+        claims = self._world.store.server.claims(self.process)
+        try:
+            app = self._make_app(self.source, claims)
+        except NobodyWaits as error:
+            raise TypeError("make_app is to return the Holdfast that it made; the world runs it") from error
         if not isinstance(app, Holdfast):
             raise TypeError(f"make_app is to return the Holdfast that it made, and not {app!r}")
         if app._runtime is not self.process.runtime:  # noqa: SLF001 - nothing else tells
             raise TypeError("make_app has to give its first argument to Holdfast as the source, and no runtime")
+        if app._store is not claims and not isinstance(app._store, NoClaims):  # noqa: SLF001 - as above
+            raise TypeError(
+                f"make_app has to give its second argument to Holdfast as claims, and not {app._store!r}: "  # noqa: SLF001
+                "in the world's time no other store's leases would end"
+            )
         self.app = app
         for handler in app._routes.handlers:  # noqa: SLF001 - the one place where the world looks on
             self._world.topics_of(handler)

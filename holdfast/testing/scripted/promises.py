@@ -77,7 +77,7 @@ class Promises:
             )
 
     def assert_nothing_lost(self, done: Sequence[object] | None = None, by: KeySpec | None = None) -> None:
-        """Each record that was sent to your handlers' topics was handled, or its copy was, or it is a dead letter.
+        """Each record that was sent was handled, or its copy was, or it is a dead letter.
 
         Args:
             done: what your handlers did: each record has to be among it. Without it each has to have been in a call
@@ -85,12 +85,17 @@ class Promises:
             by: what is asked of a record, and of an item of `done`, so that they meet: "order_id".
 
         Raises:
-            AssertionError: one was lost.
+            AssertionError: one was lost; or it was sent to a topic that no member has a handler for.
             TypeError: `done` without `by`.
         """
         __tracebackhide__ = True
         if done is not None and by is None:
             raise TypeError("say how a record is found in the list: assert_nothing_lost(charged, by='order_id')")
+        handlers = self._handlers()
+        filled = {partition.topic for partition, log in self.cluster.broker.logs.items() if log.offsets}
+        unread = sorted(topic for topic in filled if handlers(topic) is None)
+        if unread:
+            raise self.told.failure(f"no member has a handler for {_named(unread)}: what was sent there is lost")
         found = None if done is None else {what_of(effect.item, by) for effect in effects_of(done)}
         lost: list[str] = []
         for handler, record in self._records():

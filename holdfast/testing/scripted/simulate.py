@@ -93,9 +93,12 @@ def simulate(
 
     Raises:
         AssertionError: a promise was broken. A smaller world that breaks it too is looked for; its story is told.
+        ValueError: there are no records.
     """
     __tracebackhide__ = True
     given, calls, virtual_s, worlds = list(records), 0, 0.0, 0
+    if not given:
+        raise ValueError("no records: worlds in which nothing is sent show nothing")
 
     def failure(plan: Plan) -> AssertionError | None:
         nonlocal calls, virtual_s

@@ -6,9 +6,10 @@ import asyncio
 import zlib
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from holdfast.records import Partition, Record
+from holdfast.testing.brokers.kafka_group import Rebalancing
 from holdfast.testing.records import make_record
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.scripted.book import Book, place
@@ -49,6 +50,7 @@ class ScriptedWorld(Promises):
 
     Raises:
         RuntimeError: made inside of an event loop that runs: let the test be a plain function.
+        ValueError: no such protocol.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class ScriptedWorld(Promises):
         session_timeout_s: float = 10.0,
         jitter: bool = True,
     ) -> None:
+        if protocol not in get_args(Rebalancing):
+            raise ValueError(f"protocol={protocol!r}: use one of {', '.join(get_args(Rebalancing))}")
         self.seed = seed
         #: For this package.
         self.scheduler = Scheduler(seed, jitter=jitter)
@@ -305,6 +309,9 @@ class ScriptedWorld(Promises):
     def _left(self) -> list[str]:
         """What is left to do."""
         left = [f"{member.name} has ended with {member.error!r}" for member in self.members if member.error]
+        left += [
+            f"{each.name} has not joined yet" for each in self.members if each.alive and not each.source.has_opened
+        ]
         left += [f"{member.name} stands still" for member in self.members if member.alive and member.source.stalled]
         left += [f"{call.handler} at {call.member} still has {call.where}" for call in self.book.running()]
         return left + self.cluster.moving() + self.cluster.behind()

@@ -1,0 +1,42 @@
+"""What worlds leave out of the engine and its stores: by module, which tests are about it, or why there are none."""
+
+from __future__ import annotations
+
+#: The longest that fits counts.
+ABOUT = {
+    "dedup": "`contracts/test_claims.py`, `properties/test_claims_machine.py`",
+    "dedup/batches": "Spark's: `contracts/test_batches.py`, `properties/test_batches_machine.py`",
+    "dedup/calls": "`@idempotent`, without an app: `properties/test_idempotent.py`, `contracts/test_idempotent.py`",
+    "dedup/decorator": "`@idempotent`, without an app: `properties/test_idempotent.py`, `contracts/test_idempotent.py`",
+    "dedup/forks": "nothing forks there: `unit/test_forks.py`, `unit/test_forked_processes.py`",
+    "dedup/groups": "`contracts/test_groups.py`, `properties/test_groups_machine.py`",
+    "dedup/joining": "`contracts/test_groups.py`",
+    "dedup/keys": "kinds of keys that no seed draws: `unit/test_keys.py`",
+    "dedup/membership": "`contracts/test_groups.py`, `contracts/test_group_processes.py`",
+    "dedup/memory_batches": "Spark's: `contracts/test_batches.py`, `properties/test_batches_machine.py`",
+    "dedup/memory_coordinator": "`contracts/test_groups.py`",
+    "dedup/memory_groups": "`contracts/test_groups.py`, `properties/test_groups_machine.py`",
+    "dedup/open": "`unit/test_open_claims.py`, `engine/test_store_outages.py`",
+    "dedup/planning": "`properties/test_groups_machine.py`",
+    "dedup/redis_admin": "a real Redis: `contracts/test_redis_admin.py`",
+    "dedup/redis_batches": "Spark's: `contracts/test_batches.py`, `properties/test_batches_machine.py`",
+    "dedup/redis_connect": "a real Redis, its settings and its kinds: `contracts/test_redis_connect.py`",
+    "dedup/redis_coordinator": "worlds keep groups by the specification: `contracts/test_redis_groups.py`",
+    "dedup/redis_errors": "a real Redis: `contracts/test_redis_faults.py`, `contracts/test_redis_failover.py`",
+    "dedup/redis_existing": "a real Redis: `contracts/test_redis_connect.py`",
+    "dedup/redis_groups": "worlds keep groups by the specification: `properties/test_lua_redis.py`",
+    "dedup/redis_layout": "other layouts: `contracts/test_redis_buckets.py`, `contracts/test_migrations.py`",
+    "dedup/redis_scripts": "a real Redis: `contracts/test_redis_faults.py`, `contracts/test_redis_failover.py`",
+    "plugin/engine": "`engine/test_apps.py`, `engine/test_sessions.py`",
+    "plugin/engine/flow": "`engine/test_backpressure.py`, `engine/test_ramp.py`, `properties/test_newcomers.py`",
+    "plugin/engine/leased": "leased messages: `engine/test_leased.py`, `engine/test_queue_leases.py`",
+    "plugin/engine/partition": "`engine/test_rebalances.py`, `engine/test_offsets.py`, `engine/test_unreadable.py`",
+    "plugin/engine/record": "`engine/test_failures.py`, `engine/test_batches.py`, `properties/test_claimed_runs.py`",
+    "plugin/engine/record/claiming": "`properties/test_claiming.py`, `engine/test_ordering.py`",
+    "plugin/engine/record/hung": "`engine/test_hung_handlers.py`",
+    "plugin/engine/record/lanes": "`properties/test_lanes.py`, `engine/test_ordering.py`",
+    "plugin/engine/record/unroutable": "`engine/test_retry_topics.py`",
+    "plugin/engine/record/workers": "`engine/test_kinds.py`, `engine/test_hung_handlers.py`",
+    "plugin/engine/store": "`engine/test_store_outages.py`, `engine/test_store_failovers.py`",
+    "plugin/own_loop": "a user's own loop: `engine/test_driven.py`, `engine/test_loop_commits.py`",
+}

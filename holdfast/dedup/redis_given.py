@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from holdfast.dedup.claims import Mark, Token
+from holdfast.dedup.claims import Mark, Token, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Sequence
 
     from holdfast.dedup.claims import Claim, LetGo
     from holdfast.runtime import Runtime
@@ -88,8 +88,12 @@ class Given:
             done = [Token(mark.partition, offset, mark.epoch) for mark in former for offset in mark.offsets]
             self._keep(self._marks, ((token, token) for token in done))
 
-    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None) -> None:
-        """These keys are done."""
+    def finish(self, claims: Sequence[Claim], results: Sequence[str] | None, verdicts: Sequence[Verdict]) -> None:
+        """These keys are done, but for those that another has by now: an older copy may have them as ours once more."""
+        if Verdict.FENCED in verdicts:
+            self.unclaim(claim for claim, verdict in zip(claims, verdicts, strict=True) if verdict is Verdict.FENCED)
+            ours = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.FENCED]
+            claims, results = [claims[i] for i in ours], None if results is None else [results[i] for i in ours]
         weight = len(claims) + sum(map(len, results or ())) // _KEY_CHARS
         with self.lock:
             now = self._runtime.now()
@@ -105,12 +109,18 @@ class Given:
                 asked = set(partitions)
                 self._let_gos = {key: kept for key, kept in self._let_gos.items() if key[0] not in asked}
 
-    def claimed(self, claims: Iterable[Claim]) -> None:
-        """These are asked for."""
-        if self._unclaims:
-            with self.lock:
-                for claim in claims:
-                    self._unclaims.pop(claim, None)
+    def asked_for(self, claims: Iterable[Claim]) -> Collection[Claim]:
+        """These are asked for. Returns those that were given back before; say of them what came of it."""
+        if not self._unclaims:
+            return ()
+        with self.lock:
+            return {claim for claim in claims if self._unclaims.pop(claim, None)}
+
+    def answered(self, back: Collection[Claim], claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> None:
+        """What came of asking: those that are not ours now stay given back."""
+        if back:
+            pairs = zip(claims, verdicts, strict=True)
+            self.unclaim(claim for claim, verdict in pairs if claim in back and verdict is not Verdict.NEW)
 
     def lately(self) -> tuple[list[LetGo], list[Claim], list[Token]]:
         """In the order in which they have to be said."""

@@ -164,15 +164,16 @@ class RedisSession:
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""
-        self._given.claimed(claims)
+        back = self._given.asked_for(claims)
         verdicts = [_VERDICTS[c] for c in self._ask_of_keys("claim", self._batch(claims))]
+        self._given.answered(back, claims, verdicts)
         if Verdict.FENCED in verdicts:
             self._lease.lose()
         return verdicts
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
-        self._given.claimed(claims)
+        back = self._given.asked_for(claims)
         asked = self._batch(claims)
         for shard, (keys, _) in asked.groups.items():
             keys.append(self._layout.fence(shard))
@@ -182,6 +183,7 @@ class RedisSession:
         for shard, _ in asked.places:
             verdict = _VERDICTS[next(verdicts[shard])]
             fenced.append((verdict, int(replies[shard][1]) if verdict is Verdict.NEW else 0))
+        self._given.answered(back, claims, (verdict for verdict, _ in fenced))
         if any(verdict is Verdict.FENCED for verdict, _ in fenced):
             self._lease.lose()
         return fenced
@@ -189,10 +191,7 @@ class RedisSession:
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
         verdicts = self._finish(claims, results)
-        if Verdict.FENCED in verdicts:
-            ours = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.FENCED]
-            claims, results = [claims[i] for i in ours], None if results is None else [results[i] for i in ours]
-        self._given.finish(claims, results)
+        self._given.finish(claims, results, verdicts)
         return verdicts
 
     def _finish(self, claims: Sequence[Claim], results: Sequence[str] | None) -> list[Verdict]:

@@ -79,16 +79,15 @@ class SimulatedSession(MemorySession):
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
-        self._given.claimed(claims)
-        return super().claim_fenced(claims)
+        back = self._given.asked_for(claims)
+        fenced = super().claim_fenced(claims)
+        self._given.answered(back, claims, (verdict for verdict, _ in fenced))
+        return fenced
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
         verdicts = super().finish(claims, results)
-        if Verdict.FENCED in verdicts:
-            ours = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.FENCED]
-            claims, results = [claims[i] for i in ours], None if results is None else [results[i] for i in ours]
-        self._given.finish(claims, results)
+        self._given.finish(claims, results, verdicts)
         return verdicts
 
     def unclaim(self, claims: Sequence[Claim]) -> None:

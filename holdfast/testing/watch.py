@@ -139,6 +139,8 @@ class Revokes(Watcher):
         self._stage = stage
         #: What each member has committed since it came to it: that was its own by then.
         self._own: set[tuple[object, Partition]] = set()
+        #: When it gave that partition up last. What it had ended by then counts like a former owner's.
+        self._gave_up_at: dict[tuple[object, Partition], float] = {}
 
     def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:  # noqa: ARG002
         """As `Watcher.on_commit`."""
@@ -157,6 +159,7 @@ class Revokes(Watcher):
         if stage.now < it.thrown_out_until:
             return  # its session is lost: it takes nothing for its own any more, and the next owner asks the store
         for partition in partitions:
+            before, self._gave_up_at[member, partition] = self._gave_up_at.get((member, partition), 0.0), stage.now
             if (member, partition) not in self._own:
                 continue
             self._own.discard((member, partition))
@@ -166,12 +169,20 @@ class Revokes(Watcher):
             committed = stage.group.offset(partition) or 0
             done = stage.store.is_done(stage.position_of(partition), committed)
             # What a former owner has ended since is known here as well, but counts only when the client comes to it.
-            if done and self._ended_by(it.name, partition, committed) and not refused and not stage.judges.unsure:
+            if (
+                done
+                and self._ended_by(it.name, partition, committed, before)
+                and not refused
+                and not stage.judges.unsure
+            ):
                 stage.judges.broken(
                     "UNCOMMITTED", f"{it.name} gives up {partition}: {committed} is committed, and more is done"
                 )
 
-    def _ended_by(self, member: str, partition: Partition, offset: int) -> bool:
+    def _ended_by(self, member: str, partition: Partition, offset: int, since: float) -> bool:
         record = self._stage.book.at(self._stage.log(partition), offset)
         runs = record.unit.runs if record is not None else ()
-        return any(run.record is record and run.member == member and run.ended_at is not None for run in runs)
+        return any(
+            run.record is record and run.member == member and run.ended_at is not None and run.since >= since
+            for run in runs
+        )

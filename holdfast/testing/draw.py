@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from holdfast.plugin.handlers import BatchOf
 from holdfast.plugin.letter_limit import DeadLetterLimit
-from holdfast.plugin.own_loop.driven import DoneWhen
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.settings import Ordering, Settings
+from holdfast.testing.elsewhere import moved
 from holdfast.testing.world import (
     Fault,
     FaultKind,
     Handling,
     Kind,
-    Loop,
     MachineClock,
     Planned,
     Protocol,
@@ -69,12 +68,6 @@ _FAULTS: dict[FaultKind, int] = {
 }
 _STORES: Sequence[StoreKind] = (*("specification",) * 6, "scripts", "digests")
 _STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
-#: In so many worlds of all: RocketMQ's queues; and of the others, its messages one by one.
-_QUEUES, _LEASED = 0.2, 0.16
-#: And of the rest: loops of the user's own.
-_LOOPS = 0.19
-#: What happens in the place of what cannot, where messages are leased.
-_OF_LEASED: dict[FaultKind, FaultKind] = {"grow": "join", "markers": "lose", "compact": "lose", "reset": "lose"}
 #: What hangs does so for that long at most: some of it ends before anybody notices.
 _HANGS_S = 3.0
 
@@ -119,66 +112,7 @@ def draw(seed: int) -> World:
         ),
         faults=faults,
     )
-    return _on_another_ground(world, _apart("broker", seed))
-
-
-def _on_another_ground(world: World, chance: random.Random) -> World:
-    """The same on brokers of another kind, now and then: what cannot happen there happens otherwise."""
-    if chance.random() < _QUEUES:
-        faults = tuple(_of_queues(fault) for fault in world.faults)
-        return replace(world, broker="queues", by_message=chance.random() < 0.5, static=False, faults=faults)
-    if chance.random() < _LEASED:
-        return _leased(world, chance)
-    if chance.random() < _LOOPS:
-        return _looped(world, chance)
-    return world
-
-
-def _leased(world: World, chance: random.Random) -> World:
-    """Nothing moves between members, so there are no partitions to pause, to grow or to reset."""
-    return replace(
-        world,
-        broker="leased",
-        static=False,
-        message_lease_s=chance.choice([1.0, 2.0, 5.0]),
-        handlers=tuple(replace(each, limit=None) for each in world.handlers),
-        faults=tuple(replace(each, kind=_OF_LEASED.get(each.kind, each.kind)) for each in world.faults),
-    )
-
-
-def _looped(world: World, chance: random.Random) -> World:
-    """What a loop gets it gets in its order, one by one or several; there are no timeouts, no letters, and what cannot
-    be read is the client's own matter."""
-    pick = chance.choice
-    done_when = pick(get_args(DoneWhen))
-    settings = replace(
-        world.settings,
-        ordering="partition",
-        missing_key="position",
-        handler_timeout_s=None,
-        on_handler_timeout="dead_letter",
-    )
-    return replace(
-        world,
-        settings=settings,
-        handlers=tuple(replace(each, kind="plain", batch=None, limit=None) for each in world.handlers),
-        records=tuple(replace(each, unreadable=False, hangs=0) for each in world.records),
-        loop=Loop(
-            done_when=done_when,
-            at_most=pick([1, 1, 5, 50, 500]),
-            wait_s=pick([0.02, 0.1, 1.0]),
-            commit_after=pick([1, 10, 100]),
-            says_at_revoke=pick([True, False]),
-            says_at_end=pick([True, False]),
-            gives_back=pick([True, False]),
-            threads=pick([0, 2, 8]) if done_when == "explicit" else 0,
-        ),
-    )
-
-
-def _of_queues(fault: Fault) -> Fault:
-    """No broker takes queues away: who stands still for longer than its lease loses them."""
-    return replace(fault, kind="stall", for_s=2.0) if fault.kind == "lose" else fault
+    return moved(world, _apart("broker", seed))
 
 
 def _apart(what: str, seed: int) -> random.Random:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.dedup.groups import Member, Plan
-from holdfast.errors import RecordUnreadable, SourceError, SourceUnavailable, StoreUnavailable, UnknownTopic
+from holdfast.errors import SourceError, SourceUnavailable, StoreUnavailable, UnknownTopic
 from holdfast.plugin.assign import sticky
-from holdfast.plugin.ports import Batch, CommitFate, Committed, End, Start
-from holdfast.records import Partition, Record
+from holdfast.plugin.ports import Batch, Committed, Start
 from holdfast.testing.brokers.agenda import Line
+from holdfast.testing.brokers.rocketmq_commits import QueueCommits
+from holdfast.testing.brokers.rocketmq_pulls import Pulled, pull
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -18,48 +18,14 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.coordinator import Coordinator, Membership
     from holdfast.plugin.ports import RebalanceListener
-    from holdfast.records import Fence
+    from holdfast.records import Fence, Partition, Record
     from holdfast.runtime import Runtime
-    from holdfast.testing.brokers.logs import Log
     from holdfast.testing.brokers.rocketmq import RocketBroker
 
 UNIQUE_KEY = "UNIQ_KEY"
-#: How long a hand-over waits for the broker's word on the last commit.
-_LAST_COMMIT_S = 2.0
-#: How often a member compares the broker's offsets with what was acknowledged.
-_LOOK_S = 5.0
 _JOIN_AGAIN_S = 1.0
 _LEAST_S = 0.001
 _HELD = Start(None, hold=True)
-
-
-class Pulled:
-    """Where a member stands in a queue."""
-
-    __slots__ = ("log", "paused", "position", "told_end")
-
-    def __init__(self, position: int | None, *, paused: bool) -> None:
-        #: None = the engine has not said yet.
-        self.position, self.paused = position, paused
-        self.told_end = -1
-        #: Which log it reads; another one is a topic that was made again.
-        self.log: int | None = None
-
-
-class _Answer(NamedTuple):
-    queue: Partition
-    offset: int
-    fate: CommitFate
-
-
-class _Pull(NamedTuple):
-    """What one look at all queues brings."""
-
-    records: list[Record]
-    ends: list[End]
-    unreadable: dict[tuple[Partition, int], RecordUnreadable]
-    #: Queue, where it is read on, and whether its log is another, or was cut; else somebody has reset the group.
-    moved: list[tuple[Partition, int, bool]]
 
 
 class RocketSource:
@@ -103,15 +69,11 @@ class RocketSource:
         self._news = broker.runtime.event()
         self._membership: Membership | None = None
         self._plan = Plan()
-        self._join_at = self._look_at = 0.0
+        self._join_at = 0.0
         self._topics: tuple[str, ...] = ()
         self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
-        self._answers: deque[_Answer] = deque()
-        #: Of each queue one commit is under way, and the newest waits behind it.
-        self._under_way: dict[Partition, int] = {}
-        self._following: dict[Partition, int] = {}
-        self._acknowledged: dict[Partition, int] = {}
+        self._commits = QueueCommits(self)
 
     def __repr__(self) -> str:
         return f"RocketSource({self.group}, {self.name})"
@@ -156,7 +118,7 @@ class RocketSource:
         """Others have the queues from now on. Idempotent."""
         membership, self._membership = self._membership, None
         if self in self.broker.sources:
-            self._await_commits()
+            self._commits.wait(self._news)
             with self.broker.changed:
                 self.broker.sources.remove(self)
             self._forget(sorted(self.readers))
@@ -185,18 +147,14 @@ class RocketSource:
         return batch
 
     def _tell(self, now: float) -> None:
-        while self._answers:
-            queue, offset, fate = self._answers[0]
+        answers = self._commits.answers
+        while answers:
+            queue, offset, fate = answers[0]
             self._listener.committed({queue: offset}, {queue: fate})
-            self._answers.popleft()
-        if now >= self._look_at and self.line.hears and self.line.speaks:
-            self._look_at = now + _LOOK_S
-            with self.broker.changed:
-                known = [each for each in self._acknowledged.items() if each[0] not in self._under_way]
-                found = {queue: self.broker.offsets.get((self.group, queue), -1) for queue, _ in known}
-            for queue, at in known:
-                if found[queue] != at and queue in self.readers:
-                    self._listener.overwritten(queue, found[queue])
+            answers.popleft()
+        for queue, found in self._commits.look(now):
+            if queue in self.readers:
+                self._listener.overwritten(queue, found)
 
     def _follow_plan(self, now: float) -> bool:
         membership = self._membership
@@ -227,7 +185,7 @@ class RocketSource:
             try:
                 self._listener.revoked(gone)
             finally:
-                self._await_commits()
+                self._commits.wait(self._news)
                 self._seen("on_revoke", gone)
                 self._forget(gone)
         if came:
@@ -247,7 +205,7 @@ class RocketSource:
             reader = self.readers.pop(queue, None)
             if reader is not None and reader.log is not None:
                 self.broker.noted[self.group, queue] = reader.log
-            self._acknowledged.pop(queue, None)
+            self._commits.forget(queue)
 
     def _seen(self, what: str, queues: Sequence[Partition]) -> None:
         for watcher in self.broker.watchers:
@@ -256,41 +214,10 @@ class RocketSource:
     def _pull(self, at_most: int) -> Batch:
         if not (self.line.hears and self.line.speaks):
             return Batch([])
-        batch = _Pull([], [], {}, [])
-        with self.broker.changed:
-            for queue, reader in list(self.readers.items()):
-                log = self.broker.logs.get(queue)
-                if reader.paused or reader.position is None or log is None or len(batch.records) >= at_most:
-                    continue
-                reset = self.broker.reset_of(self.group, queue)
-                is_cut = reader.log not in (None, log.born) or reader.position > log.end
-                reader.log = log.born
-                if reset is not None or is_cut:
-                    reader.position = log.start if reset is None else reset
-                    batch.moved.append((queue, reader.position, reset is None))
-                else:
-                    self._pull_one(queue, reader, reader.position, log, batch, at_most=at_most)
-        for queue, offset, is_cut in batch.moved:
+        brought = pull(self.broker, self.group, self.readers, self._owners, at_most)
+        for queue, offset, is_cut in brought.moved:
             self._listener.reset(queue, offset, cut=is_cut)
-        return Batch(batch.records, batch.ends, batch.unreadable)
-
-    def _pull_one(self, queue: Partition, reader: Pulled, at: int, log: Log, batch: _Pull, *, at_most: int) -> None:
-        if at < log.start:  # what lay before has expired unread
-            at = log.start
-            batch.ends.append(End(queue, at))
-        fence = self._owners.get(queue)
-        for offset in log.from_(at, at_most - len(batch.records)):
-            stored = log.records[offset]
-            if fence is not None:
-                batch.records.append(Record(queue, offset, stored.key, stored.value, stored.headers, -1, fence))
-            if offset in log.spoilt:
-                batch.unreadable[queue, offset] = RecordUnreadable(f"{queue}@{offset} cannot be read")
-            at = offset + 1
-            self.readers[queue] = self.readers.pop(queue)  # the others first, the next time
-        if not log.from_(at, 1) and reader.told_end != log.end:
-            at = reader.told_end = log.end
-            batch.ends.append(End(queue, at))
-        reader.position = at
+        return Batch(brought.records, brought.ends, brought.unreadable)
 
     # ---- positions
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
@@ -302,9 +229,7 @@ class RocketSource:
         self._wait_for_answer("committed", deadline)
         with self.broker.changed:
             found = {each: self.broker.offsets.get((self.group, each)) for each in partitions}
-            for queue, at in found.items():
-                if at is not None and queue not in self._under_way:
-                    self._acknowledged.setdefault(queue, at)
+            self._commits.came(found)
         return {each: None if at is None else Committed(at, True, marked=False) for each, at in found.items()}
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
@@ -346,47 +271,9 @@ class RocketSource:
         with self.broker.changed:
             for queue, offset in offsets.items():
                 if lost or queue not in ours:
-                    self._answers.append(_Answer(queue, offset, CommitFate.DISCARD))
-                elif queue in self._under_way:
-                    self._following[queue] = offset
+                    self._commits.refuse(queue, offset)
                 else:
-                    self._send(now, queue, offset)
-
-    def _send(self, now: float, queue: Partition, offset: int) -> None:
-        self._under_way[queue] = offset
-        open_ = [True]
-
-        def answered(fate: CommitFate) -> None:
-            if open_.pop() if open_ else False:
-                self._answers.append(_Answer(queue, offset, fate))
-                del self._under_way[queue]
-                if fate is CommitFate.DONE:
-                    self._acknowledged[queue] = offset
-                else:
-                    self._acknowledged.pop(queue, None)
-                if queue in self._following:
-                    self._send(self.broker.time, queue, self._following.pop(queue))
-                self.wake()
-
-        def apply() -> CommitFate:
-            if queue not in self.broker.logs:
-                return CommitFate.DISCARD
-            return CommitFate.DONE if self.broker.commit(self.group, queue, offset, self) else CommitFate.AGAIN
-
-        self.broker.send(self.line, now, apply, answered)
-        if self.line.twice_s is not None and self.line.hears:
-            self.broker.after(now, self.line.delay_s + self.line.twice_s, lambda: _void(apply()))
-        if open_:
-            self.broker.after(now, 5.0, lambda: answered(CommitFate.AGAIN))
-
-    def _await_commits(self) -> None:
-        until = self.broker.settle() + _LAST_COMMIT_S
-        while self._under_way and (now := self.broker.settle()) < until:
-            self._news.clear()
-            with self.broker.changed:
-                due = self.broker.next_due()
-            if self._under_way:
-                self._news.wait(max(_LEAST_S, min(until, until if due is None else due) - now))
+                    self._commits.begin(now, queue, offset)
 
     # ---- reading
     def seek(self, partition: Partition, offset: int) -> None:
@@ -412,7 +299,3 @@ class RocketSource:
 def _unique_key(record: Record) -> str | None:
     found = record.header(UNIQUE_KEY)
     return found.decode("utf-8", "backslashreplace") if found else None
-
-
-def _void(_: object) -> None:
-    """Nobody hears that answer."""

@@ -42,7 +42,7 @@ def gates_of(member: str, entries: Iterable[Entry]) -> Iterator[str]:
         held = f", holds {head.claim.key.key}" if head.held and head.claim else ""
         wants = f", wants {head.claim.key.key}" if head.claim and not head.held else ""
         others = f"; behind it {', '.join(f'{count} {gate}' for gate, count in behind.items())}" if behind else ""
-        owner = f"{head.owner.phase.name} {head.owner.session} epoch {head.owner.store_epoch}"
+        owner = f"{head.owner!r} in session {head.owner.session_.id}"
         yield f"{member:8} {head!r}{held}{wants} of {owner}{others}"
 
 

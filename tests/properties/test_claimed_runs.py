@@ -17,7 +17,8 @@ from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record.admission import Admission
 from holdfast.plugin.engine.record.claiming import Claiming
-from holdfast.plugin.engine.record.lanes import Entry, Gate, Lanes
+from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.engine.store.owed import Debts
 from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler

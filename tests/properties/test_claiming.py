@@ -15,7 +15,8 @@ from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record import claiming, lanes
 from holdfast.plugin.engine.record.claiming import Claiming
-from holdfast.plugin.engine.record.lanes import Entry, Gate, Lanes
+from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.engine.store.owed import Debts
 from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler

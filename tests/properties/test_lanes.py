@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from holdfast.dedup.none import NoSession
 from holdfast.plugin.engine.partition.ownership import Ownership
-from holdfast.plugin.engine.record.lanes import Entry, Gate, Lane, Lanes
+from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
+from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
 

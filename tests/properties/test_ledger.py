@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import StateError
-from holdfast.plugin.engine.partition.ledger import Ledger, joined, spans
+from holdfast.plugin.engine.partition.ledger import Ledger
+from holdfast.plugin.engine.record.offsets import joined, spans
 
 if TYPE_CHECKING:
     from collections.abc import Collection

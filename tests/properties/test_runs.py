@@ -14,7 +14,8 @@ from holdfast.dedup.none import NoSession
 from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record.admission import Admission
-from holdfast.plugin.engine.record.lanes import Entry, Gate, Lanes
+from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK

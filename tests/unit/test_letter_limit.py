@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast import DeadLetterLimit
 from holdfast.errors import SettingError
-from holdfast.plugin.letter_limit import Count
+from holdfast.plugin.engine.record.letter_brakes import Count
 
 
 def test_as_many_in_a_row_as_are_allowed_go_and_the_next_does_not() -> None:

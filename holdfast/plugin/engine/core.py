@@ -11,12 +11,12 @@ from holdfast.errors import SourceError
 from holdfast.plugin.audit.recorder import EngineRecorder, Recorder
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.flow.intake import Intake
-from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.admission import Admission
 from holdfast.plugin.engine.record.claiming import Claiming
+from holdfast.plugin.engine.record.entry import Entry, Gate
 from holdfast.plugin.engine.record.hung import Hung
 from holdfast.plugin.engine.record.in_flight import Hands
-from holdfast.plugin.engine.record.lanes import Entry, Gate, Lanes
+from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.engine.record.outcomes import Outcomes
 from holdfast.plugin.engine.record.settling import Settling
 from holdfast.plugin.engine.record.workers import Workers
@@ -297,7 +297,7 @@ class Core:
 
     def _taken_over(self, entry: Entry) -> None:
         """The store refused our `finish`: another session runs, or has run, that key."""
-        if entry.owner.phase is Phase.OWNED:
+        if entry.owner.is_owned:
             entry.gate = Gate.CLAIM
             self.lanes.put_back(entry)
             self.claiming.want(entry)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from holdfast.plugin.engine.partition.ownership import Ownership
-    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.observe.snapshot import SourceFigures
     from holdfast.plugin.ports import Batch, End

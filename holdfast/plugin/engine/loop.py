@@ -21,8 +21,7 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.lanes import Lane
+    from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.handlers import BatchOf, Kind
     from holdfast.plugin.ports import Batch
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.loop import Engine
-from holdfast.plugin.engine.partition.ownership import Phase
-from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.own_loop.background_marks import LateMarks
 from holdfast.plugin.own_loop.in_flight import InHand
 from holdfast.plugin.own_loop.tray import Tray
@@ -29,9 +28,9 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.partition.partitioned import Partitioned
-    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.ports import Batch
     from holdfast.records import Partition, Record
     from holdfast.runtime import Thread
@@ -72,7 +71,7 @@ class Driven(Engine):
         self.held: set[Partition] = set()
         self._positions: dict[Partition, int] = {}
         #: Up to where calls that have returned have handed out, by ownership: read by any thread.
-        self._returned: dict[Ownership, int] = {}
+        self._returned: dict[Owner, int] = {}
         self._tray: Tray | None = None
         self._told: deque[Callable[[], None]] = deque()
         self._driver: Thread | None = None
@@ -402,7 +401,7 @@ class Driven(Engine):
         if (entry := self.in_hand.take(partition, offset)) is not None:
             self._end(entry)
 
-    def _ended_below(self, returned: Mapping[Ownership, int]) -> None:
+    def _ended_below(self, returned: Mapping[Owner, int]) -> None:
         for owner, offset in returned.items():
             for entry in self.in_hand.take_below(owner.partition, offset, owner):
                 self._end(entry)
@@ -422,7 +421,7 @@ class Driven(Engine):
             self._hand_out_again(entry)
 
     def _hand_out_again(self, entry: Entry) -> None:
-        if entry.owner.phase is Phase.OWNED:
+        if entry.owner.is_owned:
             entry.gate = Gate.READY
             entry.started = 0
             self.lanes.put_back(entry)

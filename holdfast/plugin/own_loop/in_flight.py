@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.records import Partition
 
 
@@ -22,7 +22,7 @@ class InHand:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Partition, dict[Ownership, deque[Entry]]] = {}
+        self._entries: dict[Partition, dict[Owner, deque[Entry]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -57,11 +57,11 @@ class InHand:
         gone = [self._entries.pop(partition) for partition in self._entries.keys() & set(partitions)]
         return [entry for by_owner in gone for entries in by_owner.values() for entry in entries]
 
-    def has(self, owner: Ownership) -> bool:
+    def has(self, owner: Owner) -> bool:
         """Whether there is something of that ownership."""
         return owner in self._entries.get(owner.partition, ())
 
-    def take_below(self, partition: Partition, offset: int, of: Ownership | None = None) -> list[Entry]:
+    def take_below(self, partition: Partition, offset: int, of: Owner | None = None) -> list[Entry]:
         """All of that partition below the offset; of one ownership, or of all."""
         taken = []
         for owner, entries in list(self._entries.get(partition, {}).items()):
@@ -90,7 +90,7 @@ class InHand:
                     return found
         return None
 
-    def _tidy(self, owner: Ownership) -> None:
+    def _tidy(self, owner: Owner) -> None:
         by_owner = self._entries[owner.partition]
         if not by_owner[owner]:
             del by_owner[owner]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.plugin.engine.flow.climb import Climb, Pace
 from holdfast.plugin.engine.flow.newcomers import Newcomers
 from holdfast.plugin.ports import Batch
-from holdfast.plugin.ramp import Climb, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from holdfast.plugin.engine.partition.ownership import Ownership
-    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition

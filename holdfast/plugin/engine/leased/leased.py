@@ -10,7 +10,7 @@ from holdfast.plugin.engine.leased.queue_leases import Gates
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
-from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.events import Overrun, SourceTrouble
 from holdfast.plugin.observe.snapshot import SourceFigures
 from holdfast.plugin.ports import BatchedSource, GatedSource
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from holdfast.plugin.engine.loop import Engine
-    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import Batch, End, LeasedSource
     from holdfast.records import Partition, Record

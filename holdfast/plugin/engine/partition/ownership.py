@@ -11,7 +11,8 @@ from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, ClaimSession
-    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.owner import Starting
     from holdfast.records import Partition, Record
     from holdfast.runtime import Runtime
 
@@ -148,6 +149,16 @@ class Ownership:
             self._phase = phase
 
     @property
+    def is_owned(self) -> bool:
+        """Whether records may start, and may be tried again, here."""
+        return self._phase is Phase.OWNED
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was let go, or lost."""
+        return self._phase is Phase.GONE
+
+    @property
     def open(self) -> bool:
         """Whether the source may deliver: it is owned, and the client stands where it has to."""
         return self._phase is Phase.OWNED and not self.seek_needed
@@ -162,7 +173,7 @@ class Ownership:
         self.owned = self.seek_needed = True
         self.move(Phase.OWNED)
 
-    def enter(self, entry: Entry) -> bool:
+    def enter(self, entry: Starting) -> bool:
         """A worker asks whether to start the entry's next record: only while it is owned and, by our own clock, the
         session lives.
 
@@ -175,7 +186,7 @@ class Ownership:
             entry.started += 1
             return True
 
-    def enter_all(self, entry: Entry) -> bool:
+    def enter_all(self, entry: Starting) -> bool:
         """The same for all records of an entry, which a batch handler starts together."""
         with self._gate:
             if self._phase is not Phase.OWNED or not self.session_.live():
@@ -183,11 +194,11 @@ class Ownership:
             entry.started = entry.count
             return True
 
-    def still_ours(self, entry: Entry) -> bool:
-        """Whether what has started is ours to bring to an end: not let go yet, or handed over, so that others wait."""
+    def still_ours(self, offset: int) -> bool:
+        """Whether what has started there is ours to bring to an end: not let go yet, or handed over (others wait)."""
         if not self.session_.live():
             return False
-        return self._phase < Phase.GONE or entry.record.offset in self.hands
+        return self._phase < Phase.GONE or offset in self.hands
 
     def __repr__(self) -> str:
         return f"<{self.partition} {self._phase.name} epoch={self.store_epoch} watermark={self.ledger.watermark}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from holdfast.dedup.claims import Mark, Poll, Polled
 from holdfast.dedup.keys import key_text
@@ -14,12 +14,12 @@ from holdfast.plugin.audit.recorder import place_of
 from holdfast.plugin.dead_letter import retried_from
 from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.commits import Commits
-from holdfast.plugin.engine.partition.ledger import joined, spans
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.rebalance import HandOver, Rebalance
 from holdfast.plugin.engine.partition.reports import Reports
 from holdfast.plugin.engine.partition.takeover import Takeover, may_pass
-from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.offsets import joined, spans
 from holdfast.plugin.engine.record.unroutable import handler_of_strays
 from holdfast.plugin.events import LogWentBack, SourceTrouble
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.audit.schema import Place
     from holdfast.plugin.engine.loop import Engine
-    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import Batch, End, PartitionedSource
     from holdfast.records import Partition, Record
@@ -177,7 +177,7 @@ class Partitioned:
         by_owner: dict[Ownership, list[Entry]] = {}
         for entry in entries:
             if entry.gate is not Gate.GONE:
-                by_owner.setdefault(entry.owner, []).append(entry)
+                by_owner.setdefault(cast("Ownership", entry.owner), []).append(entry)  # made in `admit`
         by_session: dict[object, list[Ownership]] = {}
         for owner in by_owner:
             by_session.setdefault(owner.session_, []).append(owner)

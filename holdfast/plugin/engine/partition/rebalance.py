@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import LetGo
 from holdfast.errors import SourceError
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
-from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.events import Assigned, CommitOverwritten, LogWentBack, Overrun, RebalanceReport, SourceTrouble
 from holdfast.plugin.ports import CommitFate, Start
 from holdfast.timing import Deadline

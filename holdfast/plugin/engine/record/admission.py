@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.errors import HandlerFailed, KeyMissing
-from holdfast.plugin.engine.record.entry import Entry, Gate
-from holdfast.plugin.engine.record.lanes import Lane
+from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from holdfast.errors import RecordUnreadable
     from holdfast.plugin.engine.core import Core
-    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import Batch
     from holdfast.records import Fence, Partition, Record
@@ -59,7 +58,7 @@ class Admission:
             if self._fault(record) is not None:  # also of one that is not to be handled here
                 del self._unreadable[record.partition, record.offset]
 
-    def _admit(self, records: Sequence[Record], owner: Ownership, topic: str, now: float, polled: int) -> None:
+    def _admit(self, records: Sequence[Record], owner: Owner, topic: str, now: float, polled: int) -> None:
         """Those of one partition, born in one topic. `polled`: how many came in all."""
         core = self._core
         handler = core.routes.find(topic) or core.family.stray(topic)
@@ -78,7 +77,7 @@ class Admission:
                 self._enter(entry, self._lane(record, handler))
 
     def _admit_to(
-        self, handler: Handler, records: Sequence[Record], owner: Ownership, topic: str, *, now: float, polled: int
+        self, handler: Handler, records: Sequence[Record], owner: Owner, topic: str, *, now: float, polled: int
     ) -> None:
         core = self._core
         # A record that a former owner may be working on, a coroutine: each is one record's matter. So is a batch
@@ -113,7 +112,7 @@ class Admission:
         self._core.claiming.want(entry)
 
     def _in_runs(
-        self, records: Sequence[Record], owner: Ownership, topic: str, handler: Handler, *, now: float, at_most: int
+        self, records: Sequence[Record], owner: Owner, topic: str, handler: Handler, *, now: float, at_most: int
     ) -> None:
         """Runs whose lane has all their keys. Who finds its key in another lane stands behind it there; and a record
         without its business key stands alone."""
@@ -163,7 +162,7 @@ class Admission:
         end()
 
     def _claim(
-        self, record: Record, owner: Ownership, topic: str, handler: Handler
+        self, record: Record, owner: Owner, topic: str, handler: Handler
     ) -> tuple[Claim | None, Exception | None]:
         """What is claimed for the record; or why it cannot be handled; or neither: its position protects it.
 
@@ -186,10 +185,10 @@ class Admission:
         scope = handler.scope_of(core.group, topic)
         return Claim(ClaimKey(scope, key), Token(owner.name, record.offset, owner.store_epoch)), None
 
-    def _identity(self, record: Record, owner: Ownership) -> str | None:
+    def _identity(self, record: Record, owner: Owner) -> str | None:
         return None if record.offset < owner.again else self._core.family.default_key(record)
 
-    def _entry(self, record: Record, owner: Ownership, topic: str, handler: Handler, now: float) -> Entry:
+    def _entry(self, record: Record, owner: Owner, topic: str, handler: Handler, now: float) -> Entry:
         claim, error = self._claim(record, owner, topic, handler)
         entry = Entry(record, owner, handler, claim, now)
         if error is not None:

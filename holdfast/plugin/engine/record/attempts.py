@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.call import Call
-    from holdfast.plugin.engine.record.lanes import Entry, Lane
+    from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import DeadLetters
     from holdfast.records import Record
@@ -185,7 +185,7 @@ def send_letter(
     The gate is asked again: who has lost the partition leaves the decision to the new owner. Not so for a record whose
     handler was given up (it counts as started still): its new owner waits for us, since that handler may still run.
     """
-    if not (entry.started and entry.owner.still_ours(entry)) and not entry.owner.enter(entry):
+    if not (entry.started and entry.owner.still_ours(entry.record.offset)) and not entry.owner.enter(entry):
         report(Ended(entry, Outcome.NOT_STARTED))
         return
     try:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from holdfast.plugin.engine.record.lanes import Entry
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.runtime import Thread
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Verdict
-from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.retry import Retry
 from holdfast.runtime import MACHINE
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from holdfast.dedup.claims import Claim, ClaimKey, ClaimSession
-    from holdfast.plugin.engine.record.lanes import Entry, Lane, Lanes
+    from holdfast.plugin.engine.record.entry import Entry, Lane
+    from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.store.owed import Debts
     from holdfast.plugin.engine.timers import Timers
 

@@ -7,9 +7,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HandlerHung, Unretriable
-from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
-from holdfast.plugin.engine.record.lanes import Entry, Gate
+from holdfast.plugin.engine.record.entry import Entry, Gate
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ class Hung:
         elif not letter:
             core.fail(hung)
         for entry in entries:
-            if entry.owner.phase is Phase.GONE and core.storeless:
+            if entry.owner.is_gone and core.storeless:
                 # Nobody waits for us: it runs elsewhere already.
                 core.outcomes.stuck.add(entry)
                 core.lanes.back(entry, Gate.GONE)

@@ -1,4 +1,4 @@
-"""Lanes: what is handled one after the other. Pure scheduling; one thread."""
+"""Lanes: what is handled one after the other, and what may start. Pure scheduling; one thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.record.entry import Entry, Gate
+from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
 from holdfast.plugin.engine.record.in_flight import Hands
 
 if TYPE_CHECKING:
@@ -15,116 +15,6 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.handlers import Handler, Kind
     from holdfast.records import Partition
-
-__all__ = ["Entry", "Gate", "Lane", "Lanes"]
-
-
-class Lane:
-    """Entries in the order in which they have to be handled.
-
-    A lane of several keys was begun by a run of records with these keys. It lasts as long as that run; as soon as
-    anything goes wrong with it, or somebody waits behind it when it has ended, each key gets a lane of its own.
-    """
-
-    __slots__ = ("entries", "followers", "home", "key", "keys", "parked", "queued", "taken", "wary")
-
-    def __init__(self, home: dict[Hashable, Lane], key: Hashable, keys: list[Hashable] | None = None) -> None:
-        #: Where its keys lead to it: the lanes of its partition.
-        self.home = home
-        self.key = key
-        #: None: it has one key.
-        self.keys = keys
-        self.entries: deque[Entry] = deque()
-        #: Who waits for a key that is another's. All that come behind it are followers: they hold no keys.
-        self.parked: Entry | None = None
-        #: Those behind `entries`, in their order. They come after these one by one, as they are let ask for their keys:
-        #: so what it costs to let them ask, and to stop them again, does not grow with how many they are.
-        self.followers: deque[Entry] = deque()
-        #: Another member had a key: its followers ask for a few keys at first, and for twice as many each time.
-        self.wary = False
-        self.queued = False
-        self.taken = 0
-
-    def head(self) -> Entry | None:
-        """The first entry that has not ended."""
-        entries = self.entries
-        while entries and entries[0].over:
-            entries.popleft()
-        return entries[0] if entries else None
-
-    def ready(self, at_most: int) -> int:
-        """How many records of its first entries may start together, counted up to `at_most`."""
-        count, handler = 0, None
-        for entry in self.entries:
-            if entry.over:
-                continue
-            handler = handler or entry.handler
-            if entry.gate is not Gate.READY or count >= at_most or entry.handler is not handler:
-                break
-            count += entry.count
-        return min(count, at_most)
-
-    def add(self, entry: Entry) -> None:
-        """Put it behind all others."""
-        if self.parked is None and not self.followers:
-            self.entries.append(entry)
-            return
-        entry.follows = True
-        if entry.gate is Gate.CLAIM:
-            entry.gate = Gate.BEHIND
-        self.followers.append(entry)
-
-    def park(self, entry: Entry) -> list[Entry]:
-        """It waits for its key, and those behind it that have not started follow it from now on.
-
-        Returns: those of them that ask for keys, or hold some.
-        """
-        asking: list[Entry] = []
-        while (other := self.entries[-1]) is not entry and (other.over or other.gate in _IDLE):
-            self.entries.pop()
-            if other.over:
-                continue
-            other.follows = True
-            self.followers.appendleft(other)
-            if other.claim is not None and other.gate is not Gate.HANDED:
-                asking.append(other)
-        self.parked = entry
-        return asking[::-1]
-
-    def next_follower(self) -> Entry | None:
-        """The next that may ask for its key, unless somebody waits before it. None: there is none."""
-        while self.followers and self.parked is None:
-            entry = self.followers.popleft()
-            self.wary = self.wary and bool(self.followers)
-            if entry.over:
-                continue
-            entry.follows = False
-            self.entries.append(entry)
-            if entry.gate is Gate.BEHIND:
-                return entry  # of the others there is nothing to be asked, or not yet
-        return None
-
-    def replace(self, entry: Entry, pieces: Sequence[Entry]) -> None:
-        """The pieces of an entry stand where it stood; nowhere, if it has left."""
-        for piece in pieces:
-            piece.lane = self
-        if entry.gate is Gate.TAKEN:
-            self.taken += len(pieces) - 1
-        entries = self.followers if entry.follows else self.entries
-        if entries and entries[0] is entry:
-            entries.popleft()
-            entries.extendleft(reversed(pieces))
-        elif entries and entries[-1] is entry:
-            entries.pop()
-            entries.extend(pieces)
-        elif entry in entries:
-            at, others = entries.index(entry), list(entries)
-            entries.clear()
-            entries.extend([*others[:at], *pieces, *others[at + 1 :]])
-
-
-#: They have not started: they go where their lane says.
-_IDLE = frozenset({Gate.CLAIM, Gate.BUSY, Gate.BEHIND, Gate.HANDED, Gate.READY})
 
 
 class Lanes:

@@ -8,12 +8,11 @@ from holdfast.dedup.claims import Token
 from holdfast.errors import HandlerFailed, HandlerHung
 from holdfast.plugin.audit.schema import Outcome as Told
 from holdfast.plugin.dead_letter import Letter
-from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
-from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.letter_brakes import Brakes
 from holdfast.plugin.events import DeadLettered, RecordFailed, SentBack
 from holdfast.plugin.failures import Failures
-from holdfast.plugin.letter_limit import Brakes
 from holdfast.plugin.retry import BACKOFF
 
 if TYPE_CHECKING:
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.audit.recorder import Recorder
     from holdfast.plugin.engine.record.claiming import Claiming
-    from holdfast.plugin.engine.record.lanes import Entry, Lanes
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.record.settling import Settling
     from holdfast.plugin.engine.record.workers import Workers
     from holdfast.plugin.engine.store.owed import Debts
@@ -112,7 +112,7 @@ class Outcomes:
             self._settling.ended(entry)
         elif outcome is Outcome.LETTER_FAILED and entry in self.stuck:
             self._again_later(entry, error)  # also after a hand-over: its new owner waits for us
-        elif entry.owner.phase is not Phase.OWNED:
+        elif not entry.owner.is_owned:
             if outcome is Outcome.FAILED:
                 self._recorder.ended(entry, Told.FAILED)
             self._lanes.back(entry, Gate.GONE)
@@ -169,7 +169,7 @@ class Outcomes:
             self.handled += 1
             self._recorder.ended(entry, Told.HANDLED)
             self._settling.ended(entry)
-        elif entry.owner.phase is Phase.OWNED:
+        elif entry.owner.is_owned:
             entry.gate = Gate.RETRY  # nobody runs it: the app stops, and hands it back
         else:
             self._lanes.drop(entry)

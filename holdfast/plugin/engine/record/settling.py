@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Verdict
-from holdfast.plugin.engine.record.lanes import Gate
+from holdfast.plugin.engine.record.entry import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.dedup.claims import ClaimSession
     from holdfast.plugin.engine.record.claiming import Claiming
+    from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.engine.record.in_flight import Hands
-    from holdfast.plugin.engine.record.lanes import Entry
 
 
 class Settling:

@@ -1,0 +1,72 @@
+"""Owner: what a record's way asks of whoever owns its partition. `partition/ownership.py` is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from holdfast.dedup.claims import ClaimSession
+    from holdfast.records import Partition
+
+
+class Starting(Protocol):
+    """What the start gate counts on: an entry, of which it knows no more."""
+
+    #: How many of its records have started, and how many there are.
+    started: int
+    count: int
+
+
+class Owner(Protocol):
+    """One partition, owned once. All belongs to the thread that runs the app, except `enter`, `enter_all` and
+    `still_ours`, which workers call."""
+
+    partition: Partition
+    #: The session under which it is owned.
+    session_: ClaimSession
+    #: The position's name in the store.
+    name: str
+    #: What was polled and is not settled, by offset: entries.
+    entries: dict[int, Any]
+    #: Offsets that former owners may still be working on.
+    waiting: set[int]
+    #: What was listed as in flight when the partition was let go.
+    hands: frozenset[int]
+    #: Offsets whose handlers run for longer than they may.
+    late: set[int]
+    #: Offsets below are replayed on purpose, after a reset.
+    again: int
+    #: When its first record started, by the engine's clock; for reports.
+    first_start: float | None
+
+    @property
+    def epoch(self) -> int:
+        """The fence that records show; 0 before it is acquired."""
+        ...
+
+    @property
+    def store_epoch(self) -> int:
+        """The epoch at the store, which marks and tokens carry."""
+        ...
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether records may start, and may be tried again, here."""
+        ...
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the partition was let go, or lost."""
+        ...
+
+    def enter(self, entry: Starting) -> bool:
+        """A worker asks whether to start the entry's next record; then it is counted as started."""
+        ...
+
+    def enter_all(self, entry: Starting) -> bool:
+        """The same for all records of an entry, which a batch handler starts together."""
+        ...
+
+    def still_ours(self, offset: int) -> bool:
+        """Whether what has started there is ours to bring to an end: not let go yet, or handed over (others wait)."""
+        ...

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.keys import KeySpec
     from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.engine.family import Family
     from holdfast.runtime import Runtime
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -211,15 +212,16 @@ class Holdfast:
             audit=self._audit,
             group=self._source.group,
             runtime=self._runtime,
+            family=self._family,
         )
-        if isinstance(self._source, LeasedSource):
-            engine.family = Leased(engine, self._source)
-        else:
-            engine.family = Partitioned(engine, self._source)
         if self._stop_asked and not engine.stopping:
             engine.stop(leave=self._leave_asked)
         with _signals(engine.stop, install=install_signal_handlers) as came:
             _run(engine, came)
+
+    def _family(self, engine: Engine) -> Family:
+        source = self._source
+        return Leased(engine, source) if isinstance(source, LeasedSource) else Partitioned(engine, source)
 
     def snapshot(self) -> Snapshot:
         """What the app knows of itself now: its state, figures since the start, partitions with their lag.
@@ -229,7 +231,7 @@ class Holdfast:
         """
         if self._engine is None:
             return Snapshot(state="new", group=self._source.group, at_ms=self._runtime.wall_ms())
-        return self._engine.meter.snapshot()
+        return self._engine.snapshots.snapshot()
 
     def stop(self, *, leave: bool = False) -> None:
         """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done.
@@ -263,9 +265,9 @@ def _run(engine: Engine, came: Sequence[int]) -> None:
     try:
         engine.run()
     except HoldfastError:
-        if engine.meter.ran or signal.SIGINT not in came:
+        if engine.snapshots.ran or signal.SIGINT not in came:
             raise
-    if not engine.meter.ran and signal.SIGINT in came:
+    if not engine.snapshots.ran and signal.SIGINT in came:
         raise SystemExit(_INTERRUPTED)
 
 

@@ -50,8 +50,8 @@ class LoopMember(Member):
             observers=[self],
             group=source.group,
             runtime=process.runtime,
+            family=lambda driven: Partitioned(driven, cast("PartitionedSource", source)),
         )
-        self.driven.family = Partitioned(self.driven, cast("PartitionedSource", source))
         self._begin()
 
     @property
@@ -147,7 +147,7 @@ class LoopMember(Member):
             driven.end_all()
             driven.collect()
             driven.settle()
-            driven.family.commits.commit(driven.family.owners.values())
+            driven.family.ours.commits.commit(driven.family.owners.values())
 
     def _leave(self) -> None:
         """What the loop has handled it says, or not; then it closes."""

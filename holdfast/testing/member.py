@@ -102,7 +102,7 @@ class Member(ABC):
             self._main()
         except Exception as error:  # noqa: BLE001 - for the judges
             self.error = error
-        ran = self.engine is not None and self.engine.meter.ran
+        ran = self.engine is not None and self.engine.snapshots.ran
         expected = self.error is None or isinstance(self.error, _EXPECTED)
         self.stage.left(self, expected=expected or (not ran and isinstance(self.error, _AT_START)))
 

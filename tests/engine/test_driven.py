@@ -67,8 +67,8 @@ class Loops:
             observers=[self],
             audit=audit,
             group="g",
+            family=lambda driven: Partitioned(driven, source),
         )
-        made.family = Partitioned(made, source)
         made.begin(["orders"])
         self.made.append(made)
         return made

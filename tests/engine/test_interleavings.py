@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -144,13 +144,14 @@ class TestOverdueAndBack:
             clock=SimpleNamespace(now=lambda: now),
             settings=SimpleNamespace(handler_grace_s=grace, workers=1),
             storeless=False,
+            lanes=SimpleNamespace(),
             tell=told.append,
             fail=lambda _: None,
             outcomes=SimpleNamespace(
                 dead_letter_of=lambda *_: "dlq", gave_up=lambda entry, *_, **__: given_up.append(entry)
             ),
         )
-        hung = Hung(cast("Any", core))
+        hung = Hung(**vars(core))
 
         def loop(_: int) -> None:
             nonlocal now

@@ -135,11 +135,10 @@ class Rig:
             observers=[self],
             group="g",
             runtime=Machine(self.clock),
+            family=lambda engine: (
+                Partitioned(engine, self.source) if queue is None else Leased(engine, QuickLeased(queue))
+            ),
         )
-        if queue is None:
-            self.engine.family = Partitioned(self.engine, self.source)
-        else:
-            self.engine.family = Leased(self.engine, QuickLeased(queue))
         for each in () if new_group else (P0, P1):
             self.group.set_offset(each, 0, ours=True)  # somebody had it
         self.group.aim({self.source: [P0]})

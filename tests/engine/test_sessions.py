@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from holdfast import MemoryClaims, Settings
-from holdfast.plugin.engine import core
+from holdfast.plugin.engine import sessions
 from holdfast.plugin.events import SessionLost
 from holdfast.runtime import Machine
 from holdfast.testing.clocks import HandClock
@@ -57,7 +57,7 @@ class TestLost:
 
     def test_what_ends_at_that_moment_is_done_and_not_run_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As a handler that kept the interpreter lock for longer than the lease: run again, it would do so again."""
-        monkeypatch.setattr(core, "_WIND_UP_S", 60.0)
+        monkeypatch.setattr(sessions, "_WIND_UP_S", 60.0)
         with Bench() as bench:
             bench.work.hold("x0")
             bench.broker.produce("orders", 0, *numbered("x", range(3)))

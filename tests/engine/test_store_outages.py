@@ -244,7 +244,7 @@ class TestBack:
     def test_a_session_that_is_lost_while_the_store_is_down_says_nothing_of_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("holdfast.plugin.engine.core._WIND_UP_S", 3600.0)
+        monkeypatch.setattr("holdfast.plugin.engine.sessions._WIND_UP_S", 3600.0)
         store = FlakyClaims()
         with Bench(claims=store) as bench:
             bench.work.hold("x")

@@ -81,8 +81,19 @@ def test_of_one_that_is_never_handled_nothing_is_kept() -> None:
     member = Session()
     fence = Ownership(Partition("orders", 0), member)
     record, later = (Record(fence.partition, offset, None, b"?", (), -1, fence) for offset in (0, 1))
-    core: Any = SimpleNamespace(clock=HandClock(), settings=Settings(), family=SimpleNamespace(admit=lambda _: []))
-    admission = Admission(core)
+    nothing: Any = SimpleNamespace(admit=lambda _: [])
+    admission = Admission(
+        family=nothing,
+        routes=nothing,
+        settings=Settings(),
+        group="g",
+        clock=HandClock(),
+        lanes=nothing,
+        intake=nothing,
+        claiming=nothing,
+        workers=nothing,
+        hands=nothing,
+    )
 
     def came(record: Record) -> Batch:
         place = record.partition, record.offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -77,7 +77,7 @@ class Play:
                 admit=lambda records: [(self.owner, records)],
             ),
         )
-        self.admission = Admission(cast("Any", core))
+        self.admission = Admission(**vars(core))
 
     # ---- what happens
     def poll(self, what: Sequence[tuple[int, int]], size: int) -> None:

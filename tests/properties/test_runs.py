@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -57,7 +57,7 @@ class Play:
                 admit=lambda records: [(self.owner, records)],
             ),
         )
-        self.admission = Admission(cast("Any", core))
+        self.admission = Admission(**vars(core))
 
     def poll(self, keys: Sequence[int], size: int) -> None:
         """Records with these keys (0 = none), in runs of that size at most; with a gap in the offsets now and then."""

@@ -117,8 +117,8 @@ class KafkaConsumer(ClientCalls):
             observers=observers,
             audit=checked(audit),
             group=self._source.group,
+            family=lambda driven: Partitioned(driven, self._source),
         )
-        self._driven.family = Partitioned(self._driven, self._source)
         self._offsets = LoopOffsets(self._driven, self._source)
         callbacks = self._source.callbacks
         callbacks.facade, callbacks.settled = self, self._offsets.begin_at
@@ -209,7 +209,7 @@ class KafkaConsumer(ClientCalls):
     def snapshot(self) -> Snapshot:
         """What it knows of itself now, as `Holdfast.snapshot`."""
         with self._turn():
-            return self._driven.meter.take()
+            return self._driven.snapshots.take()
 
     def again(self, message: Message) -> None:
         """This message has not been handled: it is returned again, here or by the partition's new owner. Any thread."""

@@ -66,7 +66,7 @@ class LoopOffsets:
         self._driven.collect()
         self._driven.settle()
         if asynchronous:
-            self._family.commits.commit(self._owners(below))
+            self._family.ours.commits.commit(self._owners(below))
             return None
         self._until_settled(below)
         targets = {owner.partition: owner.ledger.watermark for owner in self._owners(below) if owner.open}
@@ -127,7 +127,7 @@ class LoopOffsets:
     def assigned(self, one: TopicPartition, otherwise: int = KafkaError._ASSIGNMENT_LOST) -> Partition:  # noqa: SLF001 - librdkafka's name
         """Raises KafkaException, of the code `otherwise`: it was never ours, or has gone meanwhile."""
         partition = Partition(one.topic, one.partition)
-        if partition not in self._family.assigned:
+        if partition not in self._family.ours.assigned:
             raise KafkaException(KafkaError(otherwise))
         return partition
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.observe.snapshot import SourceFigures
     from holdfast.plugin.ports import Batch, End
@@ -69,7 +69,7 @@ class Family(Protocol):
         has no dead letter topic leaves the last time to the broker too."""
         ...
 
-    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
+    def admit(self, records: Sequence[Record]) -> Iterator[tuple[Owner, Sequence[Record]]]:
         """Which of the records that one poll brought are to be handled here, and under whose ownership, in their order.
 
         Each step of the iteration looks at what the ones before have entered.

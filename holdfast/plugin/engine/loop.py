@@ -13,17 +13,30 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SourceError, StoreError, StoreUnavailable
-from holdfast.plugin.engine.core import Core
+from holdfast.plugin.audit.schema import Outcome
+from holdfast.plugin.engine.parts import make_parts
+from holdfast.plugin.engine.record.admission import Admission
+from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.snapshots import Snapshots
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.ports import NOTHING
+from holdfast.runtime import MACHINE
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
+    from holdfast.dedup.claims import ClaimSession, ClaimStore
+    from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.record.entry import Entry, Lane
-    from holdfast.plugin.handlers import BatchOf, Kind
-    from holdfast.plugin.ports import Batch
+    from holdfast.plugin.engine.stopping import Stopping
+    from holdfast.plugin.handlers import BatchOf, Kind, Routes
+    from holdfast.plugin.ports import Batch, DeadLetters, Observer
+    from holdfast.plugin.settings import Settings
+    from holdfast.records import Partition, Record
+    from holdfast.runtime import Runtime
+    from holdfast.timing import Clock
 
 _log = logging.getLogger("holdfast")
 
@@ -38,28 +51,124 @@ _CLOSE_S = 5.0
 class Start(Deadline):
     """How long a start may take. Over as soon as somebody asks the app to stop: whatever waits then looks at it."""
 
-    __slots__ = ("_engine",)
+    __slots__ = ("_stopping",)
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine.settings.startup_timeout_s, engine.clock)
-        self._engine = engine
+    def __init__(self, seconds: float, clock: Clock, stopping: Stopping) -> None:
+        super().__init__(seconds, clock)
+        self._stopping = stopping
 
     def left_s(self, at_most: float | None = None) -> float:
         """Nothing, once it was asked to stop."""
-        return 0.0 if self._engine.asked_to_stop else super().left_s(at_most)
+        return 0.0 if self._stopping.asked else super().left_s(at_most)
 
     @property
     def passed(self) -> bool:
         """Also if it was asked to stop."""
-        return self._engine.asked_to_stop or super().passed
+        return self._stopping.asked or super().passed
 
 
-class Engine(Core):
-    """The turn that moves the parts."""
+class Engine:
+    """The turn that moves the parts. One thread runs it; `stop` and `subscribe` may come from any.
 
-    _new_topics: Collection[str] | None = None
-    _turns = 0
+    Args:
+        family: makes what differs between the kinds of source.
+        how: see `make_parts`.
+    """
 
+    def __init__(
+        self,
+        *,
+        family: Callable[[Engine], Family],
+        store: ClaimStore,
+        routes: Routes,
+        settings: Settings,
+        letters: DeadLetters | None,
+        observers: Sequence[Observer],
+        group: str,
+        audit: Audit | None = None,
+        runtime: Runtime = MACHINE,
+    ) -> None:
+        self.parts = parts = make_parts(
+            store=store,
+            routes=routes,
+            settings=settings,
+            letters=letters,
+            observers=observers,
+            group=group,
+            audit=audit,
+            runtime=runtime,
+            host=self,
+        )
+        self.group, self.settings, self.routes, self.letters = group, settings, routes, letters
+        self.runtime, self.clock = runtime, runtime
+        self.stops, self.tell, self.timers, self.recorder = parts.stopping, parts.tell, parts.timers, parts.recorder
+        self.meter, self.hands, self.lanes, self.debts = parts.meter, parts.hands, parts.lanes, parts.debts
+        self.intake, self.outage, self.workers, self.claiming = (
+            parts.intake,
+            parts.outage,
+            parts.workers,
+            parts.claiming,
+        )
+        self.settling, self.outcomes, self.hung, self.sessions = (
+            parts.settling,
+            parts.outcomes,
+            parts.hung,
+            parts.sessions,
+        )
+        self.fail = parts.stopping.fail
+        self._new_topics: Collection[str] | None = None
+        self._turns = 0
+        self.family = family(self)
+        self.admission = Admission(
+            family=self.family,
+            routes=routes,
+            settings=settings,
+            group=group,
+            clock=runtime,
+            lanes=self.lanes,
+            intake=self.intake,
+            claiming=self.claiming,
+            workers=self.workers,
+            hands=self.hands,
+        )
+        self.snapshots = Snapshots(parts, self.family.figures)
+
+    # ---- what is asked of it most
+    def stop(self, *, leave: bool = False, why: str = "stop()") -> None:
+        """See `Stopping.stop`."""
+        self.stops.stop(leave=leave, why=why)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the app is on its way out: nothing new is taken over."""
+        return self.stops.begun
+
+    @property
+    def hurry(self) -> bool:
+        """Whether somebody has asked twice to stop."""
+        return self.stops.hurry
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the app stops by itself; raised by `run()`."""
+        return self.stops.error
+
+    @property
+    def store(self) -> ClaimStore:
+        """As the engine uses it: an open one, with `store_down="open"`."""
+        return self.sessions.store
+
+    @property
+    def session(self) -> ClaimSession | None:
+        """None between the loss of one session and the beginning of the next."""
+        return self.sessions.session
+
+    @property
+    def stalled(self) -> bool:
+        """Nothing new may start: there is no session, or the store gives no answer."""
+        return self.sessions.stalled
+
+    # ---- its turns
     def subscribe(self, topics: Collection[str]) -> None:
         """Change the subscription in a turn to come. Any thread."""
         self._new_topics = tuple(topics)
@@ -67,12 +176,12 @@ class Engine(Core):
     def run(self) -> None:
         """Consume until `stop()`, then drain and leave. Raises what stopped it otherwise."""
         try:
-            self.meter.started()
+            self.snapshots.started()
             if self._open(self.routes.topics):
-                self.meter.running()
+                self.snapshots.running()
                 while not self.stopping:
                     self.turn()
-                self.meter.stopping(self.why)
+                self.snapshots.stopping(self.stops.why)
                 self._leave()
         except Exception as error:  # noqa: BLE001 - raised below, after the client was closed
             self.fail(error)
@@ -102,15 +211,52 @@ class Engine(Core):
         self.workers.begin_coroutines()
         self.timers.run_due()
         self.hung.step()
-        self.tend_session()
-        if self.meter.wanted:
-            self.meter.publish()
+        self.sessions.tend()
+        if self.snapshots.wanted:
+            self.snapshots.publish()
 
     def work_until(self, over: Callable[[], bool], deadline: Deadline) -> None:
         """Work until `over()` or the deadline: a drain inside a rebalance."""
         while not over() and not deadline.passed and not self.hurry:
             self.workers.wake.wait(min(_BUSY_S, deadline.left_s()))
             self.work()
+
+    def collect(self) -> None:
+        """Take what the workers have ended."""
+        ended = self.workers.ended()
+        while ended:
+            try:
+                each = ended.popleft()
+                counts = self.hung.came_back(each) if self.hung.known else each
+                if counts is not None:
+                    self.outcomes.came_back(counts)
+            except BaseException:
+                self.workers.put_back(ended)  # the others have ended all the same
+                raise
+        self.outcomes.tell_failures()
+        self.meter.took(self.workers.timings())
+        for entry, done, begun in self.workers.overdue():
+            self.outcomes.taken_back(entry, done, begun)
+
+    def settle(self) -> None:
+        """Finish and mark what has ended, as far as the store (and a leased source) answers."""
+        if self.settling.waiting and self.outage.may_ask:
+            with self.outage.asking():
+                answers = self.meter.store_calls.answers
+                try:
+                    self.settling.step(self.settings.mark_batch)
+                    if self.meter.store_calls.answers > answers:  # a leased source alone says nothing of the store
+                        self.outage.answered()
+                except SourceError as error:
+                    self.tell(SourceTrouble(error=str(error)))
+
+    def goes(self, partitions: Collection[Partition]) -> None:
+        """These are about to be handed over, or are lost."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether handlers run, results wait to be looked at or acknowledged, or something is owed to the store."""
+        return bool(self.workers.busy or self.settling.waiting or self.debts or self.hung.owes_letters)
 
     # ---- the steps of a turn
     def _poll(self) -> Batch:
@@ -154,7 +300,7 @@ class Engine(Core):
                 if self.claiming.asked:
                     self.outage.answered()
                 if not live:
-                    self.session_lost()
+                    self.sessions.lost()
 
     def _dispatch(self) -> None:
         """Give what is ready to the workers, of each kind of handler in turn, until none of them can start more."""
@@ -238,7 +384,7 @@ class Engine(Core):
 
         Returns: False = it was asked to stop before it had joined.
         """
-        deadline = Start(self)
+        deadline = Start(self.settings.startup_timeout_s, self.clock, self.stops)
         try:
             self._reach_store(deadline)
             targets = {handler.dead_letter for handler in self.routes.handlers if handler.dead_letter}
@@ -247,11 +393,11 @@ class Engine(Core):
             self.recorder.open()
             self.family.open(topics, deadline)
         except (StoreError, SourceError) as error:
-            if not self.asked_to_stop:
+            if not self.stops.asked:
                 raise
             _log.info("stopped before the start was over; it was waiting: %s", error)
             return False
-        self.recorder.started()
+        self.recorder.started(self.family)
         return True
 
     def _reach_store(self, deadline: Deadline) -> None:
@@ -259,7 +405,7 @@ class Engine(Core):
         while self.session is None:
             try:
                 self.store.connect()
-                self.begin_session()
+                self.sessions.begin()
             except StoreUnavailable as error:
                 if deadline.passed:
                     raise
@@ -286,7 +432,7 @@ class Engine(Core):
         in_hand = self.with_handlers if left else 0
         self._end_session(left)
         self.recorder.stopped(clean=self.error is None and not left, in_hand=in_hand, error=self.error)
-        self.meter.stopped(in_hand)
+        self.snapshots.stopped(in_hand)
 
     @property
     def with_handlers(self) -> int:
@@ -308,3 +454,46 @@ class Engine(Core):
             self.session.abandon()
         else:
             self.session.end()
+
+    # ---- as a host of its parts
+    @property
+    def lease_s(self) -> float | None:
+        """See `Host`."""
+        return self.family.lease_s
+
+    def fence_all(self) -> None:
+        """See `Host`."""
+        self.family.session_lost()
+
+    def settle_with_source(self, entries: Sequence[Entry]) -> None:
+        """See `Host`."""
+        self.family.settle(entries)
+
+    def skipped(self, entry: Entry) -> None:
+        """See `Host`."""
+        self.recorder.ended(entry, Outcome.SKIPPED_KEY)
+        self.settling.skip(entry)
+        self.lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now
+
+    def taken_over(self, entry: Entry) -> None:
+        """See `Host`."""
+        if entry.owner.is_owned:
+            entry.gate = Gate.CLAIM
+            self.lanes.put_back(entry)
+            self.claiming.want(entry)
+        else:
+            self.outcomes.leave_to_others(entry)
+
+    def forget(self, entry: Entry) -> None:
+        """See `Host`."""
+        entry.owner.entries.pop(entry.record.offset, None)
+        self.intake.left(entry)
+        self.family.given_up(entry)
+
+    def retry_topic_of(self, entry: Entry) -> str | None:
+        """See `Host`."""
+        return self.family.retry_topic_of(entry.record, has_letters=entry.handler.dead_letter is not None)
+
+    def born_in(self, record: Record) -> str:
+        """See `Host`."""
+        return self.family.born_in(record)

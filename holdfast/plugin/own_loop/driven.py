@@ -86,7 +86,14 @@ class Driven(Engine):
         self._giving: list[Entry] = []
         self._mark_at = 0.0
         self._client_at = 0.0
-        self._late_marks = LateMarks(self, _MARK_S)
+        self._late_marks = LateMarks(
+            mark=self.mark_late,
+            lock=self.lock,
+            late_s=_MARK_S,
+            fail=self.fail,
+            group=self.group,
+            runtime=self.runtime,
+        )
         #: Of what the last `take` gave: records without the key that they should have, and why.
         self.unfit: list[tuple[Record, Exception]] = []
         #: Whether something else than records is to be told to the loop first.
@@ -121,9 +128,9 @@ class Driven(Engine):
 
     def begin(self, topics: Collection[str]) -> None:
         """Reach the store and join the group. Raises StoreError, SourceError."""
-        self.meter.started()
+        self.snapshots.started()
         self._open(topics)
-        self.meter.running()
+        self.snapshots.running()
         self._late_marks.start()
 
     def take(self, at_most: int, timeout_s: float) -> Sequence[Record]:
@@ -136,7 +143,7 @@ class Driven(Engine):
             self.end_all()
         elif self._told:  # what was given back comes before what lies behind it
             self.collect()
-        if self._torn or self._unread or self.family.moving:
+        if self._torn or self._unread or self.family.ours.moving:
             self._mend()
         at_most = min(at_most, self.settings.max_in_flight)
         ready = self._ready(at_most)
@@ -211,7 +218,7 @@ class Driven(Engine):
         """Somebody wants to read on from there: what is known from there on is forgotten, and it is committed."""
         self.dismiss([partition])
         self._positions[partition] = offset
-        self.family.restart(partition, offset)
+        self.family.ours.restart(partition, offset)
 
     def hold(self, partitions: Iterable[Partition]) -> None:
         """Hand nothing out of these."""
@@ -233,7 +240,7 @@ class Driven(Engine):
             if self.done_when != "explicit" or not self._others_end:
                 self.dismiss({entry.owner.partition for entry in self.in_hand})
             if self.session is not None:
-                self.meter.stopping(self.why)
+                self.snapshots.stopping(self.stops.why)
                 self._leave()
         except Exception as error:  # noqa: BLE001 - the client is closed in any case
             self.fail(error)
@@ -278,7 +285,7 @@ class Driven(Engine):
             self.settle()
         self._claim()
         self.timers.run_due()
-        self.tend_session()
+        self.sessions.tend()
 
     @property
     def unfinished(self) -> bool:
@@ -457,17 +464,17 @@ class Driven(Engine):
 
     def _mend(self) -> None:
         """The client gives again what is in no book. Where books were torn, all partitions are taken over anew."""
-        if not (self._torn or self.family.moving):
-            self.family.read_again()
+        if not (self._torn or self.family.ours.moving):
+            self.family.ours.read_again()
             self._unread = False
             return
         self._take_back()
         owners = list(self.family.owners.values())
-        self.family.begin_anew()
+        self.family.ours.begin_anew()
         kept = {*self.in_hand, *self.settling.recount()}
         for owner in owners:
             for entry in [entry for entry in owner.entries.values() if entry not in kept]:
                 self._leave_to_others(entry)
         self.lanes.clear()
         self.intake.recount(kept)
-        self._torn = self._unread = self.family.moving = False
+        self._torn = self._unread = self.family.ours.moving = False

@@ -15,8 +15,8 @@ from holdfast import Holdfast, RedisClaims, RedisCoordinator
 from holdfast.adapters.rocketmq import RocketMQSource
 from holdfast.adapters.rocketmq.remoting import Message, RemotingClient, Sender
 from holdfast.errors import SourceError
+from holdfast.plugin.engine.partition.hand_over import HandOver
 from holdfast.plugin.engine.partition.ownership import Phase
-from holdfast.plugin.engine.partition.rebalance import HandOver
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:

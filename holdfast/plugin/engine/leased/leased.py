@@ -61,7 +61,7 @@ class Leased:
         self._former: list[Ownership] = []
         self._extend_at = 0.0
         self._gates: Gates | None = None
-        if isinstance(source, GatedSource) and not engine.storeless:
+        if isinstance(source, GatedSource) and not engine.sessions.storeless:
             self._gates = Gates(engine, source)
         #: On the way out, while the client hands over the rest of what it has begun.
         self._winding_up = False

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, cast
 from holdfast.dedup.claims import Mark, Poll, Polled
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
-from holdfast.plugin.audit.recorder import place_of
 from holdfast.plugin.dead_letter import retried_from
 from holdfast.plugin.engine.flow.backlog import Backlog
-from holdfast.plugin.engine.partition.commits import Commits
+from holdfast.plugin.engine.partition.owners import Owners
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
-from holdfast.plugin.engine.partition.rebalance import HandOver, Rebalance
-from holdfast.plugin.engine.partition.reports import Reports
-from holdfast.plugin.engine.partition.takeover import Takeover, may_pass
+from holdfast.plugin.engine.partition.rebalance import Rebalance
+from holdfast.plugin.engine.partition.takeover import may_pass
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.offsets import joined, spans
 from holdfast.plugin.engine.record.unroutable import handler_of_strays
@@ -26,9 +24,8 @@ from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from holdfast.plugin.audit.schema import Place
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.handlers import Handler
@@ -56,16 +53,11 @@ class Partitioned:
 
     def __init__(self, engine: Engine, source: PartitionedSource) -> None:
         self._engine, self.source = engine, source
-        #: What the client has been assigned, and the ownerships of it. One may lack the other for a while: no session.
-        self.assigned: set[Partition] = set()
-        self.owners: dict[Partition, Ownership] = {}
-        self._cuts: dict[Partition, int] = {}
-        self.commits = Commits(source, engine.settings, engine.clock)
-        self.takeover = Takeover(engine, source, self.commits)
+        self._backlog = Backlog(source, engine.clock)
+        self.ours = Owners(engine, source, duplicates=self._duplicates, began=self._backlog.begin)
+        self.owners, self._assigned, self._commits = self.ours.by_partition, self.ours.assigned, self.ours.commits
         letters = source.stray_letters
         self._strays = handler_of_strays(source.retry_topic, letters) if source.retry_topic and letters else None
-        self.reports = Reports(engine.clock, engine.tell, engine.intake, self._duplicates)
-        self._backlog = Backlog(source, engine.clock)
         self._poll_at = 0.0
         self._tend_at = 0.0
         self._suspects_at = 0.0
@@ -73,8 +65,6 @@ class Partitioned:
         self._left = False
         self._held_some = False
         self._suppressed = self._taken_up = 0
-        #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
-        self.moving = False
 
     @property
     def lease_s(self) -> float | None:
@@ -115,7 +105,7 @@ class Partitioned:
     # ---- the loop's steps
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Join the group. Raises SourceError."""
-        self.source.open(topics, Rebalance(self._engine, self), self.owners, deadline)
+        self.source.open(topics, Rebalance(self._engine, self.ours), self.owners, deadline)
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Change the subscription. Raises SourceError."""
@@ -197,16 +187,16 @@ class Partitioned:
             return
         self._tend_at = engine.clock.now() + _TEND_S
         try:
-            self.create_owners(self.assigned)
-            self.take_over(list(self.owners.values()), inside=False)
+            self.ours.create(self._assigned)
+            self.ours.take_over(list(self.owners.values()), inside=False)
             self._poll_handed()
             self._look_at_suspects()
             for owner in self.owners.values():
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
             self._hold_paused()
-            engine.intake.apply(self.source, self.assigned, self.owners, stopped=engine.stalled)
-            self.commits.step(self.owners.values())
+            engine.intake.apply(self.source, self._assigned, self.owners, stopped=engine.stalled)
+            self._commits.step(self.owners.values())
             self._look_at_ramp()
             if engine.clock.now() >= self._refresh_at:
                 self._refresh_at = engine.clock.now() + _REFRESH_S
@@ -215,20 +205,20 @@ class Partitioned:
             if not may_pass(error):
                 engine.fail(error)
             engine.tell(SourceTrouble(error=str(error)))
-        self.reports.step(self.source.end_offsets)
+        self.ours.reports.step(self.source.end_offsets)
 
     def session_lost(self) -> None:
         """All ownerships end without a word to the store: others may have taken over. New ones begin with a session."""
         for owner in list(self.owners.values()):
-            self._end(owner, "session lost")
+            self.ours.end(owner, "session lost")
             owner.move(Phase.GONE)
-        self._engine.recorder.went(self.places(self.owners.values()), "session lost")
+        self._engine.recorder.went(self.ours.places(self.owners.values()), "session lost")
         self.owners.clear()
 
     def leave(self, deadline: Deadline) -> None:
         """Leave with nothing left to commit: a commit inside the client's close() may hang, or be refused."""
         engine = self._engine
-        path = HandOver(engine, self, list(self.owners.values()), deadline, "leave")
+        path = self.ours.hand_over(list(self.owners.values()), deadline, "leave")
         path.fence()
         path.hand_back()
         self._keep_alive()
@@ -236,15 +226,15 @@ class Partitioned:
         path.settle()
         committing = Deadline(0.0 if engine.hurry else _LAST_COMMIT_S, engine.clock)
         try:
-            while self.commits.finish(self.owners.values()):
+            while self._commits.finish(self.owners.values()):
                 self.source.poll(1, 0.02)
                 if committing.passed or engine.hurry:
                     break
         except SourceError as error:
             engine.tell(SourceTrouble(error=str(error)))
         path.let_go()
-        self.reports.close()
-        self.reports.add(path.report(), (), engine.clock.now())
+        self.ours.reports.close()
+        self.ours.reports.add(path.report(), (), engine.clock.now())
         self.owners.clear()
         self.close()
 
@@ -252,11 +242,11 @@ class Partitioned:
         """Close the client, whatever state it is in. Idempotent."""
         if not self._left:
             self._left = True
-            self.source.close(Deadline(_CLOSE_S, self._engine.clock), leave=self._engine.leaves)
+            self.source.close(Deadline(_CLOSE_S, self._engine.clock), leave=self._engine.stops.leaves)
 
     def figures(self) -> SourceFigures:
         """Partitions and commits, as far as known without asking the broker."""
-        partitions = sorted(self.assigned | self.owners.keys()) if not self._left else []
+        partitions = sorted(self._assigned | self.owners.keys()) if not self._left else []
         ends: Mapping[Partition, int] = {}
         if partitions:
             with suppress(SourceError):
@@ -264,104 +254,10 @@ class Partitioned:
         return SourceFigures(
             suppressed=self._suppressed,
             taken_up=self._taken_up,
-            commits_sent=self.commits.sent,
-            commits_refused=self.commits.refused,
+            commits_sent=self._commits.sent,
+            commits_refused=self._commits.refused,
             partitions=tuple(_figures(each, self.owners.get(each), ends.get(each)) for each in partitions),
         )
-
-    # ---- for the rebalance
-    def create_owners(self, partitions: Iterable[Partition]) -> list[Ownership]:
-        """Ownerships for those of the partitions that have none."""
-        session = self._engine.session
-        if session is None or self._engine.stopping:
-            return []
-        created = []
-        for partition in sorted(set(partitions) - self.owners.keys()):
-            owner = Ownership(partition, session, cut=self._cuts.pop(partition, None), runtime=self._engine.runtime)
-            self.owners[partition] = owner
-            created.append(owner)
-        if created:
-            self._engine.intake.ramp_up()
-            self._backlog.begin()
-        return created
-
-    def take_over(self, owners: Sequence[Ownership], *, inside: bool) -> None:
-        """Go on towards OWNED, as far as store and broker answer. `inside` a rebalance the client is told the start."""
-        engine = self._engine
-        waiting = [owner for owner in owners if owner.phase < Phase.OWNED]
-        if engine.outage.may_ask and waiting:
-            try:
-                with engine.outage.asking():
-                    engine.debts.pay()  # a `let_go` that is owed would end the new ownership
-                    if inside:
-                        self.takeover.begin(owners)
-                    else:
-                        self.takeover.step(owners)
-            finally:
-                self._came(waiting, "assigned")
-
-    def read_again(self) -> None:
-        """What the client has given last was lost on its way: it is to give it again."""
-        for owner in self.owners.values():
-            owner.seek_needed = True
-
-    def begin_anew(self) -> None:
-        """The books of this process may be wrong, the store's are not: take over all partitions anew."""
-        engine = self._engine
-        engine.settle()
-        try:
-            self.commits.commit(self.owners.values(), last=True)
-        except SourceError as error:
-            engine.tell(SourceTrouble(error=str(error)))
-        for owner in list(self.owners.values()):
-            self.retake(owner)
-        engine.intake.assigned(self.assigned, ())  # paused or not: what is to be read is resumed
-
-    def retake(self, owner: Ownership) -> None:
-        """Let the partition go at the store and take it over anew, though the client keeps it."""
-        self._end(owner, "retaken").let_go()
-        if self.owners.get(owner.partition) is owner:
-            del self.owners[owner.partition]
-
-    def adopted(self, owner: Ownership) -> None:
-        """The broker has our commit of the offset that is adopted."""
-        self.takeover.adopted(owner)
-        self._came([owner], "reset" if owner.acquired is not None and owner.acquired.watermark else "assigned")
-
-    def places(self, owners: Collection[Ownership]) -> Sequence[Place]:
-        """Those of them that the audit knows of, as it tells them."""
-        owners = [owner for owner in owners if owner.told]
-        if not owners:
-            return ()
-        ends: Mapping[Partition, int] = {}
-        with suppress(SourceError):
-            ends = self.source.end_offsets([owner.partition for owner in owners])
-        return [
-            place_of(
-                owner.partition,
-                owner.epoch,
-                owner.ledger.watermark,
-                ends.get(owner.partition),
-                None if owner.phase < Phase.FENCED else sum(len(entry.in_hand) for entry in owner.entries.values()),
-            )
-            for owner in owners
-        ]
-
-    def restart(self, partition: Partition, offset: int) -> None:
-        """Read on from there, as if somebody had reset the group to it."""
-        self._cuts[partition] = offset
-        if (owner := self.owners.get(partition)) is not None:
-            self.retake(owner)
-
-    def forget(self, partitions: Sequence[Partition]) -> None:
-        """They are not assigned any more."""
-        self.assigned.difference_update(partitions)
-        for partition in partitions:
-            owner = self.owners.get(partition)
-            if owner is not None and owner.phase is Phase.GONE:  # else a signal handler came between: `begin_anew`
-                del self.owners[partition]
-            self._cuts.pop(partition, None)
-        self._engine.intake.gone(partitions)
 
     # ---- inside
     def _marked(
@@ -374,7 +270,7 @@ class Partitioned:
             entry.gate = Gate.GONE
             self._engine.intake.left(entry)
         if fenced and owner.phase is Phase.OWNED:
-            self.retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
+            self.ours.retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
 
     def _look_at_ramp(self) -> None:
         intake, backlog = self._engine.intake, self._backlog
@@ -390,7 +286,7 @@ class Partitioned:
         """Nothing comes of topics whose handlers are paused at the limit of their dead letters."""
         engine, paused = self._engine, self._engine.outcomes.brakes.paused
         if paused or self._held_some:
-            found = {partition: engine.routes.find(partition.topic) for partition in self.assigned}
+            found = {partition: engine.routes.find(partition.topic) for partition in self._assigned}
             engine.intake.held = {each for each, handler in found.items() if handler and handler.name in paused}
             self._held_some = bool(paused)
 
@@ -409,7 +305,7 @@ class Partitioned:
                 if isinstance(reply, Polled):
                     self._resolve(owner, reply)
                 else:
-                    self.retake(owner)
+                    self.ours.retake(owner)
 
     def _duplicates(self) -> int:
         """Known by their position, or by their key."""
@@ -448,7 +344,7 @@ class Partitioned:
             name = names.get(owner.partition, owner.name)
             if isinstance(name, str) and name != owner.name:
                 engine.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
-                self.retake(owner)
+                self.ours.retake(owner)
         with engine.outage.asking():
             kept = [owner for owner in owners if owner.phase is Phase.OWNED]
             if kept:
@@ -470,8 +366,8 @@ class Partitioned:
             if ends[owner.partition] < expected:
                 self._engine.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
                 # Not above the watermark: below what came there may be records that wait or run.
-                self._cuts[owner.partition] = min(came, owner.ledger.watermark)
-                self.retake(owner)
+                self.ours.cuts[owner.partition] = min(came, owner.ledger.watermark)
+                self.ours.retake(owner)
 
     def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """As far as there are answers. One that has no leader, or whose topic is gone, costs the others none."""
@@ -502,28 +398,10 @@ class Partitioned:
         owner.seek_needed = False
         self._engine.intake.newcomers.sent_elsewhere(owner.partition)
 
-    def _came(self, owners: Sequence[Ownership], trigger: str) -> None:
-        """Some of them may be ours to work on now: the ramp is about these, and the audit is told."""
-        self._engine.intake.took_over(owner for owner in owners if owner.phase is Phase.OWNED and not owner.begins)
-        if self._engine.recorder.on:
-            came = [owner for owner in owners if owner.phase is Phase.OWNED and not owner.told]
-            for owner in came:
-                owner.told = True
-            self._engine.recorder.came(self.places(came), trigger)
-
-    def _end(self, owner: Ownership, trigger: str) -> HandOver:
-        """Nothing new starts, and what has not started is handed back."""
-        if owner.cut is not None and not owner.owned:
-            self._cuts.setdefault(owner.partition, owner.cut)  # not adopted yet: the next ownership begins there
-        path = HandOver(self._engine, self, [owner], Deadline(0.0, self._engine.clock), trigger)
-        path.fence()
-        path.hand_back()
-        return path
-
     def _keep_alive(self) -> None:
         """Polls keep the membership while handlers drain; what they bring is not ours to handle any more."""
         try:
-            self._engine.intake.apply(self.source, self.assigned, self.owners, stopped=True)
+            self._engine.intake.apply(self.source, self._assigned, self.owners, stopped=True)
             self.source.poll(1, 0.0)
         except SourceError as error:
             self._engine.tell(SourceTrouble(error=str(error)))

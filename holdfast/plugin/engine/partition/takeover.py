@@ -23,11 +23,13 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from holdfast.plugin.engine.core import Core
     from holdfast.plugin.engine.partition.commits import Commits
     from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.sessions import Sessions
+    from holdfast.plugin.events import Event
     from holdfast.plugin.ports import Committed, PartitionedSource
     from holdfast.records import Partition
+    from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")
 
@@ -61,11 +63,18 @@ class _Wait:
 class Takeover:
     """Moves ownerships from ASSIGNED to OWNED. One thread."""
 
-    def __init__(self, core: Core, source: PartitionedSource, commits: Commits) -> None:
+    def __init__(
+        self,
+        source: PartitionedSource,
+        commits: Commits,
+        *,
+        sessions: Sessions,
+        runtime: Runtime,
+        tell: Callable[[Event], None],
+    ) -> None:
         self._source, self._commits = source, commits
-        self._clock, self._tell, self._fenced = core.clock, core.tell, core.session_lost
-        self._chance = core.runtime.random
-        self._committed_with = core.committed_with
+        self._clock, self._chance, self._tell = runtime, runtime.random, tell
+        self._fenced, self._committed_with = sessions.lost, sessions.committed_with
         self._again = 0.0
         self._look_s = _LOOK_S
         self._waits: dict[Ownership, _Wait] = {}

@@ -13,19 +13,41 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from holdfast.errors import RecordUnreadable
-    from holdfast.plugin.engine.core import Core
+    from holdfast.plugin.engine.family import Family
+    from holdfast.plugin.engine.flow.intake import Intake
+    from holdfast.plugin.engine.record.claiming import Claiming
+    from holdfast.plugin.engine.record.in_flight import Hands
+    from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.record.owner import Owner
-    from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.engine.record.workers import Workers
+    from holdfast.plugin.handlers import Handler, Routes
     from holdfast.plugin.ports import Batch
+    from holdfast.plugin.settings import Settings
     from holdfast.records import Fence, Partition, Record
+    from holdfast.timing import Clock
 
 
 class Admission:
     """Puts what came into lanes. One thread."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._ordering = core.settings.ordering
+    def __init__(
+        self,
+        *,
+        family: Family,
+        routes: Routes,
+        settings: Settings,
+        group: str,
+        clock: Clock,
+        lanes: Lanes,
+        intake: Intake,
+        claiming: Claiming,
+        workers: Workers,
+        hands: Hands,
+    ) -> None:
+        self._family, self._routes, self._settings, self._group = family, routes, settings, group
+        self._clock, self._lanes, self._intake, self._claiming = clock, lanes, intake, claiming
+        self._workers, self._hands = workers, hands
+        self._ordering = settings.ordering
         self._unreadable: dict[tuple[Partition, int], tuple[Fence, RecordUnreadable]] = {}
 
     def note(self, batch: Batch) -> None:
@@ -46,13 +68,13 @@ class Admission:
 
     def admit(self, records: Sequence[Record]) -> None:
         """Those that are to be handled here. Raises HandlerFailed: nothing handles that topic."""
-        core, now = self._core, self._core.clock.now()
-        for owner, admitted in core.family.admit(records):
+        now = self._clock.now()
+        for owner, admitted in self._family.admit(records):
             topic = owner.partition.topic
-            if not core.family.mixes(topic):
+            if not self._family.mixes(topic):
                 self._admit(admitted, owner, topic, now, len(records))
                 continue
-            for born_in, came in groupby(admitted, key=core.family.born_in):
+            for born_in, came in groupby(admitted, key=self._family.born_in):
                 self._admit(list(came), owner, born_in, now, len(records))
         for record in records if self._unreadable else ():
             if self._fault(record) is not None:  # also of one that is not to be handled here
@@ -60,8 +82,7 @@ class Admission:
 
     def _admit(self, records: Sequence[Record], owner: Owner, topic: str, now: float, polled: int) -> None:
         """Those of one partition, born in one topic. `polled`: how many came in all."""
-        core = self._core
-        handler = core.routes.find(topic) or core.family.stray(topic)
+        handler = self._routes.find(topic) or self._family.stray(topic)
         if handler is None:
             raise HandlerFailed(f"no handler matches topic {topic!r}: register one, or narrow the pattern")
         if not self._unreadable:
@@ -79,11 +100,10 @@ class Admission:
     def _admit_to(
         self, handler: Handler, records: Sequence[Record], owner: Owner, topic: str, *, now: float, polled: int
     ) -> None:
-        core = self._core
         # A record that a former owner may be working on, a coroutine: each is one record's matter. So is a batch
         # that may hang: what was given up has to be told from what goes on.
         alone = owner.waiting or (handler.timeout_s is not None if handler.batch else handler.is_async)
-        if alone or not core.family.by_position:
+        if alone or not self._family.by_position:
             for record in records:
                 self._enter(self._entry(record, owner, topic, handler, now), self._lane(record, handler))
         elif not self._claims(handler) and self._in_one_lane(handler):
@@ -91,25 +111,25 @@ class Admission:
         else:
             # Not more than can be started whatever else runs: what has started and is not marked is bounded. A run in a
             # lane of one key is cut where it is taken.
-            share = min(core.workers.share(polled), max(1, core.hands.share(handler.kind) // 2))
+            share = min(self._workers.share(polled), max(1, self._hands.share(handler.kind) // 2))
             at_most = len(records) if self._in_one_lane(handler) else share
             self._in_runs(records, owner, topic, handler, now=now, at_most=at_most)
 
     def _claims(self, handler: Handler) -> bool:
-        return handler.key is not None or self._core.family.by_identity
+        return handler.key is not None or self._family.by_identity
 
     def _in_one_lane(self, handler: Handler) -> bool:
         """Whether all records of a partition are handled one after the other. A batch has consecutive ones."""
         return handler.batch is not None or self._ordering == "partition"
 
     def _enter(self, entry: Entry, lane: Hashable) -> None:
-        self._core.lanes.add(entry, lane)
+        self._lanes.add(entry, lane)
         self._known(entry)
 
     def _known(self, entry: Entry) -> None:
         entry.owner.entries[entry.record.offset] = entry
-        self._core.intake.entered(entry)
-        self._core.claiming.want(entry)
+        self._intake.entered(entry)
+        self._claiming.want(entry)
 
     def _in_runs(
         self, records: Sequence[Record], owner: Owner, topic: str, handler: Handler, *, now: float, at_most: int
@@ -117,7 +137,7 @@ class Admission:
         """Runs whose lane has all their keys. Who finds its key in another lane stands behind it there; and a record
         without its business key stands alone."""
         lanes, one_lane, by_key = (
-            self._core.lanes.of(owner.partition),
+            self._lanes.of(owner.partition),
             self._in_one_lane(handler),
             self._ordering == "key",
         )
@@ -131,9 +151,9 @@ class Admission:
             if run:
                 entry = Entry.run(run, owner, handler, now, claims)
                 if one_lane:
-                    self._core.lanes.add(entry, None)
+                    self._lanes.add(entry, None)
                 else:
-                    self._core.lanes.begin(entry, lane)
+                    self._lanes.begin(entry, lane)
                 self._known(entry)
             run, keys, claims = [], [], []
             lane = Lane(lanes, None, keys)
@@ -169,11 +189,10 @@ class Admission:
         The scope is the topic's where it was born as we know it, whatever its headers say: who may write to one topic
         could have another's records skipped otherwise.
         """
-        core = self._core
         try:
             key = handler.key(record) if handler.key else self._identity(record, owner)
         except KeyMissing as missing:
-            if core.settings.missing_key == "error":
+            if self._settings.missing_key == "error":
                 return None, missing
             key = self._identity(record, owner)
         except Exception as broken:  # noqa: BLE001 - a key function of the application
@@ -182,11 +201,11 @@ class Admission:
             return None, error
         if key is None:
             return None, None
-        scope = handler.scope_of(core.group, topic)
+        scope = handler.scope_of(self._group, topic)
         return Claim(ClaimKey(scope, key), Token(owner.name, record.offset, owner.store_epoch)), None
 
     def _identity(self, record: Record, owner: Owner) -> str | None:
-        return None if record.offset < owner.again else self._core.family.default_key(record)
+        return None if record.offset < owner.again else self._family.default_key(record)
 
     def _entry(self, record: Record, owner: Owner, topic: str, handler: Handler, now: float) -> Entry:
         claim, error = self._claim(record, owner, topic, handler)

@@ -12,10 +12,15 @@ from holdfast.plugin.engine.record.entry import Entry, Gate
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from holdfast.plugin.engine.core import Core
     from holdfast.plugin.engine.record.call import Call
+    from holdfast.plugin.engine.record.lanes import Lanes
+    from holdfast.plugin.engine.record.outcomes import Outcomes
+    from holdfast.plugin.engine.record.workers import Workers
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.settings import Settings
+    from holdfast.timing import Clock
 
 #: How often running calls are looked at; a timeout is noticed that much late.
 _LOOK_S = 0.02
@@ -49,8 +54,21 @@ class _Watched:
 class Hung:
     """Watches the calls of handlers that have a timeout. One thread."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        workers: Workers,
+        outcomes: Outcomes,
+        lanes: Lanes,
+        storeless: bool,
+        tell: Callable[[Event], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._settings, self._clock, self._workers = settings, clock, workers
+        self._outcomes, self._lanes, self._storeless = outcomes, lanes, storeless
+        self._tell, self._fail = tell, fail
         self._watched: list[_Watched] = []
         self._look_at = 0.0
         #: What is overdue or was given up, and has not come back.
@@ -66,16 +84,16 @@ class Hung:
     @property
     def in_hand(self) -> int:
         """Records whose handlers were given up, and that nobody has settled: others have to wait for our lease."""
-        return sum(entry.gate is Gate.STUCK for entry in self._core.outcomes.stuck)
+        return sum(entry.gate is Gate.STUCK for entry in self._outcomes.stuck)
 
     @property
     def owes_letters(self) -> bool:
         """Whether a dead letter was not acknowledged and will be sent again: others wait for it."""
-        return any(entry.gate is Gate.STUCK and entry.letter is not None for entry in self._core.outcomes.stuck)
+        return any(entry.gate is Gate.STUCK and entry.letter is not None for entry in self._outcomes.stuck)
 
     def step(self) -> None:
         """Look at what runs: tell, cancel, give up."""
-        workers, now = self._core.workers, self._core.clock.now()
+        workers, now = self._workers, self._clock.now()
         if now < self._look_at or not (workers.timed or self._watched):
             return
         self._look_at = now + _LOOK_S
@@ -92,7 +110,7 @@ class Hung:
                 if now - each.since >= (entries[0].handler.timeout_s or 0.0):
                     each.overdue_at = now
                     self._cancel(each, entries, now)
-            elif now - each.overdue_at >= self._core.settings.handler_grace_s:
+            elif now - each.overdue_at >= self._settings.handler_grace_s:
                 self._give_up(each, entries, now)
 
     def came_back(self, ended: Ended) -> Ended | None:
@@ -102,7 +120,6 @@ class Hung:
         if watched is None or outcome not in _OWN_WORDS:
             return ended
         del self.known[entry]
-        core = self._core
         if not watched.given_up:
             entry.owner.late.discard(entry.record.offset)
             # Our own cancellation is how a coroutine hangs. What else it raised, or that it ended, is its own word.
@@ -110,15 +127,15 @@ class Hung:
                 return Ended(entry, outcome, self._error(entry, "was cancelled: it did not end"))
             return ended
         if entry.gate is Gate.STUCK and entry.letter is None:  # none was made: the app stops
-            core.outcomes.ended_after_all(entry, well=outcome is Outcome.OK)
+            self._outcomes.ended_after_all(entry, well=outcome is Outcome.OK)
             return None
         # It has, or will have, its letter: one that was not acknowledged may have been written all the same.
-        core.tell(
+        self._tell(
             LateResult(
                 partition=entry.record.partition,
                 offset=entry.record.offset,
                 handler=entry.handler.name,
-                running_s=core.clock.now() - watched.since,
+                running_s=self._clock.now() - watched.since,
                 outcome=outcome.value if error is None else f"{outcome.value}: {type(error).__name__}",
             )
         )
@@ -129,9 +146,9 @@ class Hung:
         for entry in entries:
             entry.owner.late.add(entry.record.offset)
             self.known[entry] = watched
-        self._core.workers.cancel(watched.call)
+        self._workers.cancel(watched.call)
         first = entries[0]
-        self._core.tell(
+        self._tell(
             HandlerOverdue(
                 partition=first.record.partition,
                 offset=first.record.offset,
@@ -142,8 +159,7 @@ class Hung:
         )
 
     def _give_up(self, watched: _Watched, entries: Sequence[Entry], now: float) -> None:
-        core = self._core
-        if not core.workers.give_up(watched.call, watched.seen):
+        if not self._workers.give_up(watched.call, watched.seen):
             return  # it has just ended
         watched.given_up = True
         self.given_up += 1
@@ -151,36 +167,36 @@ class Hung:
         hung = self._error(first, "did not end")
         # Who blocks the event loop hangs all coroutines: there is no other loop that theirs could be moved to.
         blocked = first.handler.is_async and not watched.call.cancel_seen
-        too_many = core.workers.stuck >= core.settings.workers
-        letter = core.outcomes.dead_letter_of(first, hung) is not None and not blocked
-        core.tell(
+        too_many = self._workers.stuck >= self._settings.workers
+        letter = self._outcomes.dead_letter_of(first, hung) is not None and not blocked
+        self._tell(
             HandlerGivenUp(
                 partition=first.record.partition,
                 offset=first.record.offset,
                 handler=first.handler.name,
                 running_s=now - watched.since,
                 then="dead_letter" if letter and not too_many else "stop",
-                stuck=core.workers.stuck,
+                stuck=self._workers.stuck,
                 records=len(entries),
             )
         )
         if blocked:
-            core.fail(self._error(first, "(or another coroutine) blocks the event loop, which all of them share,"))
+            self._fail(self._error(first, "(or another coroutine) blocks the event loop, which all of them share,"))
         elif too_many:
-            core.fail(self._error(first, f"is one of {core.workers.stuck} calls that hang, as many as workers,"))
+            self._fail(self._error(first, f"is one of {self._workers.stuck} calls that hang, as many as workers,"))
         elif not letter:
-            core.fail(hung)
+            self._fail(hung)
         for entry in entries:
-            if entry.owner.is_gone and core.storeless:
+            if entry.owner.is_gone and self._storeless:
                 # Nobody waits for us: it runs elsewhere already.
-                core.outcomes.stuck.add(entry)
-                core.lanes.back(entry, Gate.GONE)
-                core.outcomes.leave_to_others(entry)
+                self._outcomes.stuck.add(entry)
+                self._lanes.back(entry, Gate.GONE)
+                self._outcomes.leave_to_others(entry)
             else:
-                core.outcomes.gave_up(entry, hung, letter=letter)
+                self._outcomes.gave_up(entry, hung, letter=letter)
 
     def _error(self, entry: Entry, what: str) -> HandlerHung:
-        settings, record = self._core.settings, entry.record
+        settings, record = self._settings, entry.record
         return HandlerHung(
             f"{entry.handler.name} {what} on {record.partition}@{record.offset} within its timeout of "
             f"{entry.handler.timeout_s} s and {settings.handler_grace_s} s of grace; it is not tried again, since that "

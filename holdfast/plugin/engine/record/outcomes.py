@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from holdfast.plugin.audit.recorder import Recorder
     from holdfast.plugin.engine.record.claiming import Claiming
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.host import Host
     from holdfast.plugin.engine.record.lanes import Lanes
+    from holdfast.plugin.engine.record.recorder import Recorder
     from holdfast.plugin.engine.record.settling import Settling
     from holdfast.plugin.engine.record.workers import Workers
     from holdfast.plugin.engine.store.owed import Debts
     from holdfast.plugin.engine.timers import Timers
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import DeadLetters
-    from holdfast.records import Record
     from holdfast.runtime import Runtime
 
 #: How long one dead letter may take before it counts as failed and is sent again after a wait.
@@ -66,9 +66,7 @@ class Outcomes:
         settling: Settling,
         debts: Debts,
         recorder: Recorder,
-        forget: Callable[[Entry], None],
-        retry_topic_of: Callable[[Entry], str | None],
-        born_in: Callable[[Record], str],
+        host: Host,
         letters: DeadLetters | None,
         hung_stop: bool,
         group: str,
@@ -76,9 +74,9 @@ class Outcomes:
         stop: Callable[[Exception], None],
     ) -> None:
         self._lanes, self._timers, self._workers = lanes, timers, workers
-        self._claiming, self._settling, self._debts, self._forget = claiming, settling, debts, forget
+        self._claiming, self._settling, self._debts, self._forget = claiming, settling, debts, host.forget
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
-        self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, retry_topic_of, born_in
+        self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, host.retry_topic_of, host.born_in
         self._recorder = recorder
         self._failures = Failures()
         self._chance = runtime.random

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from holdfast.plugin.audit.settings import Audit
-    from holdfast.plugin.engine.core import Core
-    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.owner import Owner
+    from holdfast.plugin.engine.timers import Timers
     from holdfast.plugin.events import Event
     from holdfast.plugin.observe.snapshot import PartitionFigures
     from holdfast.records import Partition
+    from holdfast.runtime import Runtime
 
 #: After partitions came: by then the client has heard of the ends of their logs, as a rule.
 _SOON_S = 0.5
@@ -37,7 +39,7 @@ class Recorder:
     def open(self) -> None:
         """Before the group is joined. Raises SettingError, OSError: nothing can be told there."""
 
-    def started(self) -> None:
+    def started(self, family: Family) -> None:
         """The group is joined."""
 
     def stopped(self, *, clean: bool, in_hand: int, error: Exception | None) -> None:
@@ -49,10 +51,10 @@ class Recorder:
     def ended(self, entry: Entry, outcome: Outcome) -> None:
         """What became of all records of an entry."""
 
-    def skipped(self, owner: Ownership, offset: int) -> None:
+    def skipped(self, owner: Owner, offset: int) -> None:
         """A record that is done, by its position."""
 
-    def absent(self, owner: Ownership, offsets: range) -> None:
+    def absent(self, owner: Owner, offsets: range) -> None:
         """The source has gone past these without delivering any."""
 
     def came(self, places: Sequence[Place], trigger: str) -> None:
@@ -74,9 +76,10 @@ class EngineRecorder(Recorder):
 
     on = True
 
-    def __init__(self, audit: Audit, core: Core) -> None:
-        self._core, self._every_s = core, audit.progress_s
-        self._book = Book(audit, core.group)
+    def __init__(self, audit: Audit, *, group: str, timers: Timers, runtime: Runtime) -> None:
+        self._timers, self._wall_ms, self._every_s = timers, runtime.wall_ms, audit.progress_s
+        self._family: Family | None = None
+        self._book = Book(audit, group)
         self._add, self._keys = self._book.add, self._book.keys
         self._soon = False
 
@@ -84,13 +87,13 @@ class EngineRecorder(Recorder):
         """See `Recorder`."""
         self._book.open()
 
-    def started(self) -> None:
+    def started(self, family: Family) -> None:
         """See `Recorder`."""
-        family = self._core.family
+        self._family = family
         source = getattr(family, "source", None)
         name = getattr(source, "known_as", type(source).__name__)
         self._book.start(name, getattr(source, "protocol", None), ordered=family.by_position)
-        self._core.timers.after(self._every_s, self._look)
+        self._timers.after(self._every_s, self._look)
 
     def stopped(self, *, clean: bool, in_hand: int, error: Exception | None) -> None:
         """See `Recorder`."""
@@ -98,13 +101,13 @@ class EngineRecorder(Recorder):
 
     def begins(self, entries: Iterable[Entry]) -> None:
         """See `Recorder`."""
-        now = self._core.runtime.wall_ms()
+        now = self._wall_ms()
         for entry in entries:
             entry.began_ms = now
 
     def ended(self, entry: Entry, outcome: Outcome) -> None:
         """See `Recorder`."""
-        owner, now = entry.owner, self._core.runtime.wall_ms()
+        owner, now = entry.owner, self._wall_ms()
         keys: Iterable[tuple[int, str]] = ()
         if self._keys and (claims := entry.asked_for):
             keys = [(offset, claim.key.key) for offset, claim in zip(entry.offsets, claims, strict=True)]
@@ -112,11 +115,11 @@ class EngineRecorder(Recorder):
         offsets = (range(offset, offset + 1),) if entry.count == 1 else entry.ranges
         self._add(owner, outcome, offsets, (entry.began_ms or now, now), keys)
 
-    def skipped(self, owner: Ownership, offset: int) -> None:
+    def skipped(self, owner: Owner, offset: int) -> None:
         """See `Recorder`."""
         self._one(owner, range(offset, offset + 1), Outcome.SKIPPED_POSITION)
 
-    def absent(self, owner: Ownership, offsets: range) -> None:
+    def absent(self, owner: Owner, offsets: range) -> None:
         """See `Recorder`."""
         self._one(owner, offsets, Outcome.ABSENT)
 
@@ -126,7 +129,7 @@ class EngineRecorder(Recorder):
             self._book.came(places, trigger)
             if not self._soon:
                 self._soon = True
-                self._core.timers.after(_SOON_S, self._progress)
+                self._timers.after(_SOON_S, self._progress)
 
     def went(self, places: Sequence[Place], trigger: str) -> None:
         """See `Recorder`."""
@@ -149,16 +152,17 @@ class EngineRecorder(Recorder):
 
     # ---- inside
     def _one(self, owner: Owned, offsets: range, outcome: Outcome) -> None:
-        now = self._core.runtime.wall_ms()
+        now = self._wall_ms()
         self._add(owner, outcome, (offsets,), (now, now))
 
     def _look(self) -> None:
-        self._core.timers.after(self._every_s, self._look)
+        self._timers.after(self._every_s, self._look)
         self._progress()
 
     def _progress(self) -> None:
         self._soon = False
-        places = [_place(each) for each in self._core.family.figures().partitions if each.watermark is not None]
+        partitions = self._family.figures().partitions if self._family is not None else ()
+        places = [_place(each) for each in partitions if each.watermark is not None]
         if places:
             self._book.stands(places)
 

@@ -1,0 +1,145 @@
+"""A hand-over: the whole path of partitions that go, in one place. START HERE TOO.
+
+    fence > hand back > drain > settle > commit > let go > (the client unassigns)
+
+Drain first, fence results second: work that ends inside the budget keeps its offset. What outlives it is handed over
+in the store as *in hand*; the next owner waits for it. `lost` skips the drain and the commit: others wait for us, and
+the broker would take nothing from us any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import LetGo
+from holdfast.errors import SourceError
+from holdfast.plugin.engine.partition.ownership import Ownership, Phase
+from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.events import Overrun, RebalanceReport, SourceTrouble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from holdfast.plugin.audit.schema import Place
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.partition.commits import Commits
+    from holdfast.plugin.ports import PartitionedSource
+    from holdfast.timing import Deadline
+
+#: What has not started can be handed back without waiting.
+_UNSTARTED = frozenset({Gate.CLAIM, Gate.BUSY, Gate.BEHIND, Gate.HANDED, Gate.READY, Gate.RETRY})
+
+
+class HandOver:
+    """One set of partitions on its way out. Its methods are the steps, in order."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        source: PartitionedSource,
+        commits: Commits,
+        places: Callable[[Collection[Ownership]], Sequence[Place]],
+        owners: Sequence[Ownership],
+        deadline: Deadline,
+        trigger: str,
+    ) -> None:
+        self._engine, self._source, self._commits, self._places = engine, source, commits, places
+        self._owners, self._deadline, self._trigger = owners, deadline, trigger
+        self._phases: dict[str, float] = {}
+        self._since = engine.clock.now()
+        self._handed_back = 0
+        self._in_hand_at_first = 0
+        self._abandoned = 0
+
+    def fence(self) -> None:
+        """Nothing new starts on these partitions."""
+        for owner in self._owners:
+            if owner.phase < Phase.FENCED:
+                owner.move(Phase.FENCED)
+        self._lap("fence")
+
+    def hand_back(self) -> None:
+        """What has not started leaves the process; its claims are owed back."""
+        for owner in self._owners:
+            for entry in [entry for entry in owner.entries.values() if entry.gate in _UNSTARTED]:
+                self._handed_back += entry.count
+                self._engine.outcomes.hand_back(entry)
+        self._in_hand_at_first = sum(len(entry.in_hand) for owner in self._owners for entry in owner.entries.values())
+
+    def drain(self, keep_alive: Callable[[], None] | None = None) -> None:
+        """Wait for what runs, while the partitions that stay go on."""
+
+        def over() -> bool:
+            if keep_alive is not None:
+                keep_alive()
+            # What waits in a worker's queue does not count: behind the fence it can never start.
+            return not any(
+                entry.gate is Gate.TAKEN and entry.started for owner in self._owners for entry in owner.entries.values()
+            )
+
+        self._engine.work_until(over, self._deadline)
+        self._lap("drain")
+
+    def settle(self) -> None:
+        """Finish and mark what has ended."""
+        engine = self._engine
+        engine.collect()
+        engine.settle()
+        engine.recorder.flush()  # written while the broker is waited for
+        self._lap("settle")
+
+    def commit(self) -> None:
+        """Commit exactly these partitions; the source waits for the broker's answer before it lets them go."""
+        try:
+            self._commits.commit(self._moved(), last=True)
+        except SourceError as error:
+            self._engine.tell(SourceTrouble(error=str(error)))
+        self._lap("commit")
+
+    def let_go(self) -> None:
+        """Tell the store, with what is in hand: started, and the mark not acknowledged. Owed until it answers."""
+        engine = self._engine
+        owners = [owner for owner in self._owners if owner.phase is not Phase.GONE]  # else its session was lost
+        for owner in owners:
+            hands = [offset for entry in owner.entries.values() for offset in entry.in_hand]
+            owner.hands = frozenset(hands)
+            for offset in sorted(offset for entry in owner.entries.values() for offset in entry.running):
+                self._abandoned += 1
+                engine.tell(Overrun(partition=owner.partition, offset=offset))
+            for entry in owner.entries.values():
+                if not entry.in_hand:  # waits in a worker's queue: the fence keeps it from ever starting
+                    engine.claiming.give_back(entry)
+            if owner.acquired is not None:
+                engine.debts.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(hands)))
+            elif owner.acquire_unanswered:
+                engine.debts.let_go(owner.session_, LetGo(owner.name, 0, ()))
+            owner.move(Phase.GONE)
+        if engine.outage.may_ask:
+            with engine.outage.asking():
+                engine.debts.pay()
+        engine.recorder.went(self._places(owners), self._trigger)
+        self._lap("let_go")
+
+    def report(self) -> RebalanceReport:
+        """What happened."""
+        source = self._source
+        return RebalanceReport(
+            trigger=self._trigger,
+            protocol=source.protocol,
+            group=source.group,
+            given=tuple(sorted(owner.partition for owner in self._owners)),
+            drained=self._in_hand_at_first - self._abandoned,
+            abandoned=self._abandoned,
+            handed_back=self._handed_back,
+            phases_s=self._phases,
+        )
+
+    def _moved(self) -> list[Ownership]:
+        return [
+            owner for owner in self._owners if owner.phase is Phase.FENCED and owner.ledger.watermark != owner.committed
+        ]
+
+    def _lap(self, phase: str) -> None:
+        now = self._engine.clock.now()
+        self._phases[phase], self._since = now - self._since, now

@@ -1,0 +1,183 @@
+"""Owners: what a member has been assigned and owns. What a rebalance changes, and the loop goes on with."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SourceError
+from holdfast.plugin.engine.partition.commits import Commits
+from holdfast.plugin.engine.partition.hand_over import HandOver
+from holdfast.plugin.engine.partition.ownership import Ownership, Phase
+from holdfast.plugin.engine.partition.reports import Reports
+from holdfast.plugin.engine.partition.takeover import Takeover
+from holdfast.plugin.engine.record.recorder import place_of
+from holdfast.plugin.events import SourceTrouble
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from holdfast.plugin.audit.schema import Place
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.ports import PartitionedSource
+    from holdfast.records import Partition
+
+
+class Owners:
+    """One thread.
+
+    Args:
+        duplicates: how many were suppressed since the start; for reports.
+        began: partitions came: what the ramp goes by is looked at anew.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: PartitionedSource,
+        *,
+        duplicates: Callable[[], int],
+        began: Callable[[], None],
+    ) -> None:
+        self._engine, self.source, self._began = engine, source, began
+        #: What the client has been assigned, and the ownerships of it. One may lack the other for a while: no session.
+        self.assigned: set[Partition] = set()
+        self.by_partition: dict[Partition, Ownership] = {}
+        #: Where the next ownership begins, as if somebody had reset the group to it.
+        self.cuts: dict[Partition, int] = {}
+        self.commits = Commits(source, engine.settings, engine.clock)
+        self.takeover = Takeover(
+            source,
+            self.commits,
+            sessions=engine.sessions,
+            runtime=engine.runtime,
+            tell=engine.tell,
+        )
+        self.reports = Reports(engine.clock, engine.tell, engine.intake, duplicates)
+        #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
+        self.moving = False
+
+    def create(self, partitions: Iterable[Partition]) -> list[Ownership]:
+        """Ownerships for those of the partitions that have none."""
+        session = self._engine.session
+        if session is None or self._engine.stopping:
+            return []
+        created = []
+        for partition in sorted(set(partitions) - self.by_partition.keys()):
+            owner = Ownership(partition, session, cut=self.cuts.pop(partition, None), runtime=self._engine.runtime)
+            self.by_partition[partition] = owner
+            created.append(owner)
+        if created:
+            self._engine.intake.ramp_up()
+            self._began()
+        return created
+
+    def take_over(self, owners: Sequence[Ownership], *, inside: bool) -> None:
+        """Go on towards OWNED, as far as store and broker answer. `inside` a rebalance the client is told the start."""
+        engine = self._engine
+        waiting = [owner for owner in owners if owner.phase < Phase.OWNED]
+        if engine.outage.may_ask and waiting:
+            try:
+                with engine.outage.asking():
+                    engine.debts.pay()  # a `let_go` that is owed would end the new ownership
+                    if inside:
+                        self.takeover.begin(owners)
+                    else:
+                        self.takeover.step(owners)
+            finally:
+                self._came(waiting, "assigned")
+
+    def read_again(self) -> None:
+        """What the client has given last was lost on its way: it is to give it again."""
+        for owner in self.by_partition.values():
+            owner.seek_needed = True
+
+    def begin_anew(self) -> None:
+        """The books of this process may be wrong, the store's are not: take over all partitions anew."""
+        engine = self._engine
+        engine.settle()
+        try:
+            self.commits.commit(self.by_partition.values(), last=True)
+        except SourceError as error:
+            engine.tell(SourceTrouble(error=str(error)))
+        for owner in list(self.by_partition.values()):
+            self.retake(owner)
+        engine.intake.assigned(self.assigned, ())  # paused or not: what is to be read is resumed
+
+    def hand_over(self, owners: Sequence[Ownership], deadline: Deadline, trigger: str) -> HandOver:
+        """The way out of these."""
+        return HandOver(
+            self._engine,
+            source=self.source,
+            commits=self.commits,
+            places=self.places,
+            owners=owners,
+            deadline=deadline,
+            trigger=trigger,
+        )
+
+    def retake(self, owner: Ownership) -> None:
+        """Let the partition go at the store and take it over anew, though the client keeps it."""
+        self.end(owner, "retaken").let_go()
+        if self.by_partition.get(owner.partition) is owner:
+            del self.by_partition[owner.partition]
+
+    def adopted(self, owner: Ownership) -> None:
+        """The broker has our commit of the offset that is adopted."""
+        self.takeover.adopted(owner)
+        self._came([owner], "reset" if owner.acquired is not None and owner.acquired.watermark else "assigned")
+
+    def places(self, owners: Collection[Ownership]) -> Sequence[Place]:
+        """Those of them that the audit knows of, as it tells them."""
+        owners = [owner for owner in owners if owner.told]
+        if not owners:
+            return ()
+        ends: Mapping[Partition, int] = {}
+        with suppress(SourceError):
+            ends = self.source.end_offsets([owner.partition for owner in owners])
+        return [
+            place_of(
+                owner.partition,
+                owner.epoch,
+                owner.ledger.watermark,
+                ends.get(owner.partition),
+                None if owner.phase < Phase.FENCED else sum(len(entry.in_hand) for entry in owner.entries.values()),
+            )
+            for owner in owners
+        ]
+
+    def restart(self, partition: Partition, offset: int) -> None:
+        """Read on from there, as if somebody had reset the group to it."""
+        self.cuts[partition] = offset
+        if (owner := self.by_partition.get(partition)) is not None:
+            self.retake(owner)
+
+    def forget(self, partitions: Sequence[Partition]) -> None:
+        """They are not assigned any more."""
+        self.assigned.difference_update(partitions)
+        for partition in partitions:
+            owner = self.by_partition.get(partition)
+            if owner is not None and owner.phase is Phase.GONE:  # else a signal handler came between: `begin_anew`
+                del self.by_partition[partition]
+            self.cuts.pop(partition, None)
+        self._engine.intake.gone(partitions)
+
+    # ---- inside
+    def _came(self, owners: Sequence[Ownership], trigger: str) -> None:
+        """Some of them may be ours to work on now: the ramp is about these, and the audit is told."""
+        self._engine.intake.took_over(owner for owner in owners if owner.phase is Phase.OWNED and not owner.begins)
+        if self._engine.recorder.on:
+            came = [owner for owner in owners if owner.phase is Phase.OWNED and not owner.told]
+            for owner in came:
+                owner.told = True
+            self._engine.recorder.came(self.places(came), trigger)
+
+    def end(self, owner: Ownership, trigger: str) -> HandOver:
+        """Nothing new starts, and what has not started is handed back."""
+        if owner.cut is not None and not owner.owned:
+            self.cuts.setdefault(owner.partition, owner.cut)  # not adopted yet: the next ownership begins there
+        path = self.hand_over([owner], Deadline(0.0, self._engine.clock), trigger)
+        path.fence()
+        path.hand_back()
+        return path

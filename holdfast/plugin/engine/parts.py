@@ -1,0 +1,152 @@
+"""Parts: what one app is made of. Each part is given what it uses; none knows the engine that they are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.engine.flow.intake import Intake
+from holdfast.plugin.engine.record.claiming import Claiming
+from holdfast.plugin.engine.record.hung import Hung
+from holdfast.plugin.engine.record.in_flight import Hands
+from holdfast.plugin.engine.record.lanes import Lanes
+from holdfast.plugin.engine.record.outcomes import Outcomes
+from holdfast.plugin.engine.record.recorder import EngineRecorder, Recorder
+from holdfast.plugin.engine.record.settling import Settling
+from holdfast.plugin.engine.record.workers import Workers
+from holdfast.plugin.engine.sessions import Sessions
+from holdfast.plugin.engine.stopping import Stopping
+from holdfast.plugin.engine.store.outage import Outage
+from holdfast.plugin.engine.store.owed import Debts
+from holdfast.plugin.engine.timers import Timers
+from holdfast.plugin.observe.meter import Meter
+from holdfast.plugin.observe.observers import Observers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.engine.record.host import Host
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.handlers import Routes
+    from holdfast.plugin.ports import DeadLetters, Observer
+    from holdfast.plugin.settings import Settings
+    from holdfast.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """All parts of one app. One thread owns them, the one that runs it."""
+
+    group: str
+    settings: Settings
+    routes: Routes
+    letters: DeadLetters | None
+    runtime: Runtime
+    stopping: Stopping
+    tell: Callable[[Event], None]
+    timers: Timers
+    recorder: Recorder
+    meter: Meter
+    hands: Hands
+    lanes: Lanes
+    debts: Debts
+    intake: Intake
+    outage: Outage
+    workers: Workers
+    claiming: Claiming
+    settling: Settling
+    outcomes: Outcomes
+    hung: Hung
+    sessions: Sessions
+
+
+def make_parts(
+    *,
+    store: ClaimStore,
+    routes: Routes,
+    settings: Settings,
+    letters: DeadLetters | None,
+    observers: Sequence[Observer],
+    group: str,
+    audit: Audit | None,
+    runtime: Runtime,
+    host: Host,
+) -> Parts:
+    """Put them together. Nothing is asked of the host before it has what this returns."""
+    timers, meter, stopping = Timers(runtime), Meter(runtime), Stopping()
+    recorder = Recorder()
+    if audit is not None:
+        recorder = heard = EngineRecorder(audit, group=group, timers=timers, runtime=runtime)
+        observers = (heard, *observers)
+    tell = Observers(meter.saw, observers).tell
+    # What is with the workers, and what has ended and waits for its mark.
+    hands = Hands(max(1, settings.workers) + settings.mark_batch, {handler.kind for handler in routes.handlers})
+    lanes, debts, intake, outage = Lanes(hands), Debts(), Intake(settings, runtime), Outage(runtime, tell)
+    workers = Workers(settings.workers, f"holdfast-{group}", runtime)
+    claiming = Claiming(lanes, timers, debts, host.skipped, runtime.random)
+    settling = Settling(host.settle_with_source, claiming, hands, host.taken_over)
+    outcomes = Outcomes(
+        runtime=runtime,
+        lanes=lanes,
+        timers=timers,
+        workers=workers,
+        claiming=claiming,
+        settling=settling,
+        debts=debts,
+        recorder=recorder,
+        host=host,
+        letters=letters,
+        hung_stop=settings.on_handler_timeout == "stop",
+        group=group,
+        tell=tell,
+        stop=stopping.fail,
+    )
+    sessions = Sessions(
+        store=store,
+        open_when_down=settings.store_down == "open",
+        runtime=runtime,
+        outage=outage,
+        calls=meter.store_calls,
+        debts=debts,
+        claiming=claiming,
+        settling=settling,
+        workers=workers,
+        stopping=stopping,
+        tell=tell,
+        host=host,
+    )
+    hung = Hung(
+        settings=settings,
+        clock=runtime,
+        workers=workers,
+        outcomes=outcomes,
+        lanes=lanes,
+        storeless=sessions.storeless,
+        tell=tell,
+        fail=stopping.fail,
+    )
+    return Parts(
+        group=group,
+        settings=settings,
+        routes=routes,
+        letters=letters,
+        runtime=runtime,
+        stopping=stopping,
+        tell=tell,
+        timers=timers,
+        recorder=recorder,
+        meter=meter,
+        hands=hands,
+        lanes=lanes,
+        debts=debts,
+        intake=intake,
+        outage=outage,
+        workers=workers,
+        claiming=claiming,
+        settling=settling,
+        outcomes=outcomes,
+        hung=hung,
+        sessions=sessions,
+    )

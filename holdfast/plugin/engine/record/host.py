@@ -1,0 +1,48 @@
+"""Host: what the parts of a record's way ask of the engine that they are in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.records import Record
+
+
+class Host(Protocol):
+    """One thread, the one that runs the app."""
+
+    @property
+    def lease_s(self) -> float | None:
+        """The broker's own lease on what a member has; the session's is not longer. None: unknown."""
+        ...
+
+    def fence_all(self) -> None:
+        """The session is lost: nothing new starts, others may take over; a new session follows."""
+        ...
+
+    def settle_with_source(self, entries: Sequence[Entry]) -> None:
+        """Mark, or acknowledge. Raises StoreUnavailable: then all of them may be settled again."""
+        ...
+
+    def skipped(self, entry: Entry) -> None:
+        """The store says that its key is done."""
+        ...
+
+    def taken_over(self, entry: Entry) -> None:
+        """The store refused our `finish`: another session runs, or has run, that key."""
+        ...
+
+    def forget(self, entry: Entry) -> None:
+        """An entry leaves without being settled."""
+        ...
+
+    def retry_topic_of(self, entry: Entry) -> str | None:
+        """Where a record that has failed here goes to be brought again by the broker; None: it is not."""
+        ...
+
+    def born_in(self, record: Record) -> str:
+        """The topic where a record was born."""
+        ...

@@ -1,0 +1,133 @@
+"""Sessions: the app's session at the store, from one that is lost to the next; and what is owed meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.none import NoClaims
+from holdfast.dedup.open import OpenClaims
+from holdfast.plugin.events import SessionLost, StoreDiffers, StoreDown, StoreLost, StoreUp
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.dedup.claims import ClaimSession, ClaimStore
+    from holdfast.plugin.engine.record.claiming import Claiming
+    from holdfast.plugin.engine.record.host import Host
+    from holdfast.plugin.engine.record.settling import Settling
+    from holdfast.plugin.engine.record.workers import Workers
+    from holdfast.plugin.engine.stopping import Stopping
+    from holdfast.plugin.engine.store.outage import Outage
+    from holdfast.plugin.engine.store.owed import Debts
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.observe.store_calls import StoreCalls
+    from holdfast.records import Partition
+    from holdfast.runtime import Runtime
+
+#: The lease, where neither the store's setting nor the broker's session timeout is shorter.
+_LEASE_S = 10.0
+#: How long a new session waits for the handlers of one that was lost.
+_WIND_UP_S = 1.0
+
+
+class Sessions:
+    """One thread, the one that runs the app."""
+
+    def __init__(
+        self,
+        *,
+        store: ClaimStore,
+        open_when_down: bool,
+        runtime: Runtime,
+        outage: Outage,
+        calls: StoreCalls,
+        debts: Debts,
+        claiming: Claiming,
+        settling: Settling,
+        workers: Workers,
+        stopping: Stopping,
+        tell: Callable[[Event], None],
+        host: Host,
+    ) -> None:
+        self._clock, self._outage, self._calls, self._tell, self._host = runtime, outage, calls, tell, host
+        self._debts, self._claiming, self._settling, self._workers = debts, claiming, settling, workers
+        self._stopping = stopping
+        self.store = self._opened(store) if open_when_down else store
+        self.storeless = isinstance(store, NoClaims)
+        #: None between the loss of one session and the beginning of the next.
+        self.session: ClaimSession | None = None
+        self._store_id = ""
+        #: Others, of which is known why.
+        self._stores: set[str] = set()
+        self._wind_up = Deadline(0.0, runtime)
+
+    @property
+    def stalled(self) -> bool:
+        """Nothing new may start: there is no session, or the store gives no answer."""
+        return self.session is None or self._outage.down
+
+    def begin(self) -> None:
+        """Raises StoreUnavailable, StoreRefused."""
+        session = self.store.begin(min(self._host.lease_s or _LEASE_S, _LEASE_S))
+        before, now = self._store_id, self.store.store_id
+        if before and now and before != now:
+            self._tell(StoreLost(before=before, now=now))
+            self._stores.add(before)  # commits that name it are told of by that
+        self._store_id = now or before
+        self.session = session if self.storeless else self._calls.around(session)
+
+    def committed_with(self, partition: Partition, store: str) -> None:
+        """A commit of our group says which store its member had."""
+        ours = self.store.store_id
+        if store and ours and store != ours and store not in self._stores:
+            self._stores.add(store)
+            self._tell(StoreDiffers(partition=partition, theirs=store, ours=ours))
+
+    def lost(self) -> None:
+        """Others may take over what this session had: fence it all; a new session begins in the next turns."""
+        session, self.session = self.session, None
+        if session is None:
+            return
+        self._wind_up = Deadline(_WIND_UP_S, self._clock)
+        self._tell(SessionLost(session=session.id, running=self._workers.outstanding))
+        self._host.fence_all()
+        self._debts.forget(session)
+
+    def tend(self) -> None:
+        """Look whether the session lives, begin a new one, pay what is owed."""
+        if self.session is not None and not self.session.live():
+            self.lost()
+        # What had no answer may be no longer of interest: then this is the only question left.
+        probe = self._outage.down and not (self._claiming.wanted or self._settling.waiting)
+        if self._outage.may_ask and (self._debts or self.session is None or probe):
+            with self._outage.asking():
+                asked = bool(self._debts)
+                if self.session is None and not self._stopping.begun and self._wound_up:
+                    self.begin()
+                    asked = True
+                elif self.session is not None and probe:
+                    self.session.renew()
+                    asked = True
+                self._debts.pay()
+                if asked:  # else the old handlers are waited for, and nobody has said that the store is back
+                    self._outage.answered()
+
+    @property
+    def _wound_up(self) -> bool:
+        """Whether the handlers of a lost session have ended, or have had the time to. Until somebody takes over, what
+        they have done can be marked; a new session of our own would be the first to, and would run it all again: for
+        ever, where a handler keeps the interpreter lock for longer than the lease."""
+        return self._wind_up.passed or not (self._workers.busy or self._settling.waiting)
+
+    def _opened(self, store: ClaimStore) -> ClaimStore:
+        since = [0.0]
+
+        def went_down(error: Exception) -> None:
+            since[0] = self._clock.now()
+            self._tell(StoreDown(error=str(error), mode="open"))
+
+        def came_back(unprotected: int) -> None:
+            self._tell(StoreUp(down_s=self._clock.now() - since[0], unprotected=unprotected))
+
+        return OpenClaims(store, went_down=went_down, came_back=came_back, runtime=self._clock)

@@ -1,0 +1,31 @@
+"""Observers: who is told of events."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.ports import Observer
+
+_log = logging.getLogger("holdfast")
+
+
+class Observers:
+    """The log first, then the figures, then those of the application."""
+
+    def __init__(self, counts: Callable[[Event], None], observers: Sequence[Observer]) -> None:
+        self._counts, self._observers = counts, tuple(observers)
+
+    def tell(self, event: Event) -> None:
+        """Log the event and tell all observers. What one of them raises is logged, and the others are told."""
+        _log.log(event.level, "%s", event)
+        self._counts(event)
+        for observer in self._observers:
+            try:
+                observer.on_event(event)
+            except Exception:  # noqa: BLE001 - an observer is the application's code
+                _log.exception("an observer failed on %s", event)

@@ -6,12 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SourceError
-from holdfast.plugin.engine.partition.ownership import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping
 
-    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.records import Partition
     from holdfast.timing import Clock
@@ -50,7 +49,7 @@ class Backlog:
         self._look_at, self._wait_s = self._clock.now(), _FIRST_S
         self._outdated = self._asked
 
-    def look(self, owners: Collection[Ownership], came: Container[Partition]) -> None:
+    def look(self, owners: Collection[Owner], came: Container[Partition]) -> None:
         """Ask, if it is time, and take the answer when it is there. Never waits: marks and polls would wait with it.
 
         Args:
@@ -60,7 +59,7 @@ class Backlog:
         now = self._clock.now()
         if now < self._look_at:
             return
-        owned = [owner for owner in owners if owner.phase is Phase.OWNED]
+        owned = [owner for owner in owners if owner.is_owned]
         if len(owned) < len(owners) or not any(owner.partition in came for owner in owned):
             # Some are not taken over yet; or the group begins in all that came, and there is nothing to hold.
             self.lag = 0.0 if owned and len(owned) == len(owners) else math.inf
@@ -86,7 +85,7 @@ class Backlog:
             self.lag = math.inf
             return
         self._look_at, self._wait_s = now + self._wait_s, min(2 * self._wait_s, _THEN_S)
-        self.lag = sum(max(0, ends[owner.partition] - owner.ledger.next) for owner in owned if owner.partition in came)
+        self.lag = sum(max(0, ends[owner.partition] - owner.next_offset) for owner in owned if owner.partition in came)
 
     def _produced(self, ends: Mapping[Partition, int], now: float) -> float | None:
         """Rather too low, as what was taken in stays so: by one standard deviation, as chance would have it, and from

@@ -12,8 +12,8 @@ from holdfast.plugin.ports import Batch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition
@@ -72,7 +72,7 @@ class Intake:
         self.climb.begin(now, self.admitted, self.admitted - self.records, self.pace.of_late_per_s)
         self.pace.begin()
 
-    def took_over(self, owners: Iterable[Ownership]) -> None:
+    def took_over(self, owners: Iterable[Owner]) -> None:
         """These may begin now, and somebody had them before: the ramp is about them."""
         if not self.climb.over:
             self.newcomers.add(owners)
@@ -183,7 +183,7 @@ class Intake:
         self,
         source: PartitionedSource,
         assigned: Collection[Partition],
-        owners: Mapping[Partition, Ownership],
+        owners: Mapping[Partition, Owner],
         *,
         stopped: bool,
     ) -> None:

@@ -163,6 +163,11 @@ class Ownership:
         """Whether the source may deliver: it is owned, and the client stands where it has to."""
         return self._phase is Phase.OWNED and not self.seek_needed
 
+    @property
+    def next_offset(self) -> int:
+        """The first offset that has not come yet; of no meaning before it is owned."""
+        return self.ledger.next
+
     def own(self, ledger: Ledger) -> None:
         """The ledger is right: records may start as soon as the client stands where the ledger begins.
 

@@ -55,6 +55,16 @@ class Owner(Protocol):
         ...
 
     @property
+    def open(self) -> bool:
+        """Whether the source may deliver: it is owned, and the client stands where it has to."""
+        ...
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset that has not come yet."""
+        ...
+
+    @property
     def is_gone(self) -> bool:
         """Whether the partition was let go, or lost."""
         ...

@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -38,6 +39,13 @@ def test_every_contract_of_the_arrows_is_kept() -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "0 broken" in ran.stdout
     assert " 0 kept" not in ran.stdout
+
+
+@pytest.mark.parametrize("package", ["plugin", "dedup"])
+def test_no_module_is_in_a_circle_with_another_not_even_for_types(graph: grimp.ImportGraph, package: str) -> None:
+    inside = {each for each in graph.modules if each.startswith(f"holdfast.{package}.")}
+    imports = {each: graph.find_modules_directly_imported_by(each) & inside for each in inside}
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names them
 
 
 def test_no_module_imports_the_face(graph: grimp.ImportGraph) -> None:

@@ -191,7 +191,7 @@ RULES = (
     ),
     Broken(
         name="acquired-while-a-let-go-is-owed",
-        file="plugin/engine/partition/partitioned.py",
+        file="plugin/engine/partition/owners.py",
         rule="                    engine.debts.pay()  # a `let_go` that is owed would end the new ownership\n",
         instead="",
         breaks="P2: an old word to the store ends the new ownership",
@@ -320,8 +320,8 @@ RULES = (
     Broken(
         name="failed-and-on",
         file="plugin/engine/record/attempts.py",
-        rule="        if ended.outcome is not Outcome.OK:\n            stopped.add(entry.lane)\n        call.current = None\n        report(ended)\n\n\ndef _run(",
-        instead="        call.current = None\n        report(ended)\n\n\ndef _run(",
+        rule="        if ended.outcome is not Outcome.OK:\n            stopped.add(entry.lane)\n        call.current = None\n        report(ended)\n\n\ndef _verdict(",
+        instead="        call.current = None\n        report(ended)\n\n\ndef _verdict(",
         breaks="order: what follows a record that failed runs before its retry",
     ),
     Broken(

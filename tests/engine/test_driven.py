@@ -518,8 +518,10 @@ def test_an_assignment_that_is_torn_is_made_up_for(at_most: int) -> None:
         interrupted(line, "next_poll", at_most, "rebalance.py:assigned")
 
 
-@pytest.mark.parametrize(("function", "lines"), [("revoked", 1), ("_go", 10), ("let_go", 8)])
-def test_a_hand_over_that_is_torn_is_made_up_for(function: str, lines: int) -> None:
+@pytest.mark.parametrize(
+    ("where", "lines"), [("rebalance.py:revoked", 1), ("rebalance.py:_go", 10), ("hand_over.py:let_go", 8)]
+)
+def test_a_hand_over_that_is_torn_is_made_up_for(where: str, lines: int) -> None:
     """Its next owner waits for ours to be let go, whatever the client says."""
     for line in range(lines):
         loops = Loops(partitions=2)
@@ -528,7 +530,7 @@ def test_a_hand_over_that_is_torn_is_made_up_for(function: str, lines: int) -> N
         one = loops.loop()
         assert sorted(taken(one, 2)) == ["a", "b"]
         two = loops.loop()
-        with suppress(KeyboardInterrupt), Interrupt(line, f"rebalance.py:{function}") as interrupt:
+        with suppress(KeyboardInterrupt), Interrupt(line, where) as interrupt:
             until(lambda loop=one, by=interrupt: take(loop) == [] and bool(by.struck))  # type: ignore[misc]
         target = loops.broker.group("g").target
         [moved] = [partition for partition, seat in target.items() if seat.member is two.family.source]

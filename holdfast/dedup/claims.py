@@ -118,6 +118,9 @@ class Mark(NamedTuple):
     epoch: int
     watermark: int  #: as far as the owner knows; the store takes it from the owner only
     offsets: Sequence[int]  #: newly done, ascending, also those below the watermark
+    #: Of an ownership that was let go: what is done is noted, and a store that has lost the `let_go` does not take the
+    #: partition for owned again.
+    former: bool = False
 
 
 class LetGo(NamedTuple):

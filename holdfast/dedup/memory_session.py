@@ -79,14 +79,15 @@ class MemorySession:
 
         def one(mark: Mark) -> frozenset[int]:
             p = self._state.position(mark.partition)
-            owns = self._owns(mark.partition, p, mark.epoch)
+            lost = mark.former and self._was_lost(p, mark.epoch)  # its end too: it is done, and is nobody's
+            owns = not lost and self._owns(mark.partition, p, mark.epoch)
             if owns:
                 p.watermark = max(p.watermark, mark.watermark)
             fenced = set()
             for offset in mark.offsets:
                 if p.is_done(offset):
                     continue
-                if owns or p.running.get(offset) == (self.id, mark.epoch):
+                if owns or lost or p.running.get(offset) == (self.id, mark.epoch):
                     p.above.add(offset)
                 else:
                     fenced.add(offset)
@@ -239,12 +240,16 @@ class MemorySession:
         with self._state.lock:
             self._generation = max(self._generation, (self._generation if above is None else above) + 1)
 
+    def _was_lost(self, p: StoredPosition, epoch: int) -> bool:
+        """Whether a failover has lost its acquire, and nobody took it over."""
+        others = p.owner not in (None, self.id) and self._state.alive(p.owner)
+        return epoch > p.epoch and not others and self._state.alive(self.id)
+
     def _owns(self, partition: str, p: StoredPosition, epoch: int) -> bool:
         """Whether this session owns it: also again, where a failover has lost its acquire and nobody took it over."""
         if (p.epoch, p.owner) == (epoch, self.id):
             return True
-        others = p.owner not in (None, self.id) and self._state.alive(p.owner)
-        if epoch <= p.epoch or others or not self._state.alive(self.id):
+        if not self._was_lost(p, epoch):
             return False
         # If all is lost: the fence that follows is above the one of this epoch, and no higher than the clock.
         p.epoch, p.owner, p.born_ms = epoch, self.id, p.born_ms or self._state.wall_ms() - epoch

@@ -57,17 +57,6 @@ class Given:
         self._marks: dict[Token, tuple[float, Token]] = {}
         self._finishes: deque[Finished] = deque()
         self._weight = 0
-        #: The epochs under which partitions are owned.
-        self._epochs: dict[str, int] = {}
-
-    def owns(self, partition: str, epoch: int) -> None:
-        """It was acquired."""
-        self._epochs[partition] = epoch
-
-    def lets_go(self, partitions: Iterable[str]) -> None:
-        """These ownerships are about to end."""
-        for partition in partitions:
-            self._epochs.pop(partition, None)
 
     def let_go(self, items: Iterable[LetGo]) -> None:
         """These ownerships have ended."""
@@ -83,7 +72,7 @@ class Given:
 
     def mark(self, items: Iterable[Mark]) -> None:
         """These are done. Kept of former ownerships."""
-        former = [mark for mark in items if mark.offsets and self._epochs.get(mark.partition) != mark.epoch]
+        former = [mark for mark in items if mark.former]
         if former:
             done = [Token(mark.partition, offset, mark.epoch) for mark in former for offset in mark.offsets]
             self._keep(self._marks, ((token, token) for token in done))
@@ -137,7 +126,9 @@ class Given:
                 offsets.setdefault((partition, epoch), []).append(offset)
             old = now - min(_KEPT_S, self._window_s)
             finishes = [each for each in self._finishes if each.at >= old]
-        return [Mark(partition, epoch, 0, sorted(found)) for (partition, epoch), found in offsets.items()], finishes
+        return [
+            Mark(partition, epoch, 0, sorted(found), former=True) for (partition, epoch), found in offsets.items()
+        ], finishes
 
     def _keep(self, kept: dict[_K, tuple[float, _V]], items: Iterable[tuple[_K, _V]]) -> None:
         with self.lock:

@@ -108,9 +108,6 @@ class RedisSession:
                 replies.append(Verdict.FENCED)
             else:
                 replies.append(Wait.WAIT if reply == b"W" else acquired(reply))
-        for partition, told in zip(partitions, replies, strict=True):
-            if isinstance(told, Acquired):
-                self._given.owns(partition, told.epoch)
         return replies
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
@@ -120,7 +117,9 @@ class RedisSession:
             check_offsets(mark.offsets)
             check_offsets((mark.watermark,))
             found = runs(mark.offsets)
-            args.append([mark.epoch, mark.watermark, len(found), *(number for run in found for number in run)])
+            args.append(
+                [mark.epoch, mark.watermark, int(mark.former), len(found), *(number for run in found for number in run)]
+            )
         where = [self._layout.position(mark.partition) for mark in marks]
         replies = self._ask_in_order("mark", where, _by_shard(where, args, self._times.position), durable=True)
         self._given.mark(marks)
@@ -133,7 +132,6 @@ class RedisSession:
             check_offsets(let.hands)
             args.append([let.epoch, len(let.hands), *let.hands])
         where = [self._layout.position(let.partition) for let in partitions]
-        self._given.lets_go(let.partition for let in partitions)
         self._ask("let_go", _by_shard(where, args), durable=True)
         self._given.let_go(partitions)
 

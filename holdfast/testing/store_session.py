@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Acquired, Verdict
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.redis_given import Given
 from holdfast.errors import StoreError
@@ -12,7 +11,7 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Claim, LetGo, Mark, Token, Wait
+    from holdfast.dedup.claims import Acquired, Claim, LetGo, Mark, Token, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
     from holdfast.runtime import Runtime
@@ -54,11 +53,7 @@ class SimulatedSession(MemorySession):
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over."""
         self._given.acquired(partitions)
-        replies = super().acquire(partitions)
-        for partition, told in zip(partitions, replies, strict=True):
-            if isinstance(told, Acquired):
-                self._given.owns(partition, told.epoch)
-        return replies
+        return super().acquire(partitions)
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
@@ -68,7 +63,6 @@ class SimulatedSession(MemorySession):
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand."""
-        self._given.lets_go(let.partition for let in partitions)
         super().let_go(partitions)
         self._given.let_go(partitions)
 

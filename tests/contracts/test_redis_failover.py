@@ -218,12 +218,30 @@ class TestBehind:
         [theirs] = b.acquire(["p"])
         assert isinstance(theirs, Acquired)
         kept = self.what_is_there(server)
-        assert a.mark([Mark("p", mine.epoch, 0, [3, 4])]) == [frozenset()]
+        assert a.mark([Mark("p", mine.epoch, 0, [3, 4], former=True)]) == [frozenset()]
         self.fail_over(server, kept)
         poll = Poll("p", theirs.epoch, [3, 4, 5])
         assert answered(lambda: b.poll([poll])) == [Polled(frozenset(), frozenset())]
         assert a.renew()
         assert b.poll([poll]) == [Polled(frozenset({3, 4}), frozenset())]
+        claims.close()
+
+    def test_what_was_let_go_is_not_owned_again_by_marking_what_was_in_hand(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [first] = a.acquire(["p"])
+        assert isinstance(first, Acquired)
+        a.let_go([LetGo("p", first.epoch, [])])
+        kept = self.what_is_there(server)
+        [theirs] = b.acquire(["p"])
+        assert isinstance(theirs, Acquired)
+        b.let_go([LetGo("p", theirs.epoch, [3])])
+        self.fail_over(server, kept)
+        mark = Mark("p", theirs.epoch, 0, [3], former=True)
+        assert answered(lambda: b.mark([mark])) == [frozenset()]
+        [again] = a.acquire(["p"])
+        assert isinstance(again, Acquired)
+        assert again.done == {3}
         claims.close()
 
     def test_what_is_owned_again_stays_so(self, server: RedisServer) -> None:

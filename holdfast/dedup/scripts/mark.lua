@@ -1,5 +1,5 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
--- then per position: epoch, watermark, number of runs, and per run: first offset, length.
+-- then per position: epoch, watermark, 1 if it was let go or 0, number of runs, and per run: first offset, length.
 -- The session may be dead. Reply per position: the offsets that are fenced.
 local at = 4
 local function take()
@@ -40,12 +40,15 @@ end
 
 local replies = {}
 for i = 2, #KEYS do
-  local p, epoch, watermark, runs = position(KEYS[i]), take(), take(), {}
+  local p, epoch, watermark, former, runs = position(KEYS[i]), take(), take(), take() == 1, {}
   for r = 1, take() do
     local from = take()
     runs[r] = { from = from, to = from + take() }
   end
-  if owned(p, epoch) then
+  if former and was_lost(p, epoch) then
+    owner_marks(p, 0, runs) -- its end was lost too: it is done, and is nobody's
+    replies[i - 1] = {}
+  elseif owned(p, epoch) then
     owner_marks(p, watermark, runs)
     replies[i - 1] = {}
   else

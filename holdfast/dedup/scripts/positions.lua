@@ -47,11 +47,16 @@ local function known_up_to(p)
   return top
 end
 
--- Whether we own it. An epoch never falls: where ours is higher than the one that is kept, a failover has lost our acquire.
--- If our session lives and nobody else does who may own it, nobody has taken it over, and it is ours again.
+-- An epoch never falls: where ours is higher than the one that is kept, a failover has lost our acquire. If our session
+-- lives and nobody else does who may own it, nobody has taken it over.
+local function was_lost(p, epoch)
+  return epoch > p.epoch and live(ME) and not (p.owner and p.owner ~= ME and live(p.owner))
+end
+
+-- Whether we own it, or again where our acquire was lost.
 local function owned(p, epoch)
   if p.owner == ME and p.epoch == epoch then return true end
-  if epoch <= p.epoch or not live(ME) or (p.owner and p.owner ~= ME and live(p.owner)) then return false end
+  if not was_lost(p, epoch) then return false end
   p.owner, p.epoch = ME, epoch
   -- If all is lost: the fence that follows is above the one of this epoch, and no higher than the clock.
   redis.call('HSETNX', p.key, 'born', string.format('%.0f', NOW - epoch))

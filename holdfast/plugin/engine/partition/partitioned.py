@@ -431,7 +431,8 @@ def _ranges(entries: Sequence[Entry]) -> list[range]:
 
 def _mark(owner: Ownership, done: Sequence[range]) -> Mark:
     offsets = done[0] if len(done) == 1 else [offset for span in done for offset in span]
-    return Mark(owner.name, owner.store_epoch, owner.ledger.watermark_with(done), offsets)
+    former = owner.phase is Phase.GONE
+    return Mark(owner.name, owner.store_epoch, owner.ledger.watermark_with(done), offsets, former)
 
 
 _FENCE = attrgetter("fence")

@@ -163,10 +163,12 @@ class Revokes(Watcher):
             if (member, partition) not in self._own:
                 continue
             self._own.discard((member, partition))
-            refused = any(
-                each.partition == partition and each.fate is not CommitFate.DONE for each in stage.group.attempts[-50:]
-            )
             committed = stage.group.offset(partition) or 0
+            # Or overwritten, by one that came late.
+            refused = any(
+                each.partition == partition and (each.fate is not CommitFate.DONE or each.offset > committed)
+                for each in stage.group.attempts[-50:]
+            )
             done = stage.store.is_done(stage.position_of(partition), committed)
             # What a former owner has ended since is known here as well, but counts only when the client comes to it.
             if (

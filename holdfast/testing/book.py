@@ -68,19 +68,27 @@ class Placed:
     unfit: bool = False
     #: Calls for it that failed, all in all.
     failures: int = 0
+    #: One of them with an error that the handler's retries take for one that nothing cures.
+    hopeless: bool = False
     #: A call for it ran past its timeout.
     overdue: bool = False
     #: When it was delivered, where it may be long before it is begun: claimed from then on.
     delivered_at: float | None = None
     #: The session whose dead letter was taken by the broker.
     letter_of: str | None = None
-    #: Somebody has skipped it on purpose, or it is not in its log any more.
+    #: Somebody has skipped it on purpose, or it is not in its log any more, or it was sent away by a member that took
+    #: its log for another.
     excused: bool = False
 
     @property
     def over(self) -> bool:
         """Nobody needs to handle it any more."""
         return self.unit.handled or self.letter_of is not None or self.excused
+
+    @property
+    def runs(self) -> bool:
+        """Whether a handler runs with it."""
+        return any(run.record is self and run.ended_at is None for run in self.unit.runs)
 
     def __str__(self) -> str:
         unit = f" {self.unit.name}" if self.unit.business else ""
@@ -120,6 +128,9 @@ class Run:
     ended_at: float | None = None
     #: The engine waits for it no more.
     given_up: bool = False
+    #: It is of a log that was made anew, and its member takes that for the one before: the store knows nothing of it
+    #: under its own name.
+    blind: bool = False
 
 
 class Sight(Protocol):

@@ -15,6 +15,8 @@ from holdfast.plugin.handlers import BatchOf
 from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.settings import Ordering, Settings
+from holdfast.testing.draw_mishaps import mishaps
+from holdfast.testing.draw_options import options
 from holdfast.testing.elsewhere import moved
 from holdfast.testing.world import (
     Fault,
@@ -112,7 +114,10 @@ def draw(seed: int) -> World:
         ),
         faults=faults,
     )
-    return moved(world, _apart("broker", seed))
+    world = moved(world, _apart("broker", seed))
+    if world.broker == "leased" or world.loop is not None:
+        return world
+    return mishaps(_apart("mishaps", seed), options(_apart("options", seed), world))
 
 
 def _apart(what: str, seed: int) -> random.Random:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.ports import CommitFate
+from holdfast.testing.faults_broker import BrokerFaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.records import Partition
-    from holdfast.testing.member import Member
     from holdfast.testing.play import Stage
     from holdfast.testing.world import Fault
 
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 _LOOK_S = 0.05
 
 
-class Faults:
+class Faults(BrokerFaults):
     """Lets them happen. One of a kind that a world cannot have does nothing."""
 
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._silent_until = 0.0
         self._resetting = False
 
@@ -61,10 +60,15 @@ class Faults:
     def _term(self, fault: Fault) -> None:
         if (member := self._member(fault)) is not None:
             self._stage.say(member.name, f"is asked to stop{' at once' if fault.count > 1 or member.stops else ''}")
-            for _ in range(fault.count):
-                member.stop()
+            for at in range(fault.count):
+                self._later(at * fault.for_s, member.stop) if at and fault.for_s else member.stop()
             if len(self._stage.living) == 1:
                 self._stage.join()
+
+    def _interrupt(self, fault: Fault) -> None:
+        if (member := self._member(fault)) is not None:
+            for at in range(fault.count):
+                self._later(at * fault.for_s, member.interrupt)
 
     def _join(self, fault: Fault) -> None:  # noqa: ARG002 - as all of them
         self._stage.join()
@@ -126,16 +130,19 @@ class Faults:
 
     # ---- topics, and people
     def _grow(self, fault: Fault) -> None:
-        topic = self._place(fault).topic
+        if (place := self._place(fault)) is None:
+            return
+        topic = place.topic
         partitions = sum(each.topic == topic for each in self._stage.broker.logs)
         self._stage.broker.create(topic, partitions + fault.count)
 
     def _markers(self, fault: Fault) -> None:
-        place = self._place(fault)
-        self._stage.broker.leave_out(place.topic, place.number, fault.count)
+        if (place := self._place(fault)) is not None:
+            self._stage.broker.leave_out(place.topic, place.number, fault.count)
 
     def _compact(self, fault: Fault) -> None:
-        place = self._place(fault)
+        if (place := self._place(fault)) is None:
+            return
         log = self._stage.broker.logs[place]
         gone = set(log.offsets[fault.count % 2 :: 2])
         self._stage.broker.compact(place.topic, place.number, [each for each in log.offsets if each not in gone])
@@ -151,7 +158,7 @@ class Faults:
     def _reset_when_empty(self, fault: Fault) -> None:
         stage, place = self._stage, self._place(fault)
         stage.broker.settle()  # the sessions of those that were killed may have ended
-        if stage.living or stage.group.members:
+        if stage.living or stage.group.members or place is None:
             self._later(_LOOK_S, lambda: self._reset_when_empty(fault))
             return
         offset = int(fault.amount * stage.broker.logs[place].end)
@@ -163,19 +170,6 @@ class Faults:
             stage.join()
 
     # ---- inside
-    def _place(self, fault: Fault) -> Partition:
-        places = sorted(self._stage.broker.logs)
-        return places[fault.place % len(places)]
-
     def _speak_after(self, fault: Fault) -> None:
         until = self._silent_until = max(self._silent_until, self._stage.now + fault.for_s)
         self._later(fault.for_s, lambda: self._stage.store.network.speak() if until == self._silent_until else None)
-
-    def _member(self, fault: Fault) -> Member | None:
-        now = self._stage.scheduler.now
-        able = [each for each in self._stage.living if each.process.stalled_until < now]
-        return able[fault.member % len(able)] if able else None
-
-    def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        scheduler = self._stage.scheduler
-        scheduler.at(scheduler.now + seconds, call)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.plugin.ports import Batch, CommitFate, LeasedSource, PartitionedSource
+    from holdfast.records import Fence
     from holdfast.testing.book import LogName, Placed
     from holdfast.testing.brokers.kafka_group import Attempt, MemoryGroup
     from holdfast.testing.play import Stage
@@ -98,6 +99,14 @@ class Ground(Protocol):
         """The name of a partition's position in the store of claims."""
         ...
 
+    def is_blind(self, fence: Fence, record: Placed) -> bool:
+        """Whether who owns the record's partition takes its log for one that is gone."""
+        ...
+
+    def committed(self, partition: Partition) -> int | None:
+        """What is committed; None: nothing, or for a topic of that name that was deleted."""
+        ...
+
     @property
     def progress(self) -> int:
         """Another number where something more was committed."""
@@ -121,9 +130,10 @@ class _Partitioned(ABC):
 
     def number(self, partition: Partition, offset: int) -> int:
         """As `Ground.number`."""
-        found = self._stage.book.at(self._stage.log(partition), offset)
-        assert found is not None  # noqa: S101 - a member has told of it
-        return found.number
+        book = self._stage.book
+        logs = [log for log in book.logs if log.partition == partition]  # of a topic that was made again, several
+        found = [each for log in reversed(logs) if (each := book.at(log, offset)) is not None]
+        return next((each for each in found if each.runs), found[0]).number
 
     def judge(self, member: str, attempt: Attempt) -> None:
         """P1: nothing below is left out."""
@@ -137,20 +147,28 @@ class _Partitioned(ABC):
         """As `Ground.position`."""
         return self._position(self._stage.log(partition))
 
+    def is_blind(self, fence: Fence, record: Placed) -> bool:
+        """As `Ground.is_blind`."""
+        return getattr(fence, "name", "") not in ("", self._position(record.log))
+
     @abstractmethod
     def _position(self, log: LogName) -> str: ...
+
+    def committed(self, partition: Partition) -> int | None:
+        """As `Ground.committed`."""
+        return self.group.offset(partition)
 
     @property
     def progress(self) -> int:
         """As `Ground.progress`."""
-        return sum(self.group.offset(each) or 0 for each in self.broker.logs)
+        return sum(self.committed(each) or 0 for each in self.broker.logs)
 
     def behind(self) -> list[str]:
         """As `Ground.behind`."""
         return [
-            f"{partition}: {self.group.offset(partition)} of {log.end}"
+            f"{partition}: {committed} of {log.end}"
             for partition, log in self.broker.logs.items()
-            if log.end and self.group.offset(partition) != log.end
+            if log.end and (committed := self.committed(partition)) != log.end
         ]
 
 
@@ -190,12 +208,22 @@ class KafkaGround(_Partitioned):
         """A topic that is made again has another."""
         return position_name(GROUP, log.partition, log.log)
 
+    def committed(self, partition: Partition) -> int | None:
+        """As `Ground.committed`."""
+        kept = self._group.committed.get(partition)
+        return kept.offset if kept is not None and kept.topic_id in (0, self._stage.ids[partition.topic]) else None
+
+    def judge(self, member: str, attempt: Attempt) -> None:
+        """What names a topic that is gone says nothing of the one that is there."""
+        if attempt.topic_id in (0, self._stage.ids[attempt.partition.topic]):
+            super().judge(member, attempt)
+
 
 class QueueGround(_Partitioned):
     """RocketMQ's queues, and one group that is kept beside the claims."""
 
     #: What is nobody's by the broker cannot be taken away by it.
-    without: frozenset[FaultKind] = frozenset({"lose"})
+    without: frozenset[FaultKind] = frozenset({"lose", "remake", "leaderless", "resend", "cut", "late", "twice"})
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -279,6 +307,7 @@ class _KafkaClient(MemoryPartitionedSource):
             runtime=process.runtime,
             session_timeout_s=session_s,
             heartbeat_s=min(3.0, session_s / 6),
+            request_timeout_s=stage.world.request_timeout_s,
             static_id=static_id,
         )
         self._stage = stage

@@ -64,11 +64,21 @@ class Judges:
             self.found = Found(rule, what, self._now())
 
     # ---- handlers
-    def started(self, member: str, session: str, epoch: int, records: Sequence[Placed]) -> list[Run]:
-        """A handler was called with these."""
+    def started(
+        self, member: str, session: str, epoch: int, records: Sequence[Placed], *, blind: bool = False
+    ) -> list[Run]:
+        """A handler was called with these; `blind`: by a member that takes their log for one that is gone."""
         now = self._now()
         runs = [
-            Run(each, member, session, now, now if each.delivered_at is None else each.delivered_at) for each in records
+            Run(
+                each,
+                member,
+                session,
+                now,
+                now if each.delivered_at is None else each.delivered_at,
+                blind=blind,
+            )
+            for each in records
         ]
         handler = records[0].handling.name
         self.starts[member][handler] += len(runs)
@@ -87,8 +97,8 @@ class Judges:
         self._in_hand(runs)
         return runs
 
-    def ended(self, runs: Sequence[Run], *, well: bool) -> None:
-        """That call has ended."""
+    def ended(self, runs: Sequence[Run], *, well: bool, for_good: bool = False) -> None:
+        """That call has ended; `for_good`: with an error that the handler's retries take for one that nothing cures."""
         now = self._now()
         self.running[runs[0].member][runs[0].record.handling.name] -= 1
         for run in runs:
@@ -100,7 +110,13 @@ class Judges:
                 unit.handled = True
                 continue
             record.failures += 1
+            record.hopeless = record.hopeless or for_good
             self._drop(run)
+
+    def broken_off(self, runs: Sequence[Run]) -> None:
+        """Ctrl-C has ended that call: it counts as no attempt."""
+        self.running[runs[0].member][runs[0].record.handling.name] -= 1
+        self.crashed(runs)
 
     def crashed(self, runs: Iterable[Run]) -> None:
         """Their process is gone: they will never end."""
@@ -125,21 +141,26 @@ class Judges:
         running = next((run for run in self._running(member, record) if run.record is record), None)
         if running is None or running.given_up or hurried or self._forgetful or self._open:
             return
+        if running.blind or record.excused:
+            return  # its topic was made again: nobody will read it again
         ran_s = self._now() - running.since
         if ran_s < _DRAIN * self._settings.drain_timeout_s:
             self.broken("OVERRUN", f"{record} runs for {ran_s:.3f} s at {member}, and was not waited for")
 
     # ---- the broker, the store, people
-    def lettered(self, member: str, session: str, record: Placed, attempts: int) -> None:
-        """The broker took a dead letter."""
+    def lettered(self, member: str, session: str, record: Placed, attempts: int, *, blind: bool = False) -> None:
+        """The broker took a dead letter; `blind` as in `started`."""
         handling = record.handling
-        if not (record.unfit or record.overdue or record.failures >= handling.attempts):
+        if not (record.unfit or record.overdue or record.hopeless or record.failures >= handling.attempts):
             self.broken(
                 "LETTER",
                 f"{record} was sent away by {member} after {record.failures} calls that failed; it says {attempts}, "
                 f"and has {handling.attempts} attempts",
             )
-        record.letter_of = session
+        if blind:
+            record.excused = True
+        else:
+            record.letter_of = session
 
     def committed(self, member: str, log: LogName, offset: int) -> None:
         """The broker has acknowledged a commit."""
@@ -220,6 +241,8 @@ class Judges:
     def _fence(self, run: Run, epoch: int) -> None:
         """P4: who owns a partition has a higher fence than all before."""
         log = run.record.log
+        if run.blind:
+            return
         highest, session = self._epochs.get(log, (0, ""))
         if epoch > highest:
             self._epochs[log] = (epoch, run.session)
@@ -236,6 +259,8 @@ class Judges:
         if record.letter_of is not None and not self._leased and self._known(record, record.letter_of, 0.0, None):
             self.broken("REPEATED", f"{record} starts at {new.member} after its dead letter")
         for old in unit.runs:
+            if old.blind and unit.key is None:
+                continue
             if old.given_up and old.record.letter_of is not None:
                 continue  # its letter gave the key back: another record of it may run
             self.repeats += 1
@@ -270,14 +295,14 @@ class Judges:
             self._handed_in_order(record, lane)
             return
         for other in lane.running:
-            if self._open or other.given_up or other.together is new.together:
+            if self._open or other.given_up or other.blind or new.blind or other.together is new.together:
                 continue
             if self._sight.alive(other.session):
                 self.broken(
                     "ORDER", f"{record} starts at {new.member} while {other.record} of its lane runs at {other.member}"
                 )
         first = lane.behind()
-        if first < record.turn:
+        if first < record.turn and not new.blind:
             before = lane.records[first]
             if all(run.record is not before for run in new.together):
                 self.broken("ORDER", f"{record} starts at {new.member} before {before} of its lane was handled")
@@ -303,7 +328,8 @@ class Judges:
         if len(hands) <= bound:
             return
         for run in list(hands):
-            if run.record.letter_of is not None or (run.ended_at is not None and self._sight.done(run.record)):
+            known = run.record.letter_of is not None or run.blind
+            if known or (run.ended_at is not None and self._sight.done(run.record)):
                 hands.discard(run)
         if len(hands) > bound and not (self._open or self._forgetful):
             self.broken(

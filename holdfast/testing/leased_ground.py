@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.plugin.ports import CommitFate
-    from holdfast.records import Record
+    from holdfast.records import Fence, Record
     from holdfast.runtime import Runtime
     from holdfast.testing.book import Placed
     from holdfast.testing.brokers.kafka_group import Attempt
@@ -69,6 +69,14 @@ class LeasedGround:
     def position(self, partition: Partition) -> str:
         """As a name: nobody asks for it."""
         return str(partition)
+
+    def is_blind(self, fence: Fence, record: Placed) -> bool:  # noqa: ARG002 - as of Ground
+        """There are no logs."""
+        return False
+
+    def committed(self, partition: Partition) -> int | None:  # noqa: ARG002 - as of Ground
+        """There is none."""
+        return None
 
     @property
     def progress(self) -> int:

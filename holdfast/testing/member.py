@@ -11,12 +11,14 @@ from holdfast.errors import (
     DeadLetterError,
     HandlerFailed,
     HandlerHung,
+    SourceUnavailable,
     StoreUnavailable,
+    UnknownTopic,
 )
 from holdfast.plugin.app import Holdfast
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, SessionLost
 from holdfast.plugin.retry import Retry
-from holdfast.testing.work import Work
+from holdfast.testing.work import Curable, Hopeless, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
     from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
+    from holdfast.testing.tasks import Task
     from holdfast.testing.world import Handling, Kind
     from holdfast.timing import Deadline
 
@@ -36,7 +39,30 @@ _THROWN_OUT_S = 1.0
 #: Ends of an app that a world may bring about by itself.
 _EXPECTED = (HandlerHung, HandlerFailed)
 #: The same while it starts.
-_AT_START = (AccessRefused, StoreUnavailable)
+_AT_START = (AccessRefused, StoreUnavailable, SourceUnavailable, UnknownTopic)
+
+
+def registered(handling: Handling) -> dict[str, Any]:
+    """What `Holdfast.handler` is given, by the names of its parameters."""
+    return {
+        "topics": handling.topics,
+        "name": handling.name,
+        "key": "unit" if handling.keyed else None,
+        "scope": "shared" if handling.shared_scope else None,
+        "batch": handling.batch,
+        "dead_letter": f"{handling.name}.letters" if handling.dead_letter else None,
+        "dead_letter_limit": handling.limit,
+        "timeout_s": handling.timeout_s,
+        "retry": Retry(
+            attempts=handling.attempts,
+            wait_initial_s=handling.wait_initial_s,
+            wait_max_s=handling.wait_max_s,
+            multiplier=handling.multiplier,
+            jitter_s=handling.jitter_s,
+            retry_on=(Curable,) if handling.retry_on else (Exception,),
+            give_up_on=(Hopeless,) if handling.give_up_on else (),
+        ),
+    }
 
 
 class Member(ABC):
@@ -54,11 +80,14 @@ class Member(ABC):
         self.error: Exception | None = None
         #: How often it was asked to stop.
         self.stops = 0
-        #: Until then nothing is waited for: it has lost its partitions, or its session.
+        #: Until then nothing is waited for: it has lost its partitions, or its session, or the broker.
         self.thrown_out_until = 0.0
+        #: Ctrl-C has struck it.
+        self.interrupted = self._has_left = False
+        self._first_thread: Task | None = None
 
     def _begin(self) -> None:
-        self.process.spawn(self._run, f"{self.name} loop")
+        self._first_thread = self.process.spawn(self._run, f"{self.name} loop")
 
     @abstractmethod
     def _main(self) -> None:
@@ -68,9 +97,25 @@ class Member(ABC):
     def stop(self) -> None:
         """Ask it to leave, as a signal does. In the hub."""
 
+    @property
+    def hurried(self) -> bool:
+        """What runs is not waited for."""
+        return self.stops > 1 or self.interrupted or self.stage.now < self.thrown_out_until
+
+    def interrupt(self) -> None:
+        """Ctrl-C, where the application has left it to Python. In the hub."""
+        if self.process.alive and not self._has_left and self._first_thread is not None:
+            self.interrupted = True
+            self.stage.say(self.name, "is interrupted")
+            self._first_thread.interrupt(KeyboardInterrupt())
+
+    def cut_off(self, seconds: float) -> None:
+        """For so long it and the broker may not know what the other does. In the hub."""
+        self.thrown_out_until = max(self.thrown_out_until, self.stage.now + seconds + _THROWN_OUT_S)
+
     def thrown_out(self) -> None:
         """What it has was taken away."""
-        self.thrown_out_until = self.stage.now + _THROWN_OUT_S
+        self.thrown_out_until = max(self.thrown_out_until, self.stage.now + _THROWN_OUT_S)
 
     @abstractmethod
     def gone(self) -> None:
@@ -90,7 +135,7 @@ class Member(ABC):
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
             record = stage.placed_at(event.partition, event.offset)
             if isinstance(event, Overrun):
-                judges.overran(self.name, record, hurried=self.stops > 1 or stage.now < self.thrown_out_until)
+                judges.overran(self.name, record, hurried=self.hurried)
             elif isinstance(event, HandlerOverdue):
                 judges.overdue(self.name, record)
             else:
@@ -100,8 +145,11 @@ class Member(ABC):
     def _run(self) -> None:
         try:
             self._main()
+        except KeyboardInterrupt:
+            pass  # the end of the program, as anywhere
         except Exception as error:  # noqa: BLE001 - for the judges
             self.error = error
+        self._has_left = True
         ran = self.engine is not None and self.engine.snapshots.ran
         expected = self.error is None or isinstance(self.error, _EXPECTED)
         self.stage.left(self, expected=expected or (not ran and isinstance(self.error, _AT_START)))
@@ -152,23 +200,7 @@ class AppMember(Member):
             "async": work.coroutine,
             "async batch": work.batch_coroutine,
         }
-        self.app.handler(
-            handling.topics,
-            name=handling.name,
-            key="unit" if handling.keyed else None,
-            scope="shared" if handling.shared_scope else None,
-            batch=handling.batch,
-            dead_letter=f"{handling.name}.letters" if handling.dead_letter else None,
-            dead_letter_limit=handling.limit,
-            timeout_s=handling.timeout_s,
-            retry=Retry(
-                attempts=handling.attempts,
-                wait_initial_s=handling.wait_initial_s,
-                wait_max_s=handling.wait_max_s,
-                multiplier=handling.multiplier,
-                jitter_s=handling.jitter_s,
-            ),
-        )(calls[handling.kind])
+        self.app.handler(**registered(handling))(calls[handling.kind])
 
 
 class _Letters:
@@ -186,7 +218,9 @@ class _Letters:
         self._member.process.runtime.sleep(stage.chance.random() * _LETTER_S)
         if stage.letters_down:
             raise DeadLetterError("no broker takes dead letters: the world says so")
-        stage.judges.lettered(self._member.name, record.fence.session, stage.placed(record), letter.attempts)
+        placed = stage.placed(record)
+        blind = stage.ground.is_blind(record.fence, placed)
+        stage.judges.lettered(self._member.name, record.fence.session, placed, letter.attempts, blind=blind)
         self._member.process.runtime.sleep(stage.chance.random() * _LETTER_S)
 
     def close(self, deadline: Deadline) -> None:

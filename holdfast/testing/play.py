@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.dedup.claims import ClaimKey
 from holdfast.plugin.ports import CommitFate
-from holdfast.testing.book import Book, LogName
+from holdfast.records import Partition
+from holdfast.testing.book import Book, LogName, Place
 from holdfast.testing.faults import Faults
 from holdfast.testing.ground import ground_of
 from holdfast.testing.judges import Judges
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from holdfast.records import Partition, Record
+    from holdfast.records import Record
     from holdfast.testing.book import Placed
     from holdfast.testing.judges import Found
     from holdfast.testing.world import Planned, World
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _ALL_S, _END_S = 600.0, 60.0
 #: Somebody starts a process again that has ended, where nobody else is there, or by an error.
 _RESTART_S = 0.3
+#: A producer that has no leader to send to tries again.
+_SEND_AGAIN_S = 0.05
 
 
 class Figures(NamedTuple):
@@ -91,6 +94,10 @@ class Stage:
         self.chance = Random(world.seed ^ 1)
         self.ground = ground_of(self)
         self.broker, self.group = self.ground.broker, self.ground.group
+        #: Of each topic, also of one that is deleted: the last that it had.
+        self.ids = {topic.name: self.broker.id_of(topic.name) for topic in world.topics}
+        #: What producers cannot send now.
+        self.unsent: set[int] = set()
         self.store = _store(world, scheduler)
         self.book = Book(world.settings, ordered=world.broker != "leased")
         self.judges = Judges(world, self.book, self, lambda: self.now)
@@ -98,6 +105,8 @@ class Stage:
         self.broker.watchers.append(Revokes(self))
         self.faults = Faults(self)
         self._by_value: dict[bytes | None, Placed] = {}
+        #: What producers have sent once more: by what was sent, and the copy's offset.
+        self._copies: dict[tuple[bytes | None, int], Placed] = {}
         self._handlings = {topic.name: world.handling(topic.name) for topic in world.topics}
         #: How often calls for a record are still to fail, by its number.
         self.fails: dict[int, int] = {}
@@ -203,17 +212,27 @@ class Stage:
         if not self.ending and (member.error is not None or not self.living):
             self.scheduler.at(self.scheduler.now + _RESTART_S, self._start_again)
 
+    def send_again(self, partition: Partition, offset: int) -> None:
+        """A producer has had no answer for a record that was stored."""
+        log = self.log(partition)
+        first = self.book.at(log, offset)
+        value = self.broker.logs[partition].records[offset].value
+        again = self.broker.store_again(partition.topic, partition.number, offset)
+        if first is not None:
+            copy = self.book.place(next(self._numbers), Place(log, again), first.plan, first.handling)
+            self._copies[value, again] = copy
+
     def placed(self, record: Record) -> Placed:
         """What the book has of a record that a handler got: by its value, which no other has."""
-        return self._by_value[record.value]
+        return (self._copies and self._copies.get((record.value, record.offset))) or self._by_value[record.value]
 
     def placed_at(self, partition: Partition, offset: int) -> Placed:
         """The same by what a member tells of it."""
         return self.book.records[self.ground.number(partition, offset)]
 
     def log(self, partition: Partition) -> LogName:
-        """Which log that partition has now."""
-        return LogName(partition, self.broker.id_of(partition.topic))
+        """Which log that partition has now, or had last."""
+        return LogName(partition, self.ids[partition.topic])
 
     # ---- Sight
     def alive(self, session: str) -> bool:
@@ -237,6 +256,12 @@ class Stage:
         return self.progress.settled or self.over
 
     def _produce(self, plan: Planned) -> None:
+        log = self.broker.logs.get(Partition(plan.topic, plan.partition))
+        if log is None or not log.led:  # its producer tries again
+            self.unsent.add(id(plan))
+            self.scheduler.at(self.scheduler.now + _SEND_AGAIN_S, lambda: self._produce(plan))
+            return
+        self.unsent.discard(id(plan))
         number = next(self._numbers)
         value = value_of(number, plan.unit)
         at = self.ground.store(number, plan, value)

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 #: After the last thing that happens, something more is committed within so long, until all is.
 _PROGRESS_S = 20.0
+#: A member looks that often whether a topic of its was made again, and reads on in the new one until then.
+_REMADE_S = 35.0
 #: How often it is looked at what waits where.
 _LOOK_S = 0.25
 
@@ -22,6 +24,7 @@ class Progress:
         self.settled = False
         #: What was committed in all, and when that last changed.
         self._committed, self._progress_at = 0, 0.0
+        self._patience_s = _PROGRESS_S + _REMADE_S * any(each.kind == "remake" for each in stage.world.faults)
 
     def look(self) -> None:
         """Now, and again and again."""
@@ -30,7 +33,8 @@ class Progress:
         committed = stage.ground.progress
         if committed != self._committed or stage.now < stage.world.calm_s:
             self._committed, self._progress_at = committed, stage.now
-        self.settled = stage.now > stage.world.calm_s and not stage.ground.behind() and not stage.faults.resetting
-        if not self.settled and stage.now - self._progress_at > _PROGRESS_S:
+        calm = stage.now > stage.world.calm_s and not stage.unsent and not stage.faults.resetting
+        self.settled = calm and not stage.ground.behind()
+        if not self.settled and stage.now - self._progress_at > self._patience_s:
             stage.watch.stands_still()
         stage.scheduler.at(stage.scheduler.now + _LOOK_S, self.look)

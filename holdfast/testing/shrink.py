@@ -128,6 +128,9 @@ def _changes(world: World) -> Iterator[Callable[[World], World | None]]:
         yield lambda now, name=handler.name: _handled(now, name, kind="plain", batch=None)  # type: ignore[misc]
         yield lambda now, name=handler.name: _handled(now, name, limit=None)  # type: ignore[misc]
         yield lambda now, name=handler.name: _handled(now, name, shared_scope=False)  # type: ignore[misc]
+        yield lambda now, name=handler.name: _handled(now, name, timeout_s=None)  # type: ignore[misc]
+        yield lambda now, name=handler.name: _handled(now, name, dead_letter=True)  # type: ignore[misc]
+        yield lambda now, name=handler.name: _handled(now, name, retry_on=False, give_up_on=False)  # type: ignore[misc]
     defaults = Settings(ramp=None, status_interval_s=0.0)
     for each in fields(Settings):
         yield lambda now, name=each.name: _set(now, name, getattr(defaults, name))  # type: ignore[misc]
@@ -141,7 +144,12 @@ def _looped(world: World, name: str) -> World | None:
 
 
 def _without_topic(world: World, topic: str) -> World | None:
-    handlers = tuple(each for each in world.handlers if topic not in each.topics)
+    kept = tuple(each.name for each in world.topics if each.name != topic)
+    handlers = tuple(
+        replace(each, topics=tuple(name for name in each.topics if name != topic))
+        for each in world.handlers
+        if any(each.matches(name) for name in kept)
+    )
     if not handlers:
         return None
     return replace(
@@ -172,6 +180,8 @@ def _plainer_records(world: World, budget: _Budget) -> World:
         {"at_s": 0.0},
         {"takes_s": 0.0},
         {"fails": 0},
+        {"hopeless": False},
+        {"hangs": 0, "hang_s": 0.0},
         {"heeds": True},
         {"key": "k0"},
         {"key": None},

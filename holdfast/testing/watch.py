@@ -137,18 +137,19 @@ class Revokes(Watcher):
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        #: What each member has committed since it came to it: that was its own by then.
-        self._own: set[tuple[object, Partition]] = set()
+        #: What each member has committed since it came to it, at most: that was its own by then.
+        self._own: dict[tuple[object, Partition], int] = {}
         #: When it gave that partition up last. What it had ended by then counts like a former owner's.
         self._gave_up_at: dict[tuple[object, Partition], float] = {}
 
     def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:  # noqa: ARG002
         """As `Watcher.on_commit`."""
-        self._own.add((member, partition))
+        self._own[member, partition] = max(offset, self._own.get((member, partition), 0))
 
     def on_lost(self, partitions: Sequence[Partition], member: object) -> None:
         """As `Watcher.on_lost`."""
-        self._own.difference_update((member, partition) for partition in partitions)
+        for partition in partitions:
+            self._own.pop((member, partition), None)
 
     def on_revoke(self, partitions: Sequence[Partition], member: object) -> None:
         """As `Watcher.on_revoke`."""
@@ -157,17 +158,17 @@ class Revokes(Watcher):
         if it is None or it.engine is None or it.engine.hurry or it.engine.session is None:
             return
         if stage.now < it.thrown_out_until:
-            return  # its session is lost: it takes nothing for its own any more, and the next owner asks the store
+            return  # its session is lost, or nobody hears it: it owns nothing, and the next owner asks the store
         for partition in partitions:
             before, self._gave_up_at[member, partition] = self._gave_up_at.get((member, partition), 0.0), stage.now
-            if (member, partition) not in self._own:
+            highest = self._own.pop((member, partition), None)
+            committed = stage.ground.committed(partition) or 0
+            # Else it has not begun there, or what it has committed last was overwritten by an earlier one that came
+            # late, or twice: the position holds, and who owns the partition commits it anew.
+            if highest is None or highest > committed:
                 continue
-            self._own.discard((member, partition))
-            committed = stage.group.offset(partition) or 0
-            # Or overwritten, by one that came late.
             refused = any(
-                each.partition == partition and (each.fate is not CommitFate.DONE or each.offset > committed)
-                for each in stage.group.attempts[-50:]
+                each.partition == partition and each.fate is not CommitFate.DONE for each in stage.group.attempts[-50:]
             )
             done = stage.store.is_done(stage.position_of(partition), committed)
             # What a former owner has ended since is known here as well, but counts only when the client comes to it.

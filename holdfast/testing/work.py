@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,21 @@ class Planned(Exception):
     """A call failed because its record's plan says so."""
 
 
+class Hopeless(Planned):
+    """One that no further call cures."""
+
+
+class Curable(Planned):
+    """One that another call may cure."""
+
+
 class Work:
     """Handlers of each kind."""
 
     def __init__(self, stage: Stage, name: str, process: Process) -> None:
         self.stage, self.name, self.process = stage, name, process
         self._calls: dict[int, list[Run]] = {}
-        self._longest_s = min(_LONGEST_S, (stage.world.settings.handler_timeout_s or 2 * _LONGEST_S) / 2)
+        self._timeout_s = stage.world.settings.handler_timeout_s
 
     def gone(self) -> None:
         """Its process is over: nothing that runs will ever end."""
@@ -54,7 +63,7 @@ class Work:
                 self.process.runtime.sleep(min(left_s, _LOOKS_S))
                 left_s -= _LOOKS_S
                 if left_s > 0 and any(record.cancelled for record in records):
-                    raise Planned("it was told to stop")
+                    raise Curable("it was told to stop")
 
     async def coroutine(self, record: Record) -> None:
         """A coroutine of one record."""
@@ -76,19 +85,28 @@ class Work:
         """One call of a handler, as the judges see it. Gives how long it takes."""
         stage, fence = self.stage, records[0].fence
         placed = [stage.placed(record) for record in records]
-        runs = stage.judges.started(self.name, fence.session, fence.epoch, placed)
+        timeout_s = placed[0].handling.timeout_s or self._timeout_s or math.inf
+        blind = stage.ground.is_blind(fence, placed[0])
+        runs = stage.judges.started(self.name, fence.session, fence.epoch, placed, blind=blind)
         self._calls[id(runs)] = runs
         try:
-            yield min(self._longest_s, sum(each.plan.takes_s for each in placed)) + self._hangs_s(placed)
+            takes_s = min(_LONGEST_S, timeout_s / 2, sum(each.plan.takes_s for each in placed))
+            yield takes_s + self._hangs_s(placed)
             self._fail_as_planned(placed)
-        except (Exception, asyncio.CancelledError):
-            self._ended(runs, well=False)
+        except KeyboardInterrupt:
+            if self._calls.pop(id(runs), None) is not None:
+                stage.judges.broken_off(runs)
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            handling = placed[0].handling
+            for_good = isinstance(error, Hopeless) and (handling.retry_on or handling.give_up_on)
+            self._ended(runs, well=False, for_good=for_good)
             raise
         self._ended(runs, well=True)
 
-    def _ended(self, runs: list[Run], *, well: bool) -> None:
+    def _ended(self, runs: list[Run], *, well: bool, for_good: bool = False) -> None:
         if self._calls.pop(id(runs), None) is not None:
-            self.stage.judges.ended(runs, well=well)
+            self.stage.judges.ended(runs, well=well, for_good=for_good)
 
     def _hangs_s(self, records: Sequence[Placed]) -> float:
         hangs, hang_s = self.stage.hangs, 0.0
@@ -103,4 +121,4 @@ class Work:
         for record in records:
             if fails.get(record.number, 0) > 0:
                 fails[record.number] -= 1
-                raise Planned(f"{record} is to fail")
+                raise (Hopeless if record.plan.hopeless else Curable)(f"{record} is to fail")

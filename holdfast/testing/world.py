@@ -7,6 +7,7 @@ meaning: that is how a world shrinks.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -61,10 +62,17 @@ class Handling:
     wait_max_s: float = 0.05
     multiplier: float = 2.0
     jitter_s: float = 0.01
+    #: Records whose plan is `hopeless` are not tried again: by `Retry.retry_on`, or by `Retry.give_up_on`.
+    retry_on: bool = False
+    give_up_on: bool = False
     dead_letter: bool = True
     limit: DeadLetterLimit | None = None
     batch: BatchOf | None = None
     timeout_s: float | None = None
+
+    def matches(self, topic: str) -> bool:
+        """Whether it gets that topic's records."""
+        return any(re.match(each, topic) if each.startswith("^") else each == topic for each in self.topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +108,8 @@ class Planned:
     takes_s: float = 0.0
     #: So many calls for it fail, whoever makes them; and so many hang for `hang_s` before that.
     fails: int = 0
+    #: They fail with an error that its handler may know as one that no further call cures.
+    hopeless: bool = False
     hangs: int = 0
     hang_s: float = 0.0
     #: Its handler stops when it is told to: a coroutine that is cancelled, a function that looks at `cancelled`.
@@ -112,7 +122,7 @@ class Planned:
 FaultKind = Literal[
     "crash",  #: a member's process is gone at once; another comes after `for_s`
     "stall",  #: a member's process stands still for `for_s`
-    "term",  #: a member is asked to stop; `count` times
+    "term",  #: a member is asked to stop; `count` times, the second after `for_s`
     "join",  #: one more member comes
     "lose",  #: the broker takes away what a member has
     "silent",  #: the store hears and does not answer, for `for_s`
@@ -129,6 +139,13 @@ FaultKind = Literal[
     "reset",  #: everybody leaves, somebody sets an offset to the part `amount` of its log, and they come back
     "compact",  #: about half of what is in a partition's log is compacted away
     "markers",  #: `count` transaction markers at the end of a partition
+    "remake",  #: a topic is deleted, and made again after `for_s`
+    "leaderless",  #: nobody leads a partition, for `for_s`
+    "resend",  #: a producer sends the last `count` records of a partition once more
+    "cut",  #: between a member and the broker requests (`count` 1), answers (2) or both (3) are lost, for `for_s`
+    "late",  #: they come `amount` later each way, for `for_s`
+    "twice",  #: a member's commits arrive once more, `amount` later, for `for_s`
+    "interrupt",  #: Ctrl-C in a member's first thread, wherever it is; `count` times, the second after `for_s`
 ]
 
 
@@ -167,6 +184,8 @@ class World:
     static: bool = False
     session_timeout_s: float = 1.0
     max_poll_interval_s: float = 300.0
+    #: How long a member waits for the broker's answer.
+    request_timeout_s: float = 5.0
     #: Its specification, or the shipped Lua scripts (which need `lupa`), with plain keys or digests of keys.
     store: StoreKind = "specification"
     #: Of the store's sessions; and how long a process waits for one of its replies.
@@ -186,7 +205,7 @@ class World:
 
     def handling(self, topic: str) -> Handling:
         """The handler of that topic."""
-        return next(each for each in self.handlers if topic in each.topics)
+        return next(each for each in self.handlers if each.matches(topic))
 
     @property
     def calm_s(self) -> float:

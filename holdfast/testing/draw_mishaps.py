@@ -1,0 +1,68 @@
+"""Mishaps: faults that some worlds get beside those that `draw` gives to any, from a stream of chance of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast.testing.world import Fault
+
+if TYPE_CHECKING:
+    import random
+
+    from holdfast.testing.world import FaultKind, World
+
+#: How many worlds have some, and how often each is drawn of those.
+_SOME = 0.4
+_MISHAPS: dict[FaultKind, int] = {
+    "remake": 3,
+    "leaderless": 2,
+    "resend": 2,
+    "cut": 3,
+    "late": 3,
+    "twice": 2,
+    "interrupt": 3,
+    "term": 1,
+}
+
+
+def mishaps(chance: random.Random, world: World, *, only: FaultKind | None = None) -> World:
+    """The same world with some more faults.
+
+    Args:
+        chance: draws them.
+        world: as it was.
+        only: these and no others, in any case.
+    """
+    if only is None and chance.random() >= _SOME:
+        return world
+    kinds = chance.choices(list(_MISHAPS), weights=list(_MISHAPS.values()), k=chance.choice([1, 1, 2, 3]))
+    more = [_mishap(chance, only or kind) for kind in kinds]
+    request_s = chance.choice([0.2, 0.5, 5.0])
+    faults = sorted((*world.faults, *more), key=lambda each: each.at_s)
+    world = replace(world, faults=tuple(faults), request_timeout_s=request_s)
+    if any(each.kind == "twice" for each in more):
+        # What a late commit has overwritten is committed anew by that clock.
+        world = replace(world, settings=replace(world.settings, commit_refresh_s=1.0))
+    return world
+
+
+def _mishap(chance: random.Random, kind: FaultKind) -> Fault:
+    pick = chance.choice
+    return Fault(
+        at_s=chance.random() * 3,
+        kind=kind,
+        member=chance.randrange(8),
+        for_s={
+            "remake": pick([0.0, 0.0, 0.3, 1.5]),
+            "leaderless": pick([0.1, 1.0, 3.0]),
+            "cut": pick([0.1, 0.5, 1.5, 3.0]),
+            "late": pick([0.5, 2.0]),
+            "twice": pick([0.5, 2.0]),
+            "interrupt": pick([0.0, 0.01, 0.3]),
+            "term": pick([0.01, 0.1, 0.5]),
+        }.get(kind, 0.0),
+        count={"cut": pick([1, 2, 3]), "interrupt": pick([1, 1, 2]), "term": 2}.get(kind, pick([1, 2, 5])),
+        amount={"late": pick([0.01, 0.1, 0.4, 0.8]), "twice": pick([0.05, 0.3, 1.0])}.get(kind, 0.0),
+        place=chance.randrange(8),
+    )

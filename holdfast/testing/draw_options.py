@@ -1,0 +1,177 @@
+"""Options: what a user may say of handlers, retries, limits and the app that few worlds need, drawn for some of them.
+
+A stream of chance of their own: a world for which none is drawn is what it was before an option was added here. Every
+option of `Settings`, `Retry`, `Ramp`, `DeadLetterLimit`, `BatchOf` and `Holdfast.handler` is drawn here or in `draw`;
+a test looks whether they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast.testing.world import Topic
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from holdfast.testing.world import Handling, Planned, World
+
+#: How many worlds have such options at all; and how likely each of them is there.
+_SOME, _EACH = 0.5, 0.25
+#: An app that has no dead letters stops at each record that fails for good, and is started again.
+_STOPS = 8
+#: What hangs does so for that long at most; and how many records do, where a handler got a timeout of its own.
+_HANGS_S, _HUNG = 3.0, 0.01
+_MOVED = 0.3
+
+
+def options(chance: random.Random, world: World) -> World:
+    """The same world with some of the options that are drawn apart."""
+    if chance.random() >= _SOME:
+        return world
+    for at in range(len(world.handlers)):
+        for draw in _OF_A_HANDLER:
+            if chance.random() < _EACH:
+                world = draw(chance, world, at)
+    return _settings(chance, world)
+
+
+def _settings(chance: random.Random, world: World) -> World:
+    def some(name: str, *values: object) -> None:
+        nonlocal world
+        value = chance.choice(values)
+        if chance.random() < _EACH:
+            world = replace(world, settings=replace(world.settings, **{name: value}))  # type: ignore[arg-type]
+
+    some("handler_grace_s", 0.0, 0.02, 1.0)
+    some("linger_timeout_s", 0.1, 5.0, 30.0)
+    some("startup_timeout_s", 0.2, 1.0, 5.0)
+    if world.settings.handler_timeout_s is not None or any(each.timeout_s is not None for each in world.handlers):
+        some("on_handler_timeout", "stop")
+    return world
+
+
+# ---- of one handler
+def _timeout(chance: random.Random, world: World, at: int) -> World:
+    """One of its own; `math.inf`: none, whatever the settings say."""
+    timeout_s = chance.choice([0.2, 0.5, 1.0, math.inf])
+    if world.settings.workers == 0 and timeout_s < math.inf:
+        return world
+    world = _with(world, at, timeout_s=timeout_s)
+
+    def hangs(record: Planned) -> Planned:
+        record = replace(record, takes_s=round(min(record.takes_s, timeout_s / 4), 6))
+        if record.hangs or chance.random() >= _HUNG:
+            return record
+        return replace(record, hangs=1, hang_s=round(chance.random() * _HANGS_S, 4), heeds=chance.choice([True, False]))
+
+    return world if timeout_s == math.inf else _records(world, at, hangs)
+
+
+def _waits(chance: random.Random, world: World, at: int) -> World:
+    return _with(
+        world,
+        at,
+        multiplier=chance.choice([1.0, 1.5, 4.0]),
+        wait_initial_s=chance.choice([0.0, 0.02, 0.3]),
+        wait_max_s=chance.choice([0.01, 0.3, 1.0]),
+    )
+
+
+def _gives_up(chance: random.Random, world: World, at: int) -> World:
+    """Some errors are not tried again."""
+    world = _with(world, at, **chance.choice([{"retry_on": True}, {"give_up_on": True}]))
+    part = chance.choice([0.3, 1.0])
+
+    def hopeless(record: Planned) -> Planned:
+        return replace(record, hopeless=chance.random() < part)
+
+    return _records(world, at, hopeless)
+
+
+def _limit(chance: random.Random, world: World, at: int) -> World:
+    """Other limits of dead letters, where it has one: no record may be there that nobody can handle."""
+    limit = world.handlers[at].limit
+    if limit is None:
+        return world
+    limit = replace(
+        limit,
+        in_a_row=chance.choice([1, 3, 100]),
+        share=chance.choice([0.1, 0.5, 1.0]),
+        at_least=chance.choice([1, 10, 200]),
+        over_s=chance.choice([0.5, 60.0]),
+        pause_s=chance.choice([0.1, 1.0]),
+    )
+    if _failing(world, at) <= _STOPS:
+        limit = replace(limit, then=chance.choice(["pause", "stop"]))
+    return _with(world, at, limit=limit)
+
+
+def _no_letters(chance: random.Random, world: World, at: int) -> World:  # noqa: ARG001 - as all of them
+    """What fails for good stops the app, which is started again: so it may not fail for ever, nor too often."""
+    if _failing(world, at) > _STOPS:
+        return world
+    return _with(world, at, dead_letter=False)
+
+
+def _pattern(chance: random.Random, world: World, at: int) -> World:  # noqa: ARG001
+    """It says which topics by a pattern, where the broker has such."""
+    if world.broker != "kafka":
+        return world
+    return _with(world, at, topics=tuple(f"^{each}$" for each in world.handlers[at].topics))
+
+
+def _another_topic(chance: random.Random, world: World, at: int) -> World:
+    """It has two topics."""
+    [first, *_] = world.handlers[at].topics
+    if first.startswith("^"):
+        return world
+    other = Topic(name=f"{first}-too", partitions=chance.choice([1, 2]))
+    world = replace(_with(world, at, topics=(first, other.name)), topics=(*world.topics, other))
+
+    def moved(record: Planned) -> Planned:
+        if chance.random() >= _MOVED:
+            return record
+        return replace(record, topic=other.name, partition=record.partition % other.partitions)
+
+    return _records(world, at, moved)
+
+
+_OF_A_HANDLER: tuple[Callable[[random.Random, World, int], World], ...] = (
+    _another_topic,
+    _pattern,
+    _timeout,
+    _waits,
+    _gives_up,
+    _limit,
+    _no_letters,
+)
+
+
+# ---- inside
+def _with(world: World, at: int, **changes: object) -> World:
+    handlers: list[Handling] = list(world.handlers)
+    handlers[at] = replace(handlers[at], **changes)  # type: ignore[arg-type]
+    return replace(world, handlers=tuple(handlers))
+
+
+def _records(world: World, at: int, change: Callable[[Planned], Planned]) -> World:
+    handler = world.handlers[at]
+    return replace(
+        world, records=tuple(change(each) if handler.matches(each.topic) else each for each in world.records)
+    )
+
+
+def _failing(world: World, at: int) -> float:
+    """How many calls of it can fail; without end, where a record is no handler's."""
+    handler, failing = world.handlers[at], 0
+    for record in world.records:
+        if handler.matches(record.topic):
+            missing = handler.keyed and record.unit is None and world.settings.missing_key == "error"
+            if record.unreadable or missing:
+                return math.inf
+            failing += record.fails + record.hangs
+    return failing

@@ -1,0 +1,54 @@
+"""Every option that a user has is drawn by some seed: one that is added later, and is not, fails here."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+from holdfast import BatchOf, DeadLetterLimit, Holdfast, Ramp, Retry, Settings
+from holdfast.testing.draw import draw
+from holdfast.testing.member import registered
+
+_SEEDS = 300
+#: Options that no seed draws, and why. Empty is how it should be.
+_NOT_DRAWN: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, set[str]]:
+    """By option: the values that seeds give it."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+
+    def note(of: str, name: str, value: object) -> None:
+        found[f"{of}.{name}"].add(repr(value))
+        if is_dataclass(value) and not isinstance(value, type):
+            for field in fields(value):
+                note(type(value).__name__, field.name, getattr(value, field.name))
+
+    for seed in range(_SEEDS):
+        world = draw(seed)
+        note("world", "settings", world.settings)
+        for handling in world.handlers:
+            for name, value in registered(handling).items():
+                note("handler", name, value)
+    return dict(found)
+
+
+def _options() -> list[str]:
+    of_handlers = [name for name in inspect.signature(Holdfast.handler).parameters if name != "self"]
+    return [
+        *(f"handler.{name}" for name in of_handlers),
+        *(
+            f"{kind.__name__}.{each.name}"
+            for kind in (Settings, Retry, Ramp, DeadLetterLimit, BatchOf)
+            for each in fields(kind)
+        ),
+    ]
+
+
+@pytest.mark.parametrize("option", _options())
+def test_it_is_drawn(option: str, drawn: dict[str, set[str]]) -> None:
+    assert (len(drawn.get(option, ())) > 1) != (option in _NOT_DRAWN), drawn.get(option)

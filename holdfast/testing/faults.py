@@ -163,6 +163,7 @@ class Faults(BrokerFaults):
             return
         offset = int(fault.amount * stage.broker.logs[place].end)
         stage.say("world", f"the offset of {place} is set to {offset}, from {stage.group.offset(place)}")
+        stage.judge_commits()  # one may have come late, just before
         stage.group.set_offset(place, offset)
         stage.judges.reset(stage.log(place), offset)
         self._resetting = False

@@ -297,7 +297,7 @@ class Judges:
         for other in lane.running:
             if self._open or other.given_up or other.blind or new.blind or other.together is new.together:
                 continue
-            if self._sight.alive(other.session):
+            if self._sight.alive(other.session) and not self._forgetful:
                 self.broken(
                     "ORDER", f"{record} starts at {new.member} while {other.record} of its lane runs at {other.member}"
                 )

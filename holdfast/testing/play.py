@@ -161,7 +161,7 @@ class Stage:
     def over(self) -> bool:
         """Whether a rule was broken. Asked after each step."""
         if self._judged < len(self.group.attempts):
-            self._judge_commits()
+            self.judge_commits()
         return self.judges.found is not None
 
     @property
@@ -271,7 +271,8 @@ class Stage:
         if plan.hangs:
             self.hangs[number] = plan.hangs
 
-    def _judge_commits(self) -> None:
+    def judge_commits(self) -> None:
+        """What was committed since it was judged last."""
         attempts = self.group.attempts
         while self._judged < len(attempts):
             attempt = attempts[self._judged]

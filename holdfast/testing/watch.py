@@ -157,7 +157,7 @@ class Revokes(Watcher):
         it = next((each for each in stage.members if each.source is member), None)
         if it is None or it.engine is None or it.engine.hurry or it.engine.session is None:
             return
-        if stage.now < it.thrown_out_until:
+        if it.interrupted or stage.now < it.thrown_out_until:
             return  # its session is lost, or nobody hears it: it owns nothing, and the next owner asks the store
         for partition in partitions:
             before, self._gave_up_at[member, partition] = self._gave_up_at.get((member, partition), 0.0), stage.now

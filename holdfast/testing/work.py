@@ -86,7 +86,7 @@ class Work:
         stage, fence = self.stage, records[0].fence
         placed = [stage.placed(record) for record in records]
         timeout_s = placed[0].handling.timeout_s or self._timeout_s or math.inf
-        blind = stage.ground.is_blind(fence, placed[0])
+        blind = any(stage.ground.is_blind(fence, each) for each in placed)
         runs = stage.judges.started(self.name, fence.session, fence.epoch, placed, blind=blind)
         self._calls[id(runs)] = runs
         try:

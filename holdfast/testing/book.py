@@ -123,6 +123,8 @@ class Run:
     since: float
     #: When it may have been claimed.
     claimed_at: float
+    #: The fence that its handler has seen.
+    epoch: int = 0
     #: The records of that call, this one included.
     together: list[Run] = field(default_factory=list)
     ended_at: float | None = None
@@ -146,6 +148,14 @@ class Sight(Protocol):
 
     def finished(self, key: tuple[str, str]) -> bool:
         """Whether the store knows that key as done."""
+        ...
+
+    def owned(self, log: LogName) -> Hashable:
+        """What the store knows of who owns that log, and of what was handed over there."""
+        ...
+
+    def held(self, key: tuple[str, str]) -> Hashable:
+        """What the store knows of that key."""
         ...
 
 

@@ -120,13 +120,16 @@ class Faults(BrokerFaults):
         self._later(fault.for_s, lambda: self._stage.store.network.refuse(""))
 
     def _failover(self, fault: Fault) -> None:
-        stage, since = self._stage, self._stage.now
-        stage.store.fail_over(fault.for_s)
-        self._later(fault.for_s, lambda: stage.judges.store_forgot(since))
+        judges = self._stage.judges
+        # Things of one time happen in the order in which they are asked for.
+        self._later(fault.for_s, judges.store_forgets)
+        self._stage.store.fail_over(fault.for_s)
+        self._later(fault.for_s, judges.store_forgot)
 
     def _empty(self, fault: Fault) -> None:  # noqa: ARG002 - as all of them
+        self._stage.judges.store_forgets()
         self._stage.store.empty()
-        self._stage.judges.store_forgot(0.0)
+        self._stage.judges.store_forgot()
 
     # ---- topics, and people
     def _grow(self, fault: Fault) -> None:

@@ -11,16 +11,18 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.testing.book import Book, Lane, Placed, Run
+from holdfast.testing.lost import Known, Lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from holdfast.records import Record
     from holdfast.testing.book import LogName, Sight
     from holdfast.testing.world import World
 
 
-#: What has ended is acknowledged by the store that much later at most, whatever befalls it.
-_ACKNOWLEDGED_S = 6.0
+#: Who has lost something at the store has learnt it by then, whatever else befalls it.
+_LEARNT_S = 6.0
 #: So much of the drain a handler is waited for at least, by whichever clock.
 _DRAIN = 0.9
 
@@ -42,10 +44,9 @@ class Judges:
         self._loop = world.loop
         self._lease_s, self._leased = world.lease_s, world.broker == "leased"
         self.found: Found | None = None
-        #: When the store lost what it had acknowledged, and since when it had known that.
-        self._forgot: list[tuple[float, float]] = []
-        #: When somebody has set an offset, and the records that are handled once more since.
-        self._replays: list[tuple[float, list[Placed]]] = []
+        #: What the store has lost of what it had acknowledged; and what it knew right before.
+        self._forgot: list[Lost] = []
+        self._knew: Known | None = None
         #: The store gave no answer: who is open then has no protection.
         self.unprotected = False
         self._hands: dict[str, set[Run]] = defaultdict(set)
@@ -57,6 +58,8 @@ class Judges:
         self.running: dict[str, Counter[str]] = defaultdict(Counter)
         self.repeats = 0
         self._last: dict[Placed, Run] = {}
+        #: What runs, by the log that it is of.
+        self.in_log: dict[LogName, list[Run]] = defaultdict(list)
 
     def broken(self, rule: str, what: str) -> None:
         """A rule is broken. Only the first one counts: others may follow from it."""
@@ -76,10 +79,12 @@ class Judges:
                 session,
                 now,
                 now if each.delivered_at is None else each.delivered_at,
+                epoch,
                 blind=blind,
             )
             for each in records
         ]
+        self.in_log[records[0].log].extend(runs)
         handler = records[0].handling.name
         self.starts[member][handler] += len(runs)
         self.running[member][handler] += 1
@@ -104,6 +109,7 @@ class Judges:
         for run in runs:
             record, unit = run.record, run.record.unit
             run.ended_at = now
+            self.in_log[record.log].remove(run)
             if record.lane is not None:
                 record.lane.running.remove(run)
             if well:
@@ -121,9 +127,17 @@ class Judges:
     def crashed(self, runs: Iterable[Run]) -> None:
         """Their process is gone: they will never end."""
         for run in runs:
+            self.in_log[run.record.log].remove(run)
             if run.record.lane is not None:
                 run.record.lane.running.remove(run)
             self._drop(run)
+
+    def told_to_stop(self, run: Run, given: Record) -> None:
+        """P4: as its handler ends: was it told by then, if the record is not its own any more?"""
+        epoch, session = self._epochs.get(run.record.log, (0, ""))
+        taken_over = epoch > run.epoch and session != run.session
+        if taken_over and not (run.given_up or self.unsure(run.record.log) or given.cancelled):
+            self.broken("UNTOLD", f"{run.record} ran at {run.member} with fence {run.epoch}, and another has {epoch}")
 
     def overdue(self, member: str, record: Placed) -> None:
         """The engine says that a call with that record as its first runs for too long."""
@@ -139,7 +153,7 @@ class Judges:
     def overran(self, member: str, record: Placed, *, hurried: bool) -> None:
         """The engine says that a handler outlived the drain."""
         running = next((run for run in self._running(member, record) if run.record is record), None)
-        if running is None or running.given_up or hurried or self._forgetful or self._open:
+        if running is None or running.given_up or hurried or self._took_away(record.log) or self._open:
             return
         if running.blind or record.excused:
             return  # its topic was made again: nobody will read it again
@@ -169,6 +183,11 @@ class Judges:
             if not records[at].over:
                 self.broken("LOST", f"{log}@{offset} is committed by {member}, and {records[at]} is not handled")
             at += 1
+        unsure = self.forgotten or self._open or self._loop is not None
+        if at > self._checked[log] and not (records[at - 1].excused or unsure):
+            last = records[at - 1]
+            if not self._sight.done(last):
+                self.broken("UNMARKED", f"{log}@{offset} is committed by {member}, and {last} is not done at the store")
         self._checked[log] = at
 
     def acknowledged(self, member: str, record: Placed) -> None:
@@ -178,8 +197,6 @@ class Judges:
 
     def reset(self, log: LogName, offset: int) -> None:
         """Somebody has set the group's offset, while the group was empty."""
-        again = [record for record in self._book.logs.get(log, []) if record.offset >= offset and record.over]
-        self._replays.append((self._now(), again))
         for at, record in enumerate(self._book.logs.get(log, [])):
             if record.offset < offset:
                 record.excused = record.excused or not record.over
@@ -200,15 +217,18 @@ class Judges:
         for record in records:
             record.excused = True
 
-    def store_forgot(self, since_s: float) -> None:
-        """The store has lost what it had acknowledged since then."""
-        self._forgot.append((since_s, self._now()))
-        self._hands.clear()
-        if since_s:
-            for at, records in self._replays:
-                if at + _ACKNOWLEDGED_S >= since_s:  # that they were to be handled once more is forgotten too
-                    for record in records:
-                        record.excused = True
+    def store_forgets(self) -> None:
+        """The store is about to lose something."""
+        self._knew = Known.now(self._book, self._sight)
+
+    def store_forgot(self) -> None:
+        """It has."""
+        if self._knew is None:
+            raise AssertionError
+        lost = Lost.between(self._knew, Known.now(self._book, self._sight), self._now())
+        self._forgot.append(lost)
+        for record in lost.again:
+            record.excused = True
 
     # ---- inside
     @property
@@ -217,14 +237,17 @@ class Judges:
         return self.unprotected and self._settings.store_down == "open"
 
     @property
-    def unsure(self) -> bool:
-        """The store may say what no member was told, or has forgotten what it was."""
-        return self._forgetful or self.unprotected
+    def forgotten(self) -> bool:
+        """The store has forgotten something, at any time."""
+        return bool(self._forgot)
 
-    @property
-    def _forgetful(self) -> bool:
-        """The store has forgotten something lately: it may take a partition away, and not know what it was told."""
-        return any(self._now() - at < _ACKNOWLEDGED_S for _, at in self._forgot)
+    def unsure(self, log: LogName) -> bool:
+        """The store may say what no member was told, or has forgotten lately what it knew of that log."""
+        return self.unprotected or self._took_away(log)
+
+    def _took_away(self, log: LogName) -> bool:
+        """The store has lost who owns that log, lately: it may take it away."""
+        return any(log in lost.logs and self._now() - lost.at_s < _LEARNT_S for lost in self._forgot)
 
     def _running(self, member: str, record: Placed) -> Sequence[Run]:
         for run in reversed(record.unit.runs):
@@ -256,7 +279,7 @@ class Judges:
         """P2, P3, P4, P7: one piece of work is done once, unless its first session is dead and its end not known."""
         record, unit = new.record, new.record.unit
         # A message whose lease is over comes again, and is sent away again.
-        if record.letter_of is not None and not self._leased and self._known(record, record.letter_of, 0.0, None):
+        if record.letter_of is not None and not self._leased and self._known(record, record.letter_of, 0.0):
             self.broken("REPEATED", f"{record} starts at {new.member} after its dead letter")
         for old in unit.runs:
             if old.blind and unit.key is None:
@@ -264,7 +287,7 @@ class Judges:
             if old.given_up and old.record.letter_of is not None:
                 continue  # its letter gave the key back: another record of it may run
             self.repeats += 1
-            if self._known(old.record, old.session, old.claimed_at, old.ended_at):
+            if self._known(old.record, old.session, old.claimed_at):
                 was = "runs" if old.ended_at is None else f"ended well at {old.ended_at:.4f}"
                 life = "alive" if self._sight.alive(old.session) else "dead"
                 self.broken(
@@ -272,14 +295,13 @@ class Judges:
                     f"{record} starts at {new.member}, and {old.record} {was} at {old.member}, whose session is {life}",
                 )
 
-    def _known(self, record: Placed, session: str, since: float, ended_at: float | None) -> bool:
+    def _known(self, record: Placed, session: str, since: float) -> bool:
         """Whether what a session did with a record could not have been done again."""
         if self._open:
             return False
-        for lost_from, at in self._forgot:
-            # Who had let a partition go shortly before owns it again there, until its next renewal says so once more.
-            if since <= at + self._lease_s and (ended_at is None or ended_at + _ACKNOWLEDGED_S >= lost_from):
-                return False
+        # Who had let a partition go shortly before owns it again there, until its next renewal says so once more.
+        if any(since <= lost.at_s + self._lease_s and lost.has(record) for lost in self._forgot):
+            return False
         if self._sight.alive(session):
             return True
         unit = record.unit
@@ -297,7 +319,7 @@ class Judges:
         for other in lane.running:
             if self._open or other.given_up or other.blind or new.blind or other.together is new.together:
                 continue
-            if self._sight.alive(other.session) and not self._forgetful:
+            if self._sight.alive(other.session) and not self._took_away(record.log):
                 self.broken(
                     "ORDER", f"{record} starts at {new.member} while {other.record} of its lane runs at {other.member}"
                 )
@@ -328,10 +350,12 @@ class Judges:
         if len(hands) <= bound:
             return
         for run in list(hands):
-            known = run.record.letter_of is not None or run.blind
-            if known or (run.ended_at is not None and self._sight.done(run.record)):
+            ended = run.ended_at is not None
+            lost = ended and any(each.has(run.record) for each in self._forgot)
+            known = run.record.letter_of is not None or run.blind or lost
+            if known or (ended and self._sight.done(run.record)):
                 hands.discard(run)
-        if len(hands) > bound and not (self._open or self._forgetful):
+        if len(hands) > bound and not self._open:
             self.broken(
                 "IN HAND",
                 f"{len(hands)} records at {runs[0].member} have started and are not acknowledged; {bound} may be",

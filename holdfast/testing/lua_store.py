@@ -17,7 +17,7 @@ from holdfast.testing.redis_client import LuaClient
 from holdfast.testing.store import StoreServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from redis.exceptions import ResponseError
 
@@ -99,12 +99,23 @@ class LuaStore(StoreServer):
 
     def is_finished(self, key: ClaimKey) -> bool:
         """Whether the key is done. Not of batches, which no world has."""
+        found = self.held(key)
+        if not self._layout.hash_keys:
+            return found == (b"1",)
+        claim, until_ms = found
+        return claim is None and isinstance(until_ms, bytes) and int(until_ms) >= self.process.runtime.wall_ms()
+
+    def owned(self, position: str) -> Hashable:
+        """As `StoreServer.owned`."""
+        return tuple(self._look((b"HMGET", self._layout.position(position)[1], b"owner", b"epoch", b"running"))[0])
+
+    def held(self, key: ClaimKey) -> tuple[Any, ...]:
+        """As `StoreServer.held`."""
         [(shard, place)] = self._layout.places([key])
         *claims, name = self._layout.names(shard, [place])
         if not self._layout.hash_keys:
-            return self._look((b"GET", name)) == [b"1"]
-        claim, until_ms = self._look((b"HGET", claims[-1], place), (b"HGET", name, place))
-        return claim is None and isinstance(until_ms, bytes) and int(until_ms) >= self.process.runtime.wall_ms()
+            return tuple(self._look((b"GET", name)))
+        return tuple(self._look((b"HGET", claims[-1], place), (b"HGET", name, place)))
 
     def _look(self, *commands: Sequence[bytes]) -> list[Any]:
         return self.redis.call(commands)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import (
     AccessRefused,
@@ -18,6 +18,7 @@ from holdfast.errors import (
 from holdfast.plugin.app import Holdfast
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, SessionLost
 from holdfast.plugin.retry import Retry
+from holdfast.testing.client import Client
 from holdfast.testing.work import Curable, Hopeless, Work
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Member(ABC):
         #: Ctrl-C has struck it.
         self.interrupted = self._has_left = False
         self._first_thread: Task | None = None
+        #: What the judges see of its source; None where they look at none of its kind.
+        self.client: Client | None = None
 
     def _begin(self) -> None:
         self._first_thread = self.process.spawn(self._run, f"{self.name} loop")
@@ -130,6 +133,8 @@ class Member(ABC):
         """The engine tells something."""
         stage, judges = self.stage, self.stage.judges
         stage.say(self.name, event)
+        if self.client is not None:
+            self.client.reports.told(event)
         if isinstance(event, SessionLost):
             self.thrown_out()
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
@@ -151,6 +156,8 @@ class Member(ABC):
             self.error = error
         self._has_left = True
         ran = self.engine is not None and self.engine.snapshots.ran
+        if self.error is None and self.client is not None and not self.interrupted:
+            self.client.reports.ended()
         expected = self.error is None or isinstance(self.error, _EXPECTED)
         self.stage.left(self, expected=expected or (not ran and isinstance(self.error, _AT_START)))
 
@@ -162,8 +169,11 @@ class AppMember(Member):
         super().__init__(stage, name, process, source)
         world = stage.world
         self._work = Work(stage, name, process)
+        self.client = Client(self, source) if hasattr(source, "commit") else None
+        if self.client is not None:
+            self._work.begins = self.client.reports.started
         self.app = Holdfast(
-            source,
+            source if self.client is None else cast("PartitionedSource", self.client),
             claims=stage.store.claims(process),
             settings=world.settings,
             dead_letters=_Letters(self),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.dedup.claims import ClaimKey
 from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
+from holdfast.testing.at_store import AtStore
 from holdfast.testing.book import Book, LogName, Place
 from holdfast.testing.faults import Faults
 from holdfast.testing.ground import ground_of
@@ -25,7 +26,7 @@ from holdfast.testing.watch import Revokes, Watch, owners_of
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
     from types import FrameType
 
     from holdfast.records import Record
@@ -101,6 +102,8 @@ class Stage:
         self.store = _store(world, scheduler)
         self.book = Book(world.settings, ordered=world.broker != "leased")
         self.judges = Judges(world, self.book, self, lambda: self.now)
+        if isinstance(self.store, SimulatedStore):
+            self.store.witness = AtStore(self, self.store)
         self.watch = Watch(self)
         self.broker.watchers.append(Revokes(self))
         self.faults = Faults(self)
@@ -247,9 +250,21 @@ class Stage:
         """The name of its position at the store."""
         return self.ground.position(partition)
 
+    def name_of(self, log: LogName) -> str:
+        """The same of a log that may not be there any more."""
+        return self.ground.position(log.partition)
+
     def finished(self, key: tuple[str, str]) -> bool:
         """As `Sight.finished`."""
         return self.store.is_finished(ClaimKey(*key))
+
+    def owned(self, log: LogName) -> Hashable:
+        """As `Sight.owned`."""
+        return self.store.owned(self.ground.position(log.partition))
+
+    def held(self, key: tuple[str, str]) -> Hashable:
+        """As `Sight.held`."""
+        return self.store.held(ClaimKey(*key))
 
     # ---- inside
     def _has_settled(self) -> bool:

@@ -12,10 +12,10 @@ from holdfast.dedup.memory_coordinator import MemoryCoordinator
 from holdfast.dedup.memory_state import Finished
 from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
 from holdfast.testing.network import Network, NoAnswer, Refused
-from holdfast.testing.store_session import SimulatedSession
+from holdfast.testing.store_session import SimulatedSession, Witness, unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from holdfast.dedup.claims import ClaimKey, ClaimStore
     from holdfast.dedup.coordinator import Coordinator
@@ -76,6 +76,14 @@ class StoreServer(ABC):
         """Whether the key is done."""
 
     @abstractmethod
+    def owned(self, position: str) -> Hashable:
+        """Who owns the position, in which epoch, and what was handed over: equal, if nothing of that has changed."""
+
+    @abstractmethod
+    def held(self, key: ClaimKey) -> Hashable:
+        """What is known of the key, in the same way."""
+
+    @abstractmethod
     def _replica(self) -> Callable[[], None]:
         """What is known now. Called: the server knows that and nothing else."""
 
@@ -106,6 +114,8 @@ class SimulatedStore(StoreServer):
         self.state, self.groups = self._claims.state, self._groups.state
         #: Which server answers: another one after each failover, and each start.
         self.server = 1
+        #: Sees each call of a session where it is applied.
+        self.witness: Witness = unseen
 
     def claims(self, process: Process) -> SimulatedClaims:
         """The store, as that process sees it."""
@@ -131,6 +141,15 @@ class SimulatedStore(StoreServer):
     def is_finished(self, key: ClaimKey) -> bool:
         """Whether the key is done."""
         return isinstance(self.state.key(key), Finished)
+
+    def owned(self, position: str) -> Hashable:
+        """As `StoreServer.owned`."""
+        found = self.state.position(position)
+        return found.owner, found.epoch, tuple(sorted(found.running.items()))
+
+    def held(self, key: ClaimKey) -> Hashable:
+        """As `StoreServer.held`."""
+        return self.state.key(key)
 
     def _replica(self) -> Callable[[], None]:
         state = self.state
@@ -182,6 +201,7 @@ class SimulatedClaims(MemoryClaims):
         super().__init__(lease_s=store.lease_s, window_s=store.state.window_s, runtime=process.runtime)
         self.state = store.state
         self._carry = self._wire = Wire(store, process)
+        self._store = store
 
     @property
     def store_id(self) -> str:
@@ -196,4 +216,5 @@ class SimulatedClaims(MemoryClaims):
         return session
 
     def _session(self, lease: Lease) -> SimulatedSession:
-        return SimulatedSession(self.state, lease, self._wire, self._runtime, lambda: self._wire.server)
+        wire, witness = self._wire, self._store.witness
+        return SimulatedSession(self.state, lease, wire, self._runtime, lambda: wire.server, witness=witness)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.redis_given import Given
@@ -16,6 +16,21 @@ if TYPE_CHECKING:
     from holdfast.dedup.memory_state import Carry, MemoryState
     from holdfast.runtime import Runtime
 
+_T = TypeVar("_T")
+
+
+class Witness(Protocol):
+    """Who looks on when a call is applied."""
+
+    def __call__(self, session: str, generation: int, apply: Callable[[], _T], /) -> _T:
+        """Apply it: a call of that session, sent with that generation."""
+        ...
+
+
+def unseen(session: str, generation: int, apply: Callable[[], _T], /) -> _T:  # noqa: ARG001 - as of Witness
+    """Nobody looks on."""
+    return apply()
+
 
 class SimulatedSession(MemorySession):
     """As `RedisSession`, it says again what it has brought to an end lately where another server has taken over: what
@@ -27,12 +42,21 @@ class SimulatedSession(MemorySession):
         carry: the way there.
         runtime: of its process.
         heard: which server has answered last.
+        witness: sees what is applied.
     """
 
     def __init__(
-        self, state: MemoryState, lease: Lease, carry: Carry, runtime: Runtime, heard: Callable[[], int]
+        self,
+        state: MemoryState,
+        lease: Lease,
+        carry: Carry,
+        runtime: Runtime,
+        heard: Callable[[], int],
+        *,
+        witness: Witness = unseen,
     ) -> None:
         super().__init__(state, lease, carry)
+        self._witness = witness
         self._heard = heard
         self._given = Given(runtime, state.window_s)
         self._server = 0
@@ -88,6 +112,10 @@ class SimulatedSession(MemorySession):
         """Give keys back, as far as they are still held."""
         super().unclaim(claims)
         self._given.unclaim(claims)
+
+    def _ask(self, apply: Callable[[], _T]) -> _T:
+        generation = self._generation
+        return super()._ask(lambda: self._witness(self.id, generation, apply))
 
     def _say_again(self) -> bool:
         """To a server that may not have heard it. Whether all was answered."""

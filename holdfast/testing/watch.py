@@ -48,6 +48,8 @@ class Watch:
             engine = member.engine
             if stage.world.loop or engine is None or not self._works(member, engine):
                 continue
+            if member.client is not None:
+                member.client.look(engine)
             for handler, ready in _ready(engine).items():
                 seen = self._seen(member.name, handler)
                 if seen is not None:
@@ -176,7 +178,7 @@ class Revokes(Watcher):
                 done
                 and self._ended_by(it.name, partition, committed, before)
                 and not refused
-                and not stage.judges.unsure
+                and not stage.judges.unsure(stage.log(partition))
             ):
                 stage.judges.broken(
                     "UNCOMMITTED", f"{it.name} gives up {partition}: {committed} is committed, and more is done"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.records import Record
     from holdfast.testing.book import Placed, Run
@@ -40,6 +40,8 @@ class Work:
     def __init__(self, stage: Stage, name: str, process: Process) -> None:
         self.stage, self.name, self.process = stage, name, process
         self._calls: dict[int, list[Run]] = {}
+        #: Told of each call.
+        self.begins: Callable[[Sequence[Record]], None] = lambda _: None
         self._timeout_s = stage.world.settings.handler_timeout_s
 
     def gone(self) -> None:
@@ -89,9 +91,11 @@ class Work:
         blind = any(stage.ground.is_blind(fence, each) for each in placed)
         runs = stage.judges.started(self.name, fence.session, fence.epoch, placed, blind=blind)
         self._calls[id(runs)] = runs
+        self.begins(records)
         try:
             takes_s = min(_LONGEST_S, timeout_s / 2, sum(each.plan.takes_s for each in placed))
             yield takes_s + self._hangs_s(placed)
+            stage.judges.told_to_stop(runs[0], records[0])
             self._fail_as_planned(placed)
         except KeyboardInterrupt:
             if self._calls.pop(id(runs), None) is not None:

@@ -76,6 +76,13 @@ RULES = (
         breaks="progress: it works on what another owns",
     ),
     Broken(
+        name="nothing-is-marked",
+        file="plugin/engine/partition/partitioned.py",
+        rule="owners[0].session_.mark(marks), strict=True)",
+        instead="[frozenset()] * len(marks), strict=True)",
+        breaks="P2: what is committed is not known as done to the store",
+    ),
+    Broken(
         name="batch-of-one-verdict",
         file="plugin/engine/record/claiming.py",
         rule="            if all(verdict is well for verdict in own):",
@@ -152,6 +159,56 @@ RULES = (
         rule="            self._debts.release(owner.session_, Token(owner.name, offset, owner.store_epoch))\n",
         instead="            pass\n",
         breaks="progress: the new owner waits for a handler that failed",
+    ),
+    # ---- what a member tells, and how it keeps its place
+    Broken(
+        name="zombies-are-not-told",
+        file="plugin/engine/partition/ownership.py",
+        rule="        return self._phase is Phase.GONE or not self.session_.live()",
+        instead="        return False",
+        breaks="P4: a handler runs on after another has taken its record over, and is not told to stop",
+    ),
+    Broken(
+        name="polls-wait-for-handlers",
+        file="plugin/engine/loop.py",
+        rule="        room = self.intake.room(stopped=self.stalled)\n",
+        instead="        while self.workers.busy:\n            self._wait()\n        room = self.intake.room(stopped=self.stalled)\n",
+        breaks="P6: a slow handler costs the membership",
+    ),
+    Broken(
+        name="the-ramp-holds-nothing",
+        file="plugin/engine/flow/intake.py",
+        rule="            at_most = 0 if stopped else at_most\n",
+        instead="            at_most = 0 if stopped else newcomers.records\n",
+        breaks="P8: a backlog that is taken over comes at once",
+    ),
+    Broken(
+        name="what-went-is-not-reported",
+        file="plugin/engine/partition/rebalance.py",
+        rule="                family.reports.add(path.report(), (), engine.clock.now())\n",
+        instead="",
+        breaks="P9: a revocation leaves no report",
+    ),
+    Broken(
+        name="what-came-is-not-reported",
+        file="plugin/engine/partition/rebalance.py",
+        rule="                    family.reports.add(report, owners, began)\n",
+        instead="",
+        breaks="P9: an assignment leaves no report",
+    ),
+    Broken(
+        name="what-is-abandoned-is-not-counted",
+        file="plugin/engine/partition/rebalance.py",
+        rule="                self._abandoned += 1\n",
+        instead="",
+        breaks="P9: a report that says drained of what runs on",
+    ),
+    Broken(
+        name="duplicates-are-counted-twice",
+        file="plugin/engine/partition/reports.py",
+        rule="        self._duplicates_told = total\n",
+        instead="",
+        breaks="P9: each duplicate is in all reports that follow",
     ),
     # ---- taking over
     Broken(

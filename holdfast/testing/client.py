@@ -1,0 +1,255 @@
+"""Client: a member's source as its engine has it, with judges in between: polls (P6), losses (P4), reports (P9)."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from holdfast.plugin.events import Overrun, RebalanceReport
+from holdfast.testing.spikes import Spikes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.ports import Batch, RebalanceListener, Start
+    from holdfast.records import Fence, Partition, Record
+    from holdfast.testing.book import Run
+    from holdfast.testing.member import Member
+    from holdfast.timing import Deadline
+
+#: A loop that is not kept polls again within that time; and so many of the store's timeouts, where that may be slow.
+_AWAY_S, _AWAY_CALLS = 1.0, 8
+#: How long a client waits for the answer to its last commit of what goes.
+_COMMIT_S = 5.0
+
+
+class Client:
+    """What is not here is the source's own."""
+
+    def __init__(self, member: Member, source: Any) -> None:  # noqa: ANN401 - any partitioned source
+        self._member, self._source = member, source
+        self.reports = Reports(member)
+        ramp = member.stage.world.settings.ramp
+        self._spikes = None if ramp is None else Spikes(member.stage, ramp)
+        #: What was lost, until it comes again.
+        self._lost: set[Partition] = set()
+        #: Since when it is polled, or is not; before it has joined, it is not to be.
+        self._polling, self._since = False, math.inf
+        self._told_since: float | None = None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._source, name)
+
+    # ---- for the engine
+    def open(
+        self,
+        topics: Collection[str],
+        listener: RebalanceListener,
+        owners: Mapping[Partition, Fence],
+        deadline: Deadline,
+    ) -> None:
+        """As `PartitionedSource.open`."""
+        self._source.open(topics, _Listener(self, listener), owners, deadline)
+        self._since = self._member.stage.now
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """As `PartitionedSource.poll`."""
+        self._polling, self._since = True, self._member.stage.now
+        try:
+            batch: Batch = self._source.poll(max_records, timeout_s)
+        finally:
+            self._polling, self._since = False, self._member.stage.now
+        self.reports.delivered(batch.records)
+        if self._spikes is not None:
+            self._spikes.delivered(batch.records)
+        return batch
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """As `PartitionedSource.commit`."""
+        if gone := sorted(self._lost.intersection(offsets)):
+            self._broken("COMMIT", f"{self._member.name} commits for {gone[0]}, which it has lost")
+        self._source.commit(offsets)
+
+    # ---- for the judges
+    def look(self, engine: Engine) -> None:
+        """P6: whatever handlers do, the client is polled. Of a member that works; handlers in the loop's own thread are
+        the user's choice."""
+        if self._spikes is not None:
+            self._spikes.look(self._member.name, getattr(engine.family, "owners", {}))
+        world, stage = self._member.stage.world, self._member.stage
+        since = max(self._since, self._member.process.stalled_until - stage.began_at)
+        away_s = _AWAY_S + (_AWAY_CALLS * world.store_timeout_s if stage.judges.unprotected else 0.0)
+        if world.settings.workers and not self._polling and stage.now - since > away_s:
+            self._broken("AWAY", f"{self._member.name} has not polled for {stage.now - since:.2f} s")
+        if self._told_since is not None:
+            told_s = stage.now - max(self._told_since, since)
+            if world.settings.workers and told_s > away_s + world.settings.drain_timeout_s + _COMMIT_S:
+                self._broken("AWAY", f"{self._member.name} lets nothing go for {told_s:.2f} s")
+
+    def assigned(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
+        """These come."""
+        self._lost.difference_update(partitions)
+        if self._spikes is not None:
+            self._spikes.assigned(partitions)
+        with self._telling(), self.reports.coming(partitions):
+            return listener.assigned(partitions)
+
+    def revoked(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
+        """These go."""
+        with self._telling(), self.reports.going("revoked", partitions):
+            listener.revoked(partitions)
+
+    def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
+        """These are gone."""
+        self._lost.update(partitions)
+        with self._telling(), self.reports.going("lost", partitions):
+            listener.lost(partitions)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        self._told_since = self._member.stage.now
+        try:
+            yield
+        finally:
+            self._told_since = None
+
+    def _broken(self, rule: str, what: str) -> None:
+        self._member.stage.judges.broken(rule, what)
+
+
+class _Listener:
+    """The engine, as its source has it."""
+
+    def __init__(self, client: Client, listener: RebalanceListener) -> None:
+        self._client, self._listener = client, listener
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._listener, name)
+
+    def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
+        """As `RebalanceListener.assigned`."""
+        return self._client.assigned(self._listener, partitions)
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """As `RebalanceListener.revoked`."""
+        self._client.revoked(self._listener, partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """As `RebalanceListener.lost`."""
+        self._client.lost(self._listener, partitions)
+
+
+class Reports:
+    """P9: each assignment, revocation and loss leaves one report, and its figures are those of the book."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        #: What came, and whether a report of it has to follow.
+        self._came: list[tuple[tuple[Partition, ...], bool]] = []
+        #: What was told since something began to go.
+        self._reports: list[RebalanceReport] = []
+        self._overran = 0
+        #: Records that came, and those of them that were started, by place; and duplicates as they are reported.
+        self._polled = self._run = self._duplicates = self._left = 0
+        self._waiting: set[tuple[Partition, int]] = set()
+
+    def delivered(self, records: Sequence[Record]) -> None:
+        """A poll has brought these."""
+        self._polled += len(records)
+        self._waiting.update((record.partition, record.offset) for record in records)
+
+    def started(self, records: Sequence[Record]) -> None:
+        """A handler was called with these."""
+        places = {(record.partition, record.offset) for record in records}
+        self._run += len(places & self._waiting)
+        self._waiting -= places
+
+    def told(self, event: Event) -> None:
+        """The engine tells something."""
+        self._overran += isinstance(event, Overrun)
+        if not isinstance(event, RebalanceReport):
+            return
+        self._reports.append(event)
+        self._left += event.trigger == "leave"
+        self._duplicates += event.duplicates_suppressed
+        if self._duplicates > self._polled - self._run:
+            self._broken(
+                f"{self._duplicates} duplicates are reported; {self._polled} records came, {self._run} of them have run"
+            )
+        if event.trigger == "assigned":
+            at = next((at for at, (came, _) in enumerate(self._came) if came == event.gained), None)
+            if at is None:
+                self._broken(f"a report of {_names(event.gained)} that came; none is to be made of it")
+            else:
+                del self._came[at]
+
+    def ended(self) -> None:
+        """The app has ended in good order."""
+        engine = self._member.engine
+        if engine is None or not engine.snapshots.ran or not engine.stops.asked:
+            return
+        missing = [partitions for partitions, needed in self._came if needed]
+        if missing:
+            self._broken(f"no report of {_names(missing[0])} that came")
+        if self._left != 1:
+            self._broken(f"{self._left} reports of its leave")
+
+    @contextmanager
+    def coming(self, partitions: Sequence[Partition]) -> Iterator[None]:
+        """Around what the engine does when these come."""
+        engine = self._member.engine
+        came = tuple(sorted(partitions))
+        self._came.append((came, False))
+        yield
+        needed = bool(came) and engine is not None and not engine.stopping
+        self._came = [(each, needed or must) if each is came else (each, must) for each, must in self._came]
+
+    @contextmanager
+    def going(self, trigger: str, partitions: Sequence[Partition]) -> Iterator[None]:
+        """Around what the engine does when these go."""
+        engine = self._member.engine
+        owners = {} if engine is None else getattr(engine.family, "owners", {})
+        had = {each: (owners[each].session, owners[each].epoch) for each in partitions if each in owners}
+        before, overran = self._runs(had), self._overran
+        self._reports.clear()
+        yield
+        if engine is None or engine.error is not None:
+            return
+        found = [report for report in self._reports if report.trigger == trigger]
+        if len(found) != bool(had):
+            self._broken(f"{len(found)} reports of {_names(sorted(had))} that went ({trigger})")
+            return
+        for report in found:
+            if report.given != tuple(sorted(had)):
+                self._broken(f"a report of {_names(report.given)} that went, where {_names(sorted(had))} did")
+            if report.abandoned != self._overran - overran or report.abandoned < len(self._runs(had)):
+                self._broken(
+                    f"{report.abandoned} records are reported as abandoned; {self._overran - overran} were told of, "
+                    f"{len(self._runs(had))} run"
+                )
+            if report.drained < 0 or report.drained + report.abandoned < len(before):
+                self._broken(
+                    f"{report.drained} records are reported as drained and {report.abandoned} as abandoned; "
+                    f"{len(before)} ran when {_names(sorted(had))} went"
+                )
+
+    # ---- inside
+    def _runs(self, had: Mapping[Partition, tuple[str, int]]) -> Sequence[Run]:
+        """What runs of these ownerships."""
+        stage = self._member.stage
+        return [
+            run
+            for partition, (session, epoch) in had.items()
+            for run in stage.judges.in_log[stage.log(partition)]
+            if run.session == session and run.epoch == epoch and not run.given_up
+        ]
+
+    def _broken(self, what: str) -> None:
+        self._member.stage.judges.broken("REPORT", f"{self._member.name}: {what}")
+
+
+def _names(partitions: Sequence[Partition]) -> str:
+    return ", ".join(map(str, partitions)) or "nothing"

@@ -82,6 +82,8 @@ class Client:
         world, stage = self._member.stage.world, self._member.stage
         since = max(self._since, self._member.process.stalled_until - stage.began_at)
         away_s = _AWAY_S + (_AWAY_CALLS * world.store_timeout_s if stage.judges.unprotected else 0.0)
+        if self._member.interrupted:
+            return  # it leaves as Ctrl-C leaves it
         if world.settings.workers and not self._polling and stage.now - since > away_s:
             self._broken("AWAY", f"{self._member.name} has not polled for {stage.now - since:.2f} s")
         if self._told_since is not None:

@@ -82,7 +82,8 @@ class Owners:
                 with engine.outage.asking():
                     engine.debts.pay()  # a `let_go` that is owed would end the new ownership
                     if inside:
-                        self.takeover.begin(owners)
+                        others = any(owner.phase is Phase.OWNED for owner in self.by_partition.values())
+                        self.takeover.begin(owners, others_wait=others)
                     else:
                         self.takeover.step(owners)
             finally:

@@ -79,9 +79,12 @@ class Takeover:
         self._look_s = _LOOK_S
         self._waits: dict[Ownership, _Wait] = {}
 
-    def begin(self, owners: Sequence[Ownership]) -> None:
-        """Take over what is to be had at once, inside the rebalance; then `start` tells. Raises StoreUnavailable."""
-        self._look_s = _LOOK_S
+    def begin(self, owners: Sequence[Ownership], *, others_wait: bool) -> None:
+        """Take over what is to be had at once, inside the rebalance; then `start` tells. Raises StoreUnavailable.
+
+        Args: others_wait: other partitions are owned, and stand still until this is over.
+        """
+        self._look_s = _LOOK_AGAIN_S if others_wait else _LOOK_S
         self._advance(owners)
 
     def step(self, owners: Iterable[Ownership]) -> None:

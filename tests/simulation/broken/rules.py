@@ -36,8 +36,8 @@ RULES = (
     Broken(
         name="mark-what-was-read",
         file="plugin/engine/partition/partitioned.py",
-        rule="owner.ledger.watermark_with(done), offsets)",
-        instead="owner.ledger.next, offsets)",
+        rule="owner.ledger.watermark_with(done), offsets,",
+        instead="owner.ledger.next, offsets,",
         breaks="P1: the position in the store counts records as done that are not",
     ),
     Broken(
@@ -185,20 +185,20 @@ RULES = (
     Broken(
         name="what-went-is-not-reported",
         file="plugin/engine/partition/rebalance.py",
-        rule="                family.reports.add(path.report(), (), engine.clock.now())\n",
+        rule="                ours.reports.add(path.report(), (), engine.clock.now())\n",
         instead="",
         breaks="P9: a revocation leaves no report",
     ),
     Broken(
         name="what-came-is-not-reported",
         file="plugin/engine/partition/rebalance.py",
-        rule="                    family.reports.add(report, owners, began)\n",
+        rule="                    ours.reports.add(report, owners, began)\n",
         instead="",
         breaks="P9: an assignment leaves no report",
     ),
     Broken(
         name="what-is-abandoned-is-not-counted",
-        file="plugin/engine/partition/rebalance.py",
+        file="plugin/engine/partition/hand_over.py",
         rule="                self._abandoned += 1\n",
         instead="",
         breaks="P9: a report that says drained of what runs on",
@@ -406,7 +406,7 @@ RULES = (
     Broken(
         name="store-anyone-may-mark",
         file="dedup/memory_session.py",
-        rule="                if owns or p.running.get(offset) == (self.id, mark.epoch):",
+        rule="                if owns or lost or p.running.get(offset) == (self.id, mark.epoch):",
         instead="                if True:",
         breaks="P4: a zombie marks",
     ),

@@ -129,6 +129,8 @@ class LetGo(NamedTuple):
     partition: str
     epoch: int
     hands: Sequence[int]  #: started, and their mark not acknowledged
+    #: The epoch with which those will be marked or released; 0 = that of the ownership.
+    known_as: int = 0
 
 
 class Poll(NamedTuple):

@@ -102,7 +102,8 @@ class MemorySession:
         def one(let: LetGo) -> None:
             p = self._state.position(let.partition)
             if (let.epoch == 0 and p.owner == self.id) or self._owns(let.partition, p, let.epoch):
-                p.running |= {offset: (self.id, p.epoch) for offset in let.hands if not p.is_done(offset)}
+                holder = (self.id, let.known_as or p.epoch)
+                p.running |= {offset: holder for offset in let.hands if not p.is_done(offset)}
                 p.owner = None
 
         self._ask(lambda: _for_each(one, partitions))

@@ -126,7 +126,10 @@ class OpenSession:
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """See `ClaimSession`."""
-        said = [each._replace(epoch=0) if each.partition in self._unsure else each for each in partitions]
+        said = [
+            each._replace(epoch=0, known_as=each.epoch) if each.partition in self._unsure else each
+            for each in partitions
+        ]
         self._ask(0, lambda s: s.let_go(said), lambda s: s.let_go(said), owed=True)
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:

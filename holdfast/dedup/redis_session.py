@@ -130,7 +130,7 @@ class RedisSession:
         args: list[Args] = []
         for let in partitions:
             check_offsets(let.hands)
-            args.append([let.epoch, len(let.hands), *let.hands])
+            args.append([let.epoch, let.known_as, len(let.hands), *let.hands])
         where = [self._layout.position(let.partition) for let in partitions]
         self._ask("let_go", _by_shard(where, args), durable=True)
         self._given.let_go(partitions)

@@ -34,6 +34,8 @@ class _Was(NamedTuple):
     watermark: int
     above: frozenset[int]
     running: dict[int, tuple[str, int]]
+    #: Changed by a reset.
+    again: int
 
     def new(self, now: StoredPosition) -> set[int]:
         """What is done now, and was not."""
@@ -41,7 +43,7 @@ class _Was(NamedTuple):
         return {offset for offset in above if offset >= self.watermark and offset not in self.above}
 
 
-_NOTHING = _Was(None, 0, 0, frozenset(), {})
+_NOTHING = _Was(None, 0, 0, frozenset(), {}, 0)
 
 
 class _Noted(dict["ClaimKey", "Claimed | Finished"]):
@@ -73,7 +75,7 @@ class AtStore:
         state = self._store.state
         self._late(session, generation)
         before = {
-            name: _Was(p.owner, p.epoch, p.watermark, frozenset(p.above), dict(p.running))
+            name: _Was(p.owner, p.epoch, p.watermark, frozenset(p.above), dict(p.running), p.again)
             for name, p in state.positions.items()
         }
         keys = state.keys = state.keys if isinstance(state.keys, _Noted) else _Noted(state.keys)
@@ -83,7 +85,8 @@ class AtStore:
             was = before.get(name, _NOTHING)
             self._owner(name, session, was, position)
             self._hands(name, session, was, position)
-            if new := was.new(position):
+            # Somebody may have reset the group to an offset above what is done.
+            if position.again == was.again and (new := was.new(position)):
                 self._done(name, session, was, position, new)
         for key, had in keys.was.items():
             self._key(key, session, had, keys.get(key))

@@ -63,7 +63,6 @@ def _looped(world: World, chance: random.Random) -> World:
         ordering="partition",
         missing_key="position",
         handler_timeout_s=None,
-        store_down="pause",
         on_handler_timeout="dead_letter",
     )
     return replace(

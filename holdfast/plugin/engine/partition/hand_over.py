@@ -100,13 +100,14 @@ class HandOver:
     def let_go(self) -> None:
         """Tell the store, with what is in hand: started, and the mark not acknowledged. Owed until it answers."""
         engine = self._engine
+        for owner in self._owners:
+            for offset in sorted(offset for entry in owner.entries.values() for offset in entry.running):
+                self._abandoned += 1
+                engine.tell(Overrun(partition=owner.partition, offset=offset))
         owners = [owner for owner in self._owners if owner.phase is not Phase.GONE]  # else its session was lost
         for owner in owners:
             hands = [offset for entry in owner.entries.values() for offset in entry.in_hand]
             owner.hands = frozenset(hands)
-            for offset in sorted(offset for entry in owner.entries.values() for offset in entry.running):
-                self._abandoned += 1
-                engine.tell(Overrun(partition=owner.partition, offset=offset))
             for entry in owner.entries.values():
                 if not entry.in_hand:  # waits in a worker's queue: the fence keeps it from ever starting
                     engine.claiming.give_back(entry)

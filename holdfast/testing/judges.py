@@ -84,7 +84,8 @@ class Judges:
             )
             for each in records
         ]
-        self.in_log[records[0].log].extend(runs)
+        for run in runs:  # a batch may have records of a log that is gone, and of the one in its place
+            self.in_log[run.record.log].append(run)
         handler = records[0].handling.name
         self.starts[member][handler] += len(runs)
         self.running[member][handler] += 1

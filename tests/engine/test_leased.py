@@ -259,7 +259,7 @@ class TestEnd:
         consumer.app.stop()
         # Also what waits for a worker: those may be busy for long.
         field.wait(lambda: consumer.source.released == 296)
-        assert consumer.source.drained
+        field.wait(lambda: consumer.source.drained)
         field.work.let_go()
         consumer.join()
         left = field.queue.open

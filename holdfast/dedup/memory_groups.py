@@ -253,7 +253,7 @@ class MemoryGroupSession:
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
         """One call under the lock, as one script at Redis: with the barrier, and an answer or none."""
-        generation, answered = self._generation, False
+        generation = self._generation
 
         def request() -> tuple[_T] | None:
             leases = self._group.leases
@@ -264,12 +264,7 @@ class MemoryGroupSession:
                 leases[self.id].generation = generation
             return (reply,)
 
-        try:
-            reply = self._carry(lambda: self._state.handle(request))
-            answered = True
-        finally:
-            if not answered:
-                self.raise_generation()
+        reply = self._state.ask(self._carry, request, self.raise_generation)
         if reply is None:
             raise StoreUnavailable(f"a call of member {self.id} was overtaken by its own later call: ask again")
         return reply[0]

@@ -266,17 +266,12 @@ class MemorySession:
         """
         if not self._lease.own_process:
             raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
-        generation, answered = self._generation, False
+        generation = self._generation
 
         def request() -> tuple[_T] | None:
             return (apply(),) if self._state.admit(self.id, generation) else None
 
-        try:
-            reply = self._carry(lambda: self._state.handle(request))
-            answered = True
-        finally:
-            if not answered:  # also by KeyboardInterrupt: the request may be on its way
-                self.raise_generation(generation)
+        reply = self._state.ask(self._carry, request, lambda: self.raise_generation(generation))
         if reply is None:
             raise StoreUnavailable(f"a late request of session {self.id} was refused: ask again")
         return reply[0]

@@ -99,6 +99,18 @@ class Answering:
                     return reply
         raise StoreUnavailable(self._silence)
 
+    def ask(self, carry: Carry, request: Callable[[], _T], unanswered: Callable[[], None]) -> _T:
+        """A call on its way there and back. `unanswered` is called where it gets no answer, whatever the cause: also by
+        KeyboardInterrupt, when the request may be on its way. Raises StoreUnavailable."""
+        answered = False
+        try:
+            reply = carry(lambda: self.handle(request))
+            answered = True
+        finally:
+            if not answered:
+                unanswered()
+        return reply
+
     def answer(self) -> None:
         """Raise StoreUnavailable where no replies are given."""
         if not (self.hears and self.speaks):

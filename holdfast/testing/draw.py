@@ -16,7 +16,7 @@ from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.settings import Ordering, Settings
 from holdfast.testing.draw_mishaps import mishaps
-from holdfast.testing.draw_options import options
+from holdfast.testing.draw_options import HANGS_S, options
 from holdfast.testing.elsewhere import moved
 from holdfast.testing.world import (
     Fault,
@@ -70,8 +70,6 @@ _FAULTS: dict[FaultKind, int] = {
 }
 _STORES: Sequence[StoreKind] = (*("specification",) * 6, "scripts", "digests")
 _STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
-#: What hangs does so for that long at most: some of it ends before anybody notices.
-_HANGS_S = 3.0
 
 
 def draw(seed: int) -> World:
@@ -227,7 +225,7 @@ def _records(
                 takes_s=round(min(takes_s, longest_s), 6),
                 fails=pick([1, 2, 3, 3]) if chance.random() < failing else 0,
                 hangs=int(hung),
-                hang_s=round(chance.random() * _HANGS_S, 4) if hung else 0.0,
+                hang_s=round(chance.random() * HANGS_S, 4) if hung else 0.0,
                 heeds=pick([True, False]) if hung else True,
                 unreadable=chance.random() < broken,
             )

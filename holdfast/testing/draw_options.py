@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 _SOME, _EACH = 0.5, 0.25
 #: An app that has no dead letters stops at each record that fails for good, and is started again.
 _STOPS = 8
-#: What hangs does so for that long at most; and how many records do, where a handler got a timeout of its own.
-_HANGS_S, _HUNG = 3.0, 0.01
+#: What hangs does so for that long at most: some of it ends before anybody notices.
+HANGS_S = 3.0
+#: How many records do, where a handler got a timeout of its own.
+_HUNG = 0.01
 _MOVED = 0.3
 
 
@@ -66,7 +68,7 @@ def _timeout(chance: random.Random, world: World, at: int) -> World:
         record = replace(record, takes_s=round(min(record.takes_s, timeout_s / 4), 6))
         if record.hangs or chance.random() >= _HUNG:
             return record
-        return replace(record, hangs=1, hang_s=round(chance.random() * _HANGS_S, 4), heeds=chance.choice([True, False]))
+        return replace(record, hangs=1, hang_s=round(chance.random() * HANGS_S, 4), heeds=chance.choice([True, False]))
 
     return world if timeout_s == math.inf else _records(world, at, hangs)
 

@@ -113,7 +113,7 @@ class Watch:
             and engine.session is not None
             and engine.session.live()
             and not engine.outage.down
-            and not getattr(engine.store, "down", False)  # it is open, and waits for the store at each call
+            and not getattr(engine.store, "down", False)  # it is open: a call may wait for the store
         )
 
 

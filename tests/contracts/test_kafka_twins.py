@@ -10,29 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.contracts.twins.kafka import KafkaStage, Seen, on_model, on_server
+from tests.contracts.twins.kafka import KafkaStage, on_model, on_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.contracts.twins.witness import Witness
+    from tests.contracts.twins.witness import Seen
     from tests.servers.kafka import KafkaServer
-
-
-def both_have(stage: KafkaStage, total: int, *members: Witness) -> None:
-    """Each has its share."""
-    fair = total // len(members)
-    stage.clock.until(lambda: all(len(each.has) == fair for each in members))
 
 
 def members_come_and_go(stage: KafkaStage) -> Seen:
     one = stage.member("one")
-    both_have(stage, 4, one)
+    stage.clock.until_shared(4, one)
     two = stage.member("two")
-    both_have(stage, 4, one, two)
+    stage.clock.until_shared(4, one, two)
     stage.clock.go_on()
     stage.close(two)
-    both_have(stage, 4, one)
+    stage.clock.until_shared(4, one)
     return [one.story, two.story]
 
 
@@ -43,7 +37,7 @@ def a_hand_over_is_committed(stage: KafkaStage) -> Seen:
     stage.clock.until(lambda: one.at == {0: 5, 1: 5})
     one.on_revoked = lambda gone: one.commit({each.number: 3 for each in gone})
     two = stage.member("two")
-    both_have(stage, 2, one, two)
+    stage.clock.until_shared(2, one, two)
     stage.clock.go_on(0.5)
     [theirs] = two.has
     return [two.began == {theirs: 3}, two.read == {theirs: [3, 4]}, sorted(fate[1:] for fate in one.fates)[-1:]]
@@ -65,9 +59,9 @@ def one_that_was_put_out(stage: KafkaStage) -> Seen:
 
 def commits_of_all_kinds(stage: KafkaStage) -> Seen:
     one = stage.member("one")
-    both_have(stage, 2, one)
+    stage.clock.until_shared(2, one)
     two = stage.member("two")
-    both_have(stage, 2, one, two)
+    stage.clock.until_shared(2, one, two)
     stage.clock.go_on(0.5)
     [mine], [theirs] = one.has, two.has
     return [
@@ -87,7 +81,7 @@ def commits_of_all_kinds(stage: KafkaStage) -> Seen:
 def commits_while_the_group_moves(stage: KafkaStage) -> Seen:
     """Of a member that does not poll, and hence has not given up yet what it should."""
     one = stage.member("one")
-    both_have(stage, 2, one)
+    stage.clock.until_shared(2, one)
     one.polls = False
     stage.member("two")
     stage.clock.go_on(1.5)
@@ -140,9 +134,9 @@ def positions_outside_the_log(stage: KafkaStage) -> Seen:
 
 def partitions_are_added(stage: KafkaStage) -> Seen:
     one = stage.member("one")
-    both_have(stage, 2, one)
+    stage.clock.until_shared(2, one)
     stage.grow(4)
-    both_have(stage, 4, one)
+    stage.clock.until_shared(4, one)
     stage.produce(3, 2)
     stage.clock.until(lambda: one.at.get(3) == 2)
     return [one.story, one.began]
@@ -161,7 +155,7 @@ def a_topic_is_made_again(stage: KafkaStage) -> Seen:
     story = list(one.story)
     stage.make_again(2)
     stage.produce(0, 2)
-    both_have(stage, 2, one)
+    stage.clock.until_shared(2, one)
     stage.clock.until(lambda: one.at.get(0) == 2)
     anew = one.source.position_names([one.partition(0)], one.deadline())
     return [story, one.story, name != anew, one.known(0), one.began, one.read[0][3:]]
@@ -169,7 +163,7 @@ def a_topic_is_made_again(stage: KafkaStage) -> Seen:
 
 def a_static_member_restarts(stage: KafkaStage) -> Seen:
     one, two = stage.member("one", static_id="a"), stage.member("two", static_id="b")
-    both_have(stage, 2, one, two)
+    stage.clock.until_shared(2, one, two)
     stage.clock.go_on(0.5)
     had, told = set(two.has), list(one.story)
     stage.close(two)
@@ -179,13 +173,13 @@ def a_static_member_restarts(stage: KafkaStage) -> Seen:
     stage.clock.go_on(1.0)
     seen: Seen = [again.has == had, one.story == told, again.story]
     stage.close(again, leave=True)
-    both_have(stage, 2, one)
+    stage.clock.until_shared(2, one)
     return [*seen, one.story[len(told) :]]
 
 
 def two_with_one_name(stage: KafkaStage) -> Seen:
     one = stage.member("one", static_id="a")
-    both_have(stage, 2, one)
+    stage.clock.until_shared(2, one)
     newer = stage.member("newer", static_id="a")
     stage.clock.until(lambda: one.errors or newer.errors)
     stage.clock.go_on(0.5)

@@ -6,27 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contracts.twins.rocketmq import RocketStage, Seen, on_model, on_server
+from tests.contracts.twins.rocketmq import RocketStage, on_model, on_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.contracts.twins.witness import Witness
+    from tests.contracts.twins.witness import Seen
     from tests.servers.rocketmq import RocketMQServer
-
-
-def both_have(stage: RocketStage, total: int, *members: Witness) -> None:
-    """Each has its share."""
-    stage.clock.until(lambda: all(len(each.has) == total // len(members) for each in members))
 
 
 def members_come_and_go(stage: RocketStage) -> Seen:
     one = stage.member("one")
-    both_have(stage, 2, one)
+    stage.clock.until_shared(2, one)
     two = stage.member("two")
-    both_have(stage, 2, one, two)
+    stage.clock.until_shared(2, one, two)
     stage.close(two)
-    both_have(stage, 2, one)
+    stage.clock.until_shared(2, one)
     return [one.story, two.story]
 
 
@@ -40,7 +35,7 @@ def a_hand_over_is_committed(stage: RocketStage) -> Seen:
     two.polls = False  # who has a queue is the store's to say, not the plan's: there is no store here
     stage.clock.until(lambda: one.fates)
     two.polls = True
-    both_have(stage, 2, one, two)
+    stage.clock.until_shared(2, one, two)
     [theirs] = two.has
     stage.clock.until(lambda: two.at.get(theirs) == 5)
     return [list(two.began.values()), list(two.read.values()), sorted(fate[1:] for fate in one.fates)]

@@ -13,4 +13,6 @@ _PACKAGE = Path(__file__).resolve().parents[2] / "holdfast"
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
 def test_a_rule_to_break_stands_where_it_is_looked_for_once(rule: Broken) -> None:
-    assert (_PACKAGE / rule.file).read_text().count(rule.rule) == 1
+    text = (_PACKAGE / rule.file).read_text()
+    assert text.count(rule.rule) == 1
+    assert rule.broken(text) != text

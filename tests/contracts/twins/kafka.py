@@ -18,18 +18,17 @@ from holdfast.runtime import MACHINE
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_group import CommitRequest
 from holdfast.testing.brokers.member import MemoryPartitionedSource
-from holdfast.testing.scheduler import Scheduler
 from holdfast.timing import Deadline
 from tests.contracts.test_kafka_source import PROTOCOLS
-from tests.contracts.twins.witness import Clock, Witness
+from tests.contracts.twins.witness import Clock, Seen, Witness, in_no_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.testing.brokers.kafka_group import Rebalancing
+    from holdfast.testing.scheduler import Scheduler
     from tests.servers.kafka import KafkaServer
 
-Seen = list[object]
 _LEAVE_GROUP, _OFFSET_COMMIT, _HEARTBEAT = 13, 8, 68
 
 
@@ -151,14 +150,7 @@ def _memory(member: Witness) -> MemoryPartitionedSource:
 
 def on_model(protocol: Rebalancing, script: Callable[[KafkaStage], Seen], partitions: int) -> Seen:
     """What the script sees there, in no time."""
-    scheduler = Scheduler(1, jitter=False)
-    stage, seen = Model(scheduler, protocol, partitions), Seen()
-    task = scheduler.process("reader").spawn(lambda: seen.extend(deepcopy(script(stage))), "script")
-    scheduler.run(lambda: not task.is_alive(), 3600.0)
-    errors = list(scheduler.errors)
-    scheduler.end()
-    assert not errors, errors
-    return seen
+    return in_no_time(lambda scheduler: Model(scheduler, protocol, partitions), script)
 
 
 # ---- the server

@@ -16,17 +16,16 @@ from holdfast.records import Partition
 from holdfast.runtime import MACHINE
 from holdfast.testing.brokers.rocketmq import RocketBroker
 from holdfast.testing.brokers.rocketmq_member import RocketSource
-from holdfast.testing.scheduler import Scheduler
 from holdfast.timing import Deadline
 from tests.contracts.rocketmq_field import PATIENCE_S, client_of
-from tests.contracts.twins.witness import Clock, Witness
+from tests.contracts.twins.witness import Clock, Seen, Witness, in_no_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.testing.scheduler import Scheduler
     from tests.servers.rocketmq import RocketMQServer
 
-Seen = list[object]
 _LEASE_S = 10.0
 
 
@@ -98,14 +97,7 @@ class Model:
 
 def on_model(script: Callable[[RocketStage], Seen], queues: int) -> Seen:
     """What the script sees there, in no time."""
-    scheduler = Scheduler(1, jitter=False)
-    stage, seen = Model(scheduler, queues), Seen()
-    task = scheduler.process("reader").spawn(lambda: seen.extend(deepcopy(script(stage))), "script")
-    scheduler.run(lambda: not task.is_alive(), 3600.0)
-    errors = list(scheduler.errors)
-    scheduler.end()
-    assert not errors, errors
-    return seen
+    return in_no_time(lambda scheduler: Model(scheduler, queues), script)
 
 
 class Server:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import SourceError
 from holdfast.plugin.ports import Committed, Start
 from holdfast.records import Partition
 from holdfast.testing.records import MadeFence
+from holdfast.testing.scheduler import Scheduler
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.ports import CommitFate, PartitionedSource
     from holdfast.runtime import Runtime
+
+S = TypeVar("S")
+#: What a script has seen.
+Seen = list[object]
 
 _ANSWER_S = 10.0
 _POLL_S = 0.02
@@ -141,6 +147,10 @@ class Clock:
             assert self.runtime.now() < ends, [(each.story, each.fates, each.at, each.errors) for each in self.members]
             self.poll()
 
+    def until_shared(self, total: int, *members: Witness) -> None:
+        """Each of them has its share."""
+        self.until(lambda: all(len(each.has) == total // len(members) for each in members))
+
     def go_on(self, seconds: float = 1.0) -> None:
         """What is still to come, comes."""
         ends = self.runtime.now() + seconds
@@ -153,3 +163,15 @@ class Clock:
             each.poll()
         if not polling:
             self.runtime.sleep(_POLL_S)
+
+
+def in_no_time(stage: Callable[[Scheduler], S], script: Callable[[S], Seen]) -> Seen:
+    """What a script sees on a model, in virtual time."""
+    scheduler = Scheduler(1, jitter=False)
+    ground, seen = stage(scheduler), Seen()
+    task = scheduler.process("reader").spawn(lambda: seen.extend(deepcopy(script(ground))), "script")
+    scheduler.run(lambda: not task.is_alive(), 3600.0)
+    errors = list(scheduler.errors)
+    scheduler.end()
+    assert not errors, errors
+    return seen

@@ -23,6 +23,12 @@ class Broken:
     #: What is to be seen then.
     breaks: str
 
+    def broken(self, text: str) -> str:
+        """Its file's text with the rule broken. Raises ValueError: the rule does not stand there once."""
+        if (times := text.count(self.rule)) != 1:
+            raise ValueError(f"{self.name}: holdfast/{self.file} has it {times} times, and not once")
+        return text.replace(self.rule, self.instead)
+
 
 RULES = (
     # ---- what is committed and marked

@@ -60,7 +60,7 @@ class Partitioned:
         self._strays = handler_of_strays(source.retry_topic, letters) if source.retry_topic and letters else None
         self._poll_at = 0.0
         self._tend_at = 0.0
-        self._suspects_at = 0.0
+        self._suspects_at, self._one_by_one = 0.0, False
         self._refresh_at = engine.clock.now() + _REFRESH_S
         self._left = False
         self._held_some = False
@@ -356,8 +356,8 @@ class Partitioned:
         suspects = [owner for owner in self.owners.values() if owner.suspect is not None and owner.phase is Phase.OWNED]
         if not suspects or self._engine.clock.now() < self._suspects_at:
             return
-        self._suspects_at = self._engine.clock.now() + _SUSPECTS_S
         ends = self._ends_of([owner.partition for owner in suspects])
+        self._suspects_at = self._engine.clock.now() + _SUSPECTS_S
         for owner in suspects:
             if owner.partition not in ends:
                 continue  # it stays one: nothing more of it until the broker has answered
@@ -370,20 +370,25 @@ class Partitioned:
                 self.ours.retake(owner)
 
     def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """As far as there are answers. One that has no leader, or whose topic is gone, costs the others none."""
+        """As far as there are answers; the loop stays away from its polls for `_REFRESH_LOOK_S` at most.
+
+        One partition that has no leader, or whose topic is gone, costs the others none: after a question for all that
+        failed, the next look asks for each by itself.
+        """
+        ask = self.source.last_offsets
+        one_by_one, self._one_by_one = self._one_by_one and len(partitions) > 1, False
+        ends: dict[Partition, int] = {}
+        if one_by_one:
+            for partition in partitions:
+                with suppress(SourceError):
+                    ends.update(ask([partition], Deadline(_REFRESH_LOOK_S / len(partitions), self._engine.clock)))
+            return ends
         try:
-            return self.source.last_offsets(partitions, Deadline(_REFRESH_LOOK_S, self._engine.clock))
+            return ask(partitions, Deadline(_REFRESH_LOOK_S, self._engine.clock))
         except SourceError as error:
             self._engine.tell(SourceTrouble(error=str(error)))
-        ends: dict[Partition, int] = {}
-        for partition in partitions if len(partitions) > 1 else ():
-            with suppress(SourceError):
-                ends.update(
-                    self.source.last_offsets(
-                        [partition], Deadline(_REFRESH_LOOK_S / len(partitions), self._engine.clock)
-                    )
-                )
-        return ends
+            self._one_by_one = True
+            return ends
 
     def _seek(self, owner: Ownership) -> None:
         try:

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.dedup.calls.current import current_claim
-    from holdfast.dedup.calls.policy import Skipped
-    from holdfast.dedup.decorator import idempotent
+    from holdfast.dedup.calls.decorator import idempotent
+    from holdfast.dedup.calls.grant import current_claim
+    from holdfast.dedup.calls.results import Skipped
     from holdfast.dedup.keys import header, record_key
     from holdfast.dedup.memory import MemoryClaims
     from holdfast.dedup.redis_coordinator import RedisCoordinator
@@ -78,11 +78,11 @@ _HOMES = {
     "RedisCoordinator": "holdfast.dedup.redis_coordinator",
     "Retry": "holdfast.plugin.retry",
     "Settings": "holdfast.plugin.settings",
-    "Skipped": "holdfast.dedup.calls.policy",
+    "Skipped": "holdfast.dedup.calls.results",
     "Unretriable": "holdfast.errors",
-    "current_claim": "holdfast.dedup.calls.current",
+    "current_claim": "holdfast.dedup.calls.grant",
     "header": "holdfast.dedup.keys",
-    "idempotent": "holdfast.dedup.decorator",
+    "idempotent": "holdfast.dedup.calls.decorator",
     "make_record": "holdfast.testing.records",
     "record_key": "holdfast.dedup.keys",
 }

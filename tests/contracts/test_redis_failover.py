@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from holdfast import idempotent
-from holdfast.dedup.calls.debts import Debts, Finish
+from holdfast.dedup.calls.here import Debts, Finish
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_groups import RedisGroupSession

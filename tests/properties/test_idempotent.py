@@ -22,7 +22,7 @@ from holdfast import Fenced, MemoryClaims, RedisClaims, Skipped, current_claim, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.dedup.calls.current import CurrentClaim
+    from holdfast.dedup.calls.grant import CurrentClaim
     from holdfast.dedup.calls.here import CallStore
 
 PROCESSES = 3

@@ -7,7 +7,6 @@ ABOUT = {
     "dedup": "`contracts/test_claims.py`, `properties/test_claims_machine.py`",
     "dedup/batches": "Spark's: `contracts/test_batches.py`, `properties/test_batches_machine.py`",
     "dedup/calls": "`@idempotent`, without an app: `properties/test_idempotent.py`, `contracts/test_idempotent.py`",
-    "dedup/decorator": "`@idempotent`, without an app: `properties/test_idempotent.py`, `contracts/test_idempotent.py`",
     "dedup/forks": "nothing forks there: `unit/test_forks.py`, `unit/test_forked_processes.py`",
     "dedup/groups": "`contracts/test_groups.py`, `properties/test_groups_machine.py`",
     "dedup/joining": "`contracts/test_groups.py`",

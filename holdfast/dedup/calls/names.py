@@ -1,15 +1,22 @@
-"""Names of functions: what finds their keys again after a restart, and keeps the keys of two functions apart."""
+"""What a call is known by: the name of its function, and the key of its arguments or of an item of its batch.
+
+A name finds its keys again after a restart, and keeps the keys of two functions apart. Keys are typed as keys of records
+are.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import SettingError
+from holdfast.dedup.keys import NO_KEY_REMEDY, key_text, no_key
+from holdfast.errors import KeyMissing, SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
 
 class Origin(NamedTuple):
@@ -97,3 +104,159 @@ def _derived(origin: Origin) -> str:
             "name", name, "in every script that is started directly the module is __main__: give it name='billing'"
         )
     return name
+
+
+_NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_POSITIONAL = _NAMED[:2]
+
+#: A parameter's name, with dots a path into it, or a function.
+CallKey: TypeAlias = "str | Callable[..., object]"
+
+
+class ArgumentKey:
+    """The key of a call. However the arguments are given, by position, by name or by default, it is the same.
+
+    Args:
+        name: of the function, for errors.
+        signature: of the function.
+        spec: "order_id", "order.id", or a function that takes what the function takes.
+
+    Raises:
+        SettingError: `spec` is none of these, or names no parameter.
+    """
+
+    def __init__(self, name: str, signature: inspect.Signature, spec: CallKey) -> None:
+        self._name = name
+        self._signature = signature
+        self._function: Callable[..., object] | None = None
+        self._path: Sequence[str] = ()
+        if isinstance(spec, str):
+            self._path = _path(spec)
+            self._rest = _check_parameter(signature, spec, self._path[0])
+        elif callable(spec):
+            self._function = spec
+        else:
+            raise SettingError("key", spec, "give a parameter's name, a path into it ('order.id'), or a function")
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The key's text.
+
+        Raises:
+            KeyMissing: it has none.
+            TypeError: the function cannot be called so.
+        """
+        call = self._signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        if self._function is not None:
+            return _text(self._name, self._function(*call.args, **call.kwargs))
+        first, *inner = self._path
+        given: Mapping[str, Any] = call.arguments[self._rest] if self._rest else call.arguments
+        return _text(self._name, _follow(self._name, given, [first, *inner]))
+
+
+class ItemKey:
+    """The key of an item of a batch.
+
+    Args:
+        name: of the function, for errors.
+        spec: a path into the item ("order_id", "order.id"), or a function of the item.
+
+    Raises:
+        SettingError: `spec` is none of these.
+    """
+
+    def __init__(self, name: str, spec: CallKey) -> None:
+        self._name = name
+        if isinstance(spec, str):
+            path = _path(spec)
+            self._take: Callable[[Any], object] = lambda item: _follow(name, item, path)
+        elif callable(spec):
+            self._take = spec
+        else:
+            raise SettingError("key", spec, "give a field's name, a path ('order.id'), or a function of the item")
+
+    def __call__(self, item: object) -> str:
+        """The key's text.
+
+        Raises:
+            KeyMissing: it has none.
+        """
+        return _text(self._name, self._take(item))
+
+
+class BatchParameter:
+    """Which argument of a call is the batch: the first that may be given by position, after `self` and `cls`.
+
+    Raises:
+        SettingError: the function has none.
+    """
+
+    def __init__(self, name: str, signature: inspect.Signature) -> None:
+        self._signature = signature
+        names = [each.name for each in signature.parameters.values() if each.kind in _POSITIONAL]
+        # As it stands in a class' body, a function cannot be told from others but by this convention.
+        self._names = names[1:] if names[:1] in (["self"], ["cls"]) else names
+        if not self._names:
+            raise SettingError("batch", True, f"{name} has no parameter for the list of items: let it take one")
+
+    def take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+        """The items, and a function that gives the call's arguments with other items instead.
+
+        Raises:
+            TypeError: the function cannot be called so.
+        """
+        call = self._signature.bind(*args, **kwargs)
+        name = self._names[0]
+        items = list(call.arguments[name])
+
+        def with_items(chosen: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            call.arguments[name] = chosen
+            return call.args, call.kwargs
+
+        return items, with_items
+
+
+def _path(spec: str) -> list[str]:
+    path = spec.split(".")
+    if not all(path):
+        raise SettingError("key", spec, "name a parameter, or with dots a path into it: 'order_id', 'order.id'")
+    return path
+
+
+def _check_parameter(signature: inspect.Signature, spec: str, first: str) -> str | None:
+    """The name of the `**parameter` in which to look for `first`; None = it is a parameter itself."""
+    parameters = signature.parameters
+    if first in parameters and parameters[first].kind in _NAMED:
+        return None
+    rest = next((each.name for each in parameters.values() if each.kind is inspect.Parameter.VAR_KEYWORD), None)
+    if rest is None:
+        has = ", ".join(parameters) or "none"
+        raise SettingError("key", spec, f"the function has no parameter {first!r} (it has: {has}): name one of them")
+    return rest
+
+
+def _follow(name: str, found: Any, path: Sequence[str]) -> object:  # noqa: ANN401 - whatever the function is given
+    for part in path:
+        if isinstance(found, Mapping):
+            if part not in found:
+                raise _missing(name, f"there is no {part!r} of {'.'.join(path)!r} in it")
+            found = found[part]
+        else:
+            try:
+                found = getattr(found, part)
+            except AttributeError as error:
+                raise _missing(name, f"there is no {part!r} of {'.'.join(path)!r} in it") from error
+    return found
+
+
+def _text(name: str, found: object) -> str:
+    text = key_text(found)
+    if text is None:
+        raise _missing(name, no_key(found))
+    return text
+
+
+def _missing(name: str, what: str) -> KeyMissing:
+    return KeyMissing(
+        f"no business key for a call of {name}: {what}; {NO_KEY_REMEDY}; a function can make one: key=lambda order: ..."
+    )

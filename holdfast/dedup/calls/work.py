@@ -3,7 +3,7 @@
     ask for the keys > run the body for those that are new > say that they are done > results of those that were done
     > wait for those that are busy, holding none, and ask again
 
-A driver is a loop of few lines, one for plain functions and one for coroutines (drive.py): so the two cannot differ.
+A driver is a loop of few lines, one for plain functions and one for coroutines (guard.py): so the two cannot differ.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.dedup.calls.grant import Grant
-from holdfast.dedup.calls.policy import Skipped
-from holdfast.dedup.calls.results import decode, encode, lose
+from holdfast.dedup.calls.results import Skipped, decode, encode, lose
 from holdfast.dedup.claims import Verdict
 from holdfast.errors import BatchFailed, Fenced, KeyBusy, ResultNotStored, StoreError, Unconfirmed
 from holdfast.timing import Deadline
@@ -21,9 +20,9 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from holdfast.dedup.calls.current import CurrentClaim
+    from holdfast.dedup.calls.grant import CurrentClaim
     from holdfast.dedup.calls.here import Calls
-    from holdfast.dedup.calls.policy import CallPolicy
+    from holdfast.dedup.calls.results import CallPolicy
     from holdfast.dedup.claims import Claim
 
 _MISCOUNTED = "not a list with one result for each item of the batch"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, ov
 
 from holdfast.dedup.calls.guard import Guard
 from holdfast.dedup.calls.names import plain
-from holdfast.dedup.calls.policy import CallPolicy
+from holdfast.dedup.calls.results import CallPolicy
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from holdfast.dedup.calls.here import CallStore
-    from holdfast.dedup.calls.keys import CallKey
-    from holdfast.dedup.calls.policy import OnBusy, OnDone, RaiseOrReturn, Skipped, StoreDown
+    from holdfast.dedup.calls.names import CallKey
+    from holdfast.dedup.calls.results import OnBusy, OnDone, RaiseOrReturn, Skipped, StoreDown
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from holdfast.plugin.advice.emit.kafka import COOPERATIVE
 from holdfast.plugin.advice.emit.migration import Migration, migrate
 from holdfast.plugin.advice.emit.rehearsal import Living
+from holdfast.plugin.assign.kafka import range_
 from holdfast.plugin.assign.members import Subscriber
-from holdfast.plugin.assign.range_ import range_
 from holdfast.records import Partition
 from holdfast.timing import Deadline
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.dedup.groups import GroupMember
-from holdfast.plugin.assign.average import average, by_circle
+from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.movement import movement
-from holdfast.plugin.assign.range_ import range_
-from holdfast.plugin.assign.round_robin import round_robin
+from holdfast.plugin.assign.rocketmq import average, by_circle
 from holdfast.plugin.assign.sticky import sticky
 from tests.docs.worked_examples import (
     ALIKE,

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.groups import GroupMember
-from holdfast.plugin.assign.average import average, by_circle
+from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.members import Subscriber
 from holdfast.plugin.assign.movement import movement
 from holdfast.plugin.assign.picture import Panel, before_and_after, draw, evenness
-from holdfast.plugin.assign.range_ import range_
-from holdfast.plugin.assign.round_robin import round_robin
+from holdfast.plugin.assign.rocketmq import average, by_circle
 from holdfast.plugin.assign.sticky import sticky
 from holdfast.records import Partition
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.plugin.assign.range_ import range_
-from holdfast.plugin.assign.round_robin import round_robin
+from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.sticky import sticky
 from tests.oracles import kafka, rocketmq
 from tests.oracles.groups import numbered

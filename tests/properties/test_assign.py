@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.dedup.groups import GroupMember
 from holdfast.errors import SettingError
 from holdfast.plugin.assign import strategy_of
-from holdfast.plugin.assign.average import average
+from holdfast.plugin.assign.rocketmq import average
 from holdfast.plugin.assign.sticky import sticky
 from holdfast.records import Partition
 

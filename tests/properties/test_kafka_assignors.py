@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.plugin.assign.range_ import range_
-from holdfast.plugin.assign.round_robin import round_robin
+from holdfast.plugin.assign.kafka import range_, round_robin
 from tests.oracles import kafka
 from tests.oracles.groups import Group, groups
 

@@ -16,8 +16,8 @@ from holdfast.plugin.advice.forecast import (
     next_names,
     usual_topics,
 )
+from holdfast.plugin.advice.vote import vote
 from holdfast.plugin.assign.members import Subscriber
-from holdfast.plugin.assign.vote import vote
 from holdfast.records import Partition
 
 ORDERS = frozenset({"orders"})

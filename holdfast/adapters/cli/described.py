@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.adapters.cli.arguments import parse_json, text_of
 from holdfast.errors import SettingError
 from holdfast.plugin.advice.forecast import Group, next_names
+from holdfast.plugin.advice.vote import Vote, vote
 from holdfast.plugin.assign.members import Subscriber
-from holdfast.plugin.assign.vote import Vote, vote
 from holdfast.records import Partition
 
 if TYPE_CHECKING:

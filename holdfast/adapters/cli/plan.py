@@ -14,9 +14,9 @@ from holdfast.adapters.cli.plan_output import Heading, tell
 from holdfast.adapters.cli.planning import Planned, change, live
 from holdfast.errors import SettingError
 from holdfast.plugin.advice.forecast import assigned, forecast
+from holdfast.plugin.advice.vote import vote
 from holdfast.plugin.assign.java import offsets_partition
 from holdfast.plugin.assign.picture import before_and_after
-from holdfast.plugin.assign.vote import vote
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What a call is known by: the name of its function, and the key of its arguments or of an item of its batch.
 
-A name finds its keys again after a restart, and keeps the keys of two functions apart. Keys are typed as keys of records
-are.
+A name finds its keys again after a restart, and keeps the keys of two functions apart. Keys are typed as records'
+keys are.
 """
 
 from __future__ import annotations

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from holdfast.dedup.groups import GroupMember
 from holdfast.errors import SettingError
+from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.movement import movement
 from holdfast.plugin.assign.names import strategy_of
-from holdfast.plugin.assign.range_ import range_
-from holdfast.plugin.assign.round_robin import round_robin
 from holdfast.plugin.assign.sticky import sticky
 from holdfast.records import Partition
 

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.records import Partition
+
 
 def java_hash(text: str) -> int:
     """String.hashCode: brokers compare tags by it, Kafka finds a group's coordinator, and a key leads to the queue to
@@ -27,3 +35,14 @@ def offsets_partition(group: str, partitions: int) -> int:
     which the absolute value of the lowest number is 0."""
     hashed = java_hash(group)
     return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
+
+
+def by_topic(queues: Iterable[Partition]) -> dict[str, list[Partition]]:
+    """Topics in order, and the queues of each in that of Java's MessageQueue: broker name, then queue id."""
+    topics: dict[str, list[Partition]] = defaultdict(list)
+    for queue in queues:
+        topics[queue.topic].append(queue)
+    brokers = {queue.broker: java_order(queue.broker) for found in topics.values() for queue in found}
+    for found in topics.values():
+        found.sort(key=lambda queue: (brokers[queue.broker], queue.number))
+    return dict(sorted(topics.items()))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import SettingError
-from holdfast.plugin.assign.java import java_order
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -67,11 +66,3 @@ def last_owners(claims: Iterable[Claim]) -> dict[Partition, str]:
             elif generation == known[0] and member != known[1]:
                 latest[partition] = generation, None
     return {partition: owner for partition, (_, owner) in latest.items() if owner is not None}
-
-
-def in_order(members: Iterable[Subscriber]) -> list[Subscriber]:
-    """As Kafka's range and round robin see them: static members by their name, then the others by id.
-
-    So a static member that restarts under another id keeps its place, and with it its partitions.
-    """
-    return sorted(members, key=lambda member: (member.instance_id is None, java_order(member.instance_id or member.id)))

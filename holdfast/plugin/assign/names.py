@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
-from holdfast.plugin.assign.average import average, by_circle
-from holdfast.plugin.assign.by_config import ByConfig
-from holdfast.plugin.assign.consistent_hash import ConsistentHash
-from holdfast.plugin.assign.rooms import MachineRoom, MachineRoomNearby
+from holdfast.plugin.assign.rocketmq import ByConfig, ConsistentHash, MachineRoom, MachineRoomNearby, average, by_circle
 from holdfast.plugin.assign.sticky import sticky
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.errors import SettingError
+from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.movement import Movement, movement
-from holdfast.plugin.assign.range_ import range_
-from holdfast.plugin.assign.round_robin import round_robin
 from holdfast.plugin.assign.sticky import sticky
 
 if TYPE_CHECKING:

@@ -1,16 +1,16 @@
-"""Kafka's RangeAssignor ("range"), its default: topic by topic, a run of partitions for each member."""
+"""Kafka's own assignors of the classic protocol: its default, a run of each topic's partitions; and a circle."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.assign.members import in_order
-from holdfast.plugin.assign.topics import by_topic
+from holdfast.plugin.assign.java import by_topic, java_order
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from holdfast.plugin.assign.members import Subscriber
     from holdfast.records import Partition
@@ -25,7 +25,7 @@ def range_(
     *,
     racks: Racks | None = None,
 ) -> dict[Partition, str]:
-    """What the Java class does, member for member; partitions of topics that nobody wants are absent.
+    """What RangeAssignor ("range") does, member for member; partitions of topics that nobody wants are absent.
 
     The first members get one partition more, of each topic: with many topics they have more in all. Topics of equal
     size that the same members want go the same way: partitions of one number have one owner.
@@ -133,3 +133,37 @@ def _near_together(topics: Sequence[_Topic]) -> None:
             topic.give(member_id, [topic.partitions[number]])
         if not first.room(member_id):
             del remaining[member_id]
+
+
+def round_robin(
+    members: Collection[Subscriber],
+    partitions: Collection[Partition],
+    previous: Mapping[Partition, str] | None = None,  # noqa: ARG001 - it forgets
+) -> dict[Partition, str]:
+    """What RoundRobinAssignor ("roundrobin") does; partitions of topics that nobody wants are absent.
+
+    Even where all want the same. Where they do not, the circle passes over who does not want a topic, and how much each
+    gets is left to chance.
+    """
+    circle = in_order(members)
+    owners: dict[Partition, str] = {}
+    at = 0
+    for topic, found in by_topic(partitions).items():
+        wanting = [i for i, member in enumerate(circle) if topic in member.topics]
+        if not wanting:
+            continue
+        turn = bisect_left(wanting, at)
+        for partition in found:
+            at = wanting[turn % len(wanting)]
+            owners[partition] = circle[at].id
+            turn += 1
+        at = (at + 1) % len(circle)
+    return owners
+
+
+def in_order(members: Iterable[Subscriber]) -> list[Subscriber]:
+    """As Kafka's range and round robin see them: static members by their name, then the others by id.
+
+    So a static member that restarts under another id keeps its place, and with it its partitions.
+    """
+    return sorted(members, key=lambda member: (member.instance_id is None, java_order(member.instance_id or member.id)))

@@ -69,7 +69,8 @@ class RebalanceReport(_Line):
 
     level: ClassVar[int] = logging.INFO
 
-    #: "assigned", "revoked", "lost", "leave" or "session lost", as far as this member can know.
+    #: "assigned", "revoked", "lost" or "leave", as far as this member can know; or "session lost": its partitions stand
+    #: still until its next session has taken them over anew, which are those gained.
     trigger: str
     protocol: str
     group: str
@@ -77,7 +78,8 @@ class RebalanceReport(_Line):
     given: tuple[Partition, ...] = ()
     #: Records whose handlers ended, and were marked, within the drain.
     drained: int = 0
-    #: Records whose handlers were still running when the partition went; the next owner waits for them.
+    #: Records whose handlers were still running when the partition went; the next owner waits for them, but where the
+    #: session was lost.
     abandoned: int = 0
     #: Records that were polled and not started; the next owner runs them.
     handed_back: int = 0
@@ -85,9 +87,9 @@ class RebalanceReport(_Line):
     duplicates_suppressed: int = 0
     #: Seconds of each phase: fence, drain, settle, commit, let_go, take_over.
     phases_s: Mapping[str, float] = field(default_factory=dict)
-    #: From the assignment to the first record started on what was gained; None = none was.
+    #: From the assignment (or the loss of the session) to the first record started on what was gained; None = none was.
     pause_s: float | None = None
-    #: From the assignment until the end of the log as found then was worked off; None = not within the report.
+    #: From there until the end of the log as found then was worked off; None = not within the report.
     recovered_s: float | None = None
     #: Records a second, as the ramp found them: what producers send to all that is owned, or what was taken in before;
     #: None = next to nothing, or not known.

@@ -6,13 +6,14 @@ import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.plugin.events import Overrun, RebalanceReport
+from holdfast.plugin.events import Overrun, RebalanceReport, SessionLost
 from holdfast.testing.spikes import Spikes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import Batch, RebalanceListener, Start
     from holdfast.records import Fence, Partition, Record
@@ -154,6 +155,8 @@ class Reports:
         #: What was told since something began to go.
         self._reports: list[RebalanceReport] = []
         self._overran = 0
+        #: What sessions had that were lost, of which a report has to follow.
+        self._lost: list[tuple[Partition, ...]] = []
         #: Records that came, and those of them that were started, by place; and duplicates as they are reported.
         self._polled = self._run = self._duplicates = self._left = 0
         self._waiting: set[tuple[Partition, int]] = set()
@@ -172,6 +175,8 @@ class Reports:
     def told(self, event: Event) -> None:
         """The engine tells something."""
         self._overran += isinstance(event, Overrun)
+        if isinstance(event, SessionLost) and (had := tuple(sorted(self._owners()))):
+            self._lost.append(had)
         if not isinstance(event, RebalanceReport):
             return
         self._reports.append(event)
@@ -183,6 +188,8 @@ class Reports:
             self._broken(
                 f"{self._duplicates} duplicates are reported; {self._polled} records came, {self._run} of them have run"
             )
+        if event.trigger == "session lost" and (not self._lost or self._lost.pop(0) != event.given):
+            self._broken(f"a report of a lost session that had {_names(event.given)}; there was none, or it had others")
         if event.trigger == "assigned":
             at = next((at for at, (came, _) in enumerate(self._came) if came == event.gained), None)
             if at is None:
@@ -198,6 +205,8 @@ class Reports:
         missing = [partitions for partitions, needed in self._came if needed]
         if missing:
             self._broken(f"no report of {_names(missing[0])} that came")
+        if self._lost:
+            self._broken(f"no report of a lost session that had {_names(self._lost[0])}")
         if self._left != 1:
             self._broken(f"{self._left} reports of its leave")
 
@@ -215,7 +224,7 @@ class Reports:
     def going(self, trigger: str, partitions: Sequence[Partition]) -> Iterator[None]:
         """Around what the engine does when these go."""
         engine = self._member.engine
-        owners = {} if engine is None else getattr(engine.family, "owners", {})
+        owners = self._owners()
         had = {each: (owners[each].session, owners[each].epoch) for each in partitions if each in owners}
         before, overran = self._runs(had), self._overran
         self._reports.clear()
@@ -241,6 +250,10 @@ class Reports:
                 )
 
     # ---- inside
+    def _owners(self) -> Mapping[Partition, Ownership]:
+        engine = self._member.engine
+        return {} if engine is None else getattr(engine.family, "owners", {})
+
     def _runs(self, had: Mapping[Partition, tuple[str, int]]) -> Sequence[Run]:
         """What runs of these ownerships."""
         stage = self._member.stage

@@ -13,14 +13,16 @@ from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterError, HandlerHung
 from holdfast.plugin.engine.record.hung import Hung, _Watched
 from holdfast.plugin.engine.record.workers import Workers
-from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed
+from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed, SessionLost, StoreDown
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
-from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, Letters, Work, numbered, partition
+from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, FlakySession, Letters, Work, numbered, partition
 from tests.engine.test_campaigns import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.dedup.claims import ClaimSession
+    from holdfast.dedup.memory_session import MemorySession
     from holdfast.plugin.engine.record.attempts import Ended
     from holdfast.plugin.engine.record.call import Call
     from holdfast.plugin.engine.record.entry import Entry
@@ -580,6 +582,55 @@ class TestCoroutines:
             may_end.set()
             assert letters.sent == []
             assert len(bench.ids()) == 1
+
+
+class LastLook(FlakyClaims):
+    """Once armed, a lease ends just before a worker asks whether its session lives; the app's thread sees it later."""
+
+    armed = False
+
+    def begin(self, lease_s: float) -> ClaimSession:
+        return _Looked(self, self.inner.begin(lease_s))
+
+
+class _Looked(FlakySession):
+    def __init__(self, store: LastLook, inner: MemorySession) -> None:
+        super().__init__(store, inner)
+        self._app, self._last, self._looks = threading.current_thread(), store, 0
+
+    def live(self) -> bool:
+        if threading.current_thread() is self._app:
+            self._looks -= self._looks > 0
+            return self._looks > 0 or self._inner.live()
+        if self._last.armed:
+            self._last.armed = False
+            self._looks = 5
+            self._last.inner.expire(self._inner.id)
+            assert self._inner.renew() is False
+        return self._inner.live()
+
+
+def test_one_whose_session_ends_in_an_outage_before_its_letter_is_sent_is_kept_by_nobody() -> None:
+    store = LastLook()
+    with Bench(claims=store) as bench:
+        letters = Letters(bench.changed)
+        letters.hold()
+        bench.work.hold("x")
+        bench.broker.produce("orders", 0, "x")
+        member = bench.member(settings=settings(workers=4), dead_letter="dlq", dead_letters=letters)
+        bench.wait(lambda: letters.tries == 1)
+        store.go_down()
+        bench.broker.produce("orders", 0, "y")
+        bench.wait(lambda: member.told(StoreDown))
+        store.armed = True
+        letters.fail(DeadLetterError("1"))
+        letters.let_go()
+        bench.wait(lambda: member.told(SessionLost))
+        store.come_back()
+        bench.wait_committed(2)
+        engine: Any = member.app._engine
+        assert not engine.outcomes.stuck
+        assert letters.values() == ["x"]
 
 
 class Hanging(Campaign):

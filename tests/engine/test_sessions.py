@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import MemoryClaims, Settings
 from holdfast.plugin.engine import sessions
-from holdfast.plugin.events import SessionLost
+from holdfast.plugin.events import RebalanceReport, SessionLost
 from holdfast.runtime import Machine
 from holdfast.testing.clocks import HandClock
-from tests.engine.bench import Bench, numbered, partition
+from tests.engine.bench import Bench, FlakyClaims, numbered, partition
 
 if TYPE_CHECKING:
     import pytest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.engine.bench import Seen
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
-P0 = partition()
+P0, P1 = partition(), partition(1)
 
 
 class TestLost:
@@ -39,6 +39,41 @@ class TestLost:
             assert member.session != before
             assert [event.session for event in member.told(SessionLost)] == [before]
         assert len(set(bench.work.values())) == 80
+
+    def test_what_it_cost_is_one_report(self) -> None:
+        with Bench(orders=2) as bench:
+            bench.work.hold("x0")
+            bench.broker.produce("orders", 0, "x0", "x1", key="k")
+            member = bench.member(settings=SETTINGS)
+            bench.wait_running("x0")
+            bench.wait(lambda: member.owns == {P0, P1})
+            bench.expire(member)
+            bench.wait(lambda: member.told(SessionLost))
+            bench.work.let_go()
+            bench.wait_committed(2)
+            bench.wait(lambda: len(member.told(RebalanceReport)) == 2)
+            report = member.told(RebalanceReport)[1]
+            assert (report.trigger, report.given, report.gained) == ("session lost", (P0, P1), (P0, P1))
+            assert (report.abandoned, report.drained, report.handed_back) == (1, 0, 1)
+            assert report.recovered_s is not None
+            assert member.app.snapshot().rebalances.by_trigger == {"assigned": 1, "session lost": 1}
+
+    def test_it_is_told_too_where_no_other_session_follows(self) -> None:
+        store = FlakyClaims()
+        with Bench(claims=store) as bench:
+            bench.broker.produce("orders", 0, "x")
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(1)
+            store.go_down(["begin"])
+            store.inner.expire(member.session)
+            engine = member.app._engine
+            assert engine is not None
+            assert engine.session is not None
+            assert engine.session.renew() is False
+            bench.wait(lambda: member.told(SessionLost))
+            member.stop()
+            told = [(report.trigger, report.given, report.gained) for report in member.told(RebalanceReport)]
+            assert told == [("assigned", (), (P0,)), ("session lost", (P0,), ()), ("leave", (), ())]
 
     def test_only_what_was_in_hand_may_be_repeated(self) -> None:
         with Bench() as bench:

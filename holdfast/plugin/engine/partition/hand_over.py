@@ -122,6 +122,14 @@ class HandOver:
         engine.recorder.went(self._places(owners), self._trigger)
         self._lap("let_go")
 
+    def lose(self) -> None:
+        """They end without a word to the store: their session is over, and others may have taken them over."""
+        for owner in self._owners:
+            self._abandoned += sum(len(entry.running) for entry in owner.entries.values())
+            owner.move(Phase.GONE)
+        self._in_hand_at_first = self._abandoned  # what has ended may be marked yet, or not: it counts as neither
+        self._engine.recorder.went(self._places(self._owners), self._trigger)
+
     def report(self) -> RebalanceReport:
         """What happened."""
         source = self._source

@@ -120,7 +120,7 @@ class Owners:
 
     def retake(self, owner: Ownership) -> None:
         """Let the partition go at the store and take it over anew, though the client keeps it."""
-        self.end(owner, "retaken").let_go()
+        self.end([owner], "retaken").let_go()
         if self.by_partition.get(owner.partition) is owner:
             del self.by_partition[owner.partition]
 
@@ -174,11 +174,12 @@ class Owners:
                 owner.told = True
             self._engine.recorder.came(self.places(came), trigger)
 
-    def end(self, owner: Ownership, trigger: str) -> HandOver:
+    def end(self, owners: Sequence[Ownership], trigger: str) -> HandOver:
         """Nothing new starts, and what has not started is handed back."""
-        if owner.cut is not None and not owner.owned:
-            self.cuts.setdefault(owner.partition, owner.cut)  # not adopted yet: the next ownership begins there
-        path = self.hand_over([owner], Deadline(0.0, self._engine.clock), trigger)
+        for owner in owners:
+            if owner.cut is not None and not owner.owned:
+                self.cuts.setdefault(owner.partition, owner.cut)  # not adopted yet: the next ownership begins there
+        path = self.hand_over(owners, Deadline(0.0, self._engine.clock), trigger)
         path.fence()
         path.hand_back()
         return path

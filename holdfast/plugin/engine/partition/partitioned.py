@@ -187,7 +187,7 @@ class Partitioned:
             return
         self._tend_at = engine.clock.now() + _TEND_S
         try:
-            self.ours.create(self._assigned)
+            self.ours.reports.taken_anew(self.ours.create(self._assigned))
             self.ours.take_over(list(self.owners.values()), inside=False)
             self._poll_handed()
             self._look_at_suspects()
@@ -209,11 +209,12 @@ class Partitioned:
 
     def session_lost(self) -> None:
         """All ownerships end without a word to the store: others may have taken over. New ones begin with a session."""
-        for owner in list(self.owners.values()):
-            self.ours.end(owner, "session lost")
-            owner.move(Phase.GONE)
-        self._engine.recorder.went(self.ours.places(self.owners.values()), "session lost")
+        owners, now = list(self.owners.values()), self._engine.clock.now()
+        path = self.ours.end(owners, "session lost")
+        path.lose()
         self.owners.clear()
+        if owners:
+            self.ours.reports.lost(path.report(), now)
 
     def leave(self, deadline: Deadline) -> None:
         """Leave with nothing left to commit: a commit inside the client's close() may hang, or be refused."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from holdfast.plugin.engine.flow.intake import Intake
     from holdfast.plugin.engine.partition.ownership import Ownership
@@ -27,6 +27,8 @@ class Reports:
         self._clock, self._tell_of, self._intake = clock, tell, intake
         self._duplicates, self._duplicates_told = duplicates, 0
         self._open: RebalanceReport | None = None
+        #: Of a lost session, until another one is there; and when that was.
+        self._lost: tuple[RebalanceReport, float] | None = None
         self._owners: list[Ownership] = []
         self._began = 0.0
         self._pause_s: float | None = None
@@ -41,6 +43,17 @@ class Reports:
         self.close()
         self._open, self._owners, self._began = report, owners, began
         self._pause_s, self._ends = None, None
+
+    def lost(self, report: RebalanceReport, began: float) -> None:
+        """A session was lost: what it had is taken over anew by the next one, and the report is told with that."""
+        self.close()
+        self._lost = (report, began)
+
+    def taken_anew(self, owners: Sequence[Ownership]) -> None:
+        """The next session takes these over."""
+        if self._lost is not None and owners:
+            (report, began), self._lost = self._lost, None
+            self.add(replace(report, gained=tuple(sorted(owner.partition for owner in owners))), owners, began)
 
     def step(self, end_offsets: Callable[[list[Partition]], Mapping[Partition, int]]) -> None:
         """Look whether the open report is complete."""
@@ -61,7 +74,10 @@ class Reports:
             self.close()
 
     def close(self, recovered_s: float | None = None) -> None:
-        """Tell the open report as it stands."""
+        """Tell the open report as it stands, and that of a session which no other one has followed."""
+        if self._lost is not None:
+            (report, _), self._lost = self._lost, None
+            self._tell(report)
         if self._open is not None:
             climb = self._intake.climb
             self._tell(

@@ -136,6 +136,7 @@ class Outcomes:
     def hand_back(self, entry: Entry) -> None:
         """An entry that was not started, or whose attempt failed, will not run here."""
         self.handed_back += entry.count
+        self.stuck.discard(entry)  # its letter was not even begun: the session had ended
         self._claiming.give_back(entry)
         self._lanes.drop(entry)
         self._forget(entry)

@@ -21,7 +21,7 @@ two records of one key are never both NEW, and a record does not inherit what it
 | mark(p, epoch, offsets) per offset | in done | - | ok |
 | | (epoch, owner) match, or running[offset] = (session, epoch) | done, out of running; the session may be dead | ok |
 | | else | - | fenced |
-| let_go(p, epoch, hands) | (epoch, owner) match; with epoch 0: owner matches | hands not done are *added* to running; no owner | - |
+| let_go(p, epoch, unacked) | (epoch, owner) match; with epoch 0: owner matches | unacked ones not done are *added* to running; no owner | - |
 | | else | - | - (it is settled) |
 | poll(p, epoch, offsets) | (epoch, owner) do not match | - | FENCED |
 | | per offset: done / not running / holder dead / holder lives | holder dead: removed from running | done / yours / yours / - |
@@ -128,7 +128,7 @@ class LetGo(NamedTuple):
 
     partition: str
     epoch: int
-    hands: Sequence[int]  #: started, and their mark not acknowledged
+    unacked: Sequence[int]  #: started, and their mark not acknowledged
     #: The epoch with which those will be marked or released; 0 = that of the ownership.
     known_as: int = 0
 

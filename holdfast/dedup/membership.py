@@ -32,7 +32,7 @@ _BETWEEN_PLANS_S = 0.1
 #: The others make it, one of them first, where that has not happened: who changed the group may have died over it.
 _STEP_IN_S = (0.08, 0.16)
 #: Tries to publish the plan without us while the group goes on changing.
-_FAREWELLS = 10
+_LEAVE_TRIES = 10
 #: Queues that one log line names.
 _TOLD = 8
 
@@ -76,7 +76,7 @@ class KeptMembership:
         self._planned_at = -math.inf  #: when the plan of that look was made, by our clock
         self._silent = self._hung = False  #: what has been told already
         self._left_out: frozenset[Partition] = frozenset()  #: likewise
-        self._farewell: Deadline | None = None
+        self._leaving: Deadline | None = None
         self._call = runtime.event()  #: something is to be done now
         self._over = runtime.event()
 
@@ -117,8 +117,8 @@ class KeptMembership:
         """Go, and publish the plan without us. Returns when that is done, at the deadline at the latest."""
         if not self._lease.own_process:
             return  # a forked child has no say about its parent's membership
-        if self._farewell is None:
-            self._farewell = deadline
+        if self._leaving is None:
+            self._leaving = deadline
         self._call.set()
         self._over.wait(deadline.left_s())
 
@@ -132,12 +132,12 @@ class KeptMembership:
         try:
             self._to_be_planned(_GATHER_S)
             pause_s = 0.0
-            while self._lease.live() and self._farewell is None:
+            while self._lease.live() and self._leaving is None:
                 if self._call.wait(pause_s):
                     self._call.clear()
                 pause_s = self._turn()
-            if self._farewell is not None and self._lease.live():
-                self._leave(self._farewell)
+            if self._leaving is not None and self._lease.live():
+                self._leave(self._leaving)
             else:
                 log.error("member %s is out of its group: its lease of %s s is over", self.id, self._lease.lease_s)
         finally:
@@ -273,9 +273,9 @@ class KeptMembership:
 
     def _leave(self, deadline: Deadline) -> None:
         """Ask until it is answered or too late; others who change the group meanwhile come first a few times."""
-        for farewells in count():
+        for tries in count():
             try:
-                view = self._session.look() if farewells < _FAREWELLS else None
+                view = self._session.look() if tries < _LEAVE_TRIES else None
                 plan = None if view is None else self._plan_without_us(view)
                 reply = self._session.leave() if plan is None else self._session.leave(view, plan)
                 if reply is not Refusal.BEHIND:

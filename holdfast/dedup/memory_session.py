@@ -103,7 +103,7 @@ class MemorySession:
             p = self._state.position(let.partition)
             if (let.epoch == 0 and p.owner == self.id) or self._owns(let.partition, p, let.epoch):
                 holder = (self.id, let.known_as or p.epoch)
-                p.running |= {offset: holder for offset in let.hands if not p.is_done(offset)}
+                p.running |= {offset: holder for offset in let.unacked if not p.is_done(offset)}
                 p.owner = None
 
         self._ask(lambda: _for_each(one, partitions))

@@ -129,8 +129,8 @@ class RedisSession:
         """End ownerships, handing over what is in hand."""
         args: list[Args] = []
         for let in partitions:
-            check_offsets(let.hands)
-            args.append([let.epoch, let.known_as, len(let.hands), *let.hands])
+            check_offsets(let.unacked)
+            args.append([let.epoch, let.known_as, len(let.unacked), *let.unacked])
         where = [self._layout.position(let.partition) for let in partitions]
         self._ask("let_go", _by_shard(where, args), durable=True)
         self._given.let_go(partitions)

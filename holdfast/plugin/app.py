@@ -193,7 +193,7 @@ class Holdfast:
         letters = self._letters
         wants_letters = (
             self._broker_retries
-            or getattr(self._source, "stray_letters", None) is not None
+            or getattr(self._source, "unroutable_letters", None) is not None
             or any(handler.dead_letter for handler in self._routes.handlers)
         )
         if letters is None and wants_letters:

@@ -149,7 +149,7 @@ class PartitionedSource(Protocol):
         ...
 
     @property
-    def stray_letters(self) -> str | None:
+    def unroutable_letters(self) -> str | None:
         """The dead letter topic for what comes by `retry_topic` and does not say where it was born: somebody has put it
         there by hand. None: it stops the app, as records of topics do that nobody handles."""
         ...
@@ -328,11 +328,11 @@ class Seen(NamedTuple):
 
 
 @runtime_checkable
-class GatedSource(Protocol):
+class QueueLeasedSource(Protocol):
     """A leased source whose records come from queues that move between members, and whose client does not say when."""
 
     @property
-    def gate_patience_s(self) -> float:
+    def queue_lease_wait_s(self) -> float:
         """How long a queue's first record waits for the member that has it; a callback of the client waits with it."""
         ...
 

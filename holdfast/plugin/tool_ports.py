@@ -103,7 +103,7 @@ class Outgoing(NamedTuple):
     partition: Partition | None
 
 
-class LetterBox(Protocol):
+class DeadLetterTool(Protocol):
     """Dead letters in a topic."""
 
     def partitions(self, topic: str, deadline: Deadline) -> Sequence[Partition]:

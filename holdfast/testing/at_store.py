@@ -84,7 +84,7 @@ class AtStore:
         for name, position in state.positions.items():
             was = before.get(name, _NOTHING)
             self._owner(name, session, was, position)
-            self._hands(name, session, was, position)
+            self._handed_over(name, session, was, position)
             # Somebody may have reset the group to an offset above what is done.
             if position.again == was.again and (new := was.new(position)):
                 self._done(name, session, was, position, new)
@@ -113,7 +113,7 @@ class AtStore:
         elif now.epoch <= was.epoch:
             self._broken("OWNER", f"{session} takes {name} over, and its epoch {now.epoch} is not above {was.epoch}")
 
-    def _hands(self, name: str, session: str, was: _Was, now: StoredPosition) -> None:
+    def _handed_over(self, name: str, session: str, was: _Was, now: StoredPosition) -> None:
         """What a session has in hand is taken from it by the owner, or given back by itself."""
         for offset, (holder, _) in was.running.items():
             if offset not in now.running and not now.is_done(offset) and session not in (now.owner, holder):

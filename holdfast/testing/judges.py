@@ -49,7 +49,7 @@ class Judges:
         self._knew: Known | None = None
         #: The store gave no answer: who is open then has no protection.
         self.unprotected = False
-        self._hands: dict[str, set[Run]] = defaultdict(set)
+        self._unacked: dict[str, set[Run]] = defaultdict(set)
         self._checked: dict[LogName, int] = defaultdict(int)
         self._epochs: dict[LogName, tuple[int, str]] = {}
         #: Records started, by member and handler: for judges that count what others did meanwhile.
@@ -100,7 +100,7 @@ class Judges:
             run.record.unit.runs.append(run)
             if run.record.lane is not None:
                 run.record.lane.running.append(run)
-        self._in_hand(runs)
+        self._note_unacked(runs)
         return runs
 
     def ended(self, runs: Sequence[Run], *, well: bool, for_good: bool = False) -> None:
@@ -260,7 +260,7 @@ class Judges:
         runs = run.record.unit.runs
         if run in runs:
             runs.remove(run)
-        self._hands[run.session].discard(run)
+        self._unacked[run.session].discard(run)
 
     def _fence(self, run: Run, epoch: int) -> None:
         """P4: who owns a partition has a higher fence than all before."""
@@ -338,26 +338,26 @@ class Judges:
             if not (before.over or before.unit.runs or given_back):
                 self.broken("ORDER", f"{record} is handed out before {before} of its lane was")
 
-    def _in_hand(self, runs: Sequence[Run]) -> None:
+    def _note_unacked(self, runs: Sequence[Run]) -> None:
         """P3: what a crash would repeat is bounded."""
         session, bound = runs[0].session, max(1, self._settings.workers) + self._settings.mark_batch
-        hands = self._hands[session]
-        hands.update(runs)
+        unacked = self._unacked[session]
+        unacked.update(runs)
         if self._loop is not None and self._loop.threads:
             return  # whatever they say between two looks of the engine is not acknowledged yet
         if self._loop is not None:  # what the loop has is its own; what it has said is marked before it gets more
-            own = sum(each.ended_at is None for each in hands)
+            own = sum(each.ended_at is None for each in unacked)
             bound = self._settings.mark_batch + self._loop.at_most + own
-        if len(hands) <= bound:
+        if len(unacked) <= bound:
             return
-        for run in list(hands):
+        for run in list(unacked):
             ended = run.ended_at is not None
             lost = ended and any(each.has(run.record) for each in self._forgot)
             known = run.record.letter_of is not None or run.blind or lost
             if known or (ended and self._sight.done(run.record)):
-                hands.discard(run)
-        if len(hands) > bound and not self._open:
+                unacked.discard(run)
+        if len(unacked) > bound and not self._open:
             self.broken(
                 "IN HAND",
-                f"{len(hands)} records at {runs[0].member} have started and are not acknowledged; {bound} may be",
+                f"{len(unacked)} records at {runs[0].member} have started and are not acknowledged; {bound} may be",
             )

@@ -37,7 +37,7 @@ class LoopMember(Member):
         super().__init__(stage, name, process, source)
         self._loop = loop
         #: What the loop has, and has not said to be done or given back.
-        self._hands: dict[_Place, list[Run]] = {}
+        self._handed_out: dict[_Place, list[Run]] = {}
         #: What its other threads are to handle.
         self._jobs: Queue[Record] = process.runtime.queue()
         self.driven = _Driven(
@@ -65,22 +65,22 @@ class LoopMember(Member):
 
     def gone(self) -> None:
         """As `Member.gone`."""
-        for runs in self._hands.values():
+        for runs in self._handed_out.values():
             self.stage.judges.crashed(runs)
-        self._hands.clear()
+        self._handed_out.clear()
 
     # ---- what the engine says, with its lock
     def goes(self, partitions: Collection[Partition]) -> None:
         """As on_revoke: the last chance to say what is done."""
         if self._loop.says_at_revoke and self._loop.done_when == "commit":
-            for place in [place for place in self._hands if place[0] in partitions]:
+            for place in [place for place in self._handed_out if place[0] in partitions]:
                 self._said(place, well=True)
                 self.driven.end_below(place[0], place[1] + 1)
 
     def dismissed(self, partitions: Collection[Partition]) -> None:
         """What the loop has of these is others' to handle."""
-        for place in [place for place in self._hands if place[0] in partitions]:
-            self.stage.judges.ended(self._hands.pop(place), well=False)
+        for place in [place for place in self._handed_out if place[0] in partitions]:
+            self.stage.judges.ended(self._handed_out.pop(place), well=False)
 
     # ---- the loop
     def _main(self) -> None:
@@ -164,15 +164,15 @@ class LoopMember(Member):
             fence = record.fence
             placed = self.stage.placed(record)
             runs = self.stage.judges.started(self.name, fence.session, fence.epoch, [placed])
-            self._hands[record.partition, record.offset] = runs
+            self._handed_out[record.partition, record.offset] = runs
 
     def _said(self, place: _Place, *, well: bool) -> None:
-        runs = self._hands.pop(place, None)
+        runs = self._handed_out.pop(place, None)
         if runs is not None:
             self.stage.judges.ended(runs, well=well)
 
     def _all_done(self) -> None:
-        for place in list(self._hands):
+        for place in list(self._handed_out):
             self._said(place, well=True)
 
 

@@ -75,7 +75,7 @@ class Watch:
         others = judges.starts[member.name].total() - seen.own - seen.others
         if seen.looks >= _STARVED_LOOKS and others > _STARVED_STARTS:
             judges.broken("STARVED", f"{ready!r} could start at {member.name}, and {others} others have started since")
-        free = engine.workers.room(kind) > 0 and engine.hands.room(kind) >= ready.count
+        free = engine.workers.room(kind) > 0 and engine.unacked.room(kind) >= ready.count
         idle = not others and not judges.running[member.name].total()
         if seen.looks >= _IDLE_LOOKS and free and idle:
             judges.broken("STANDS", f"{ready!r} could start at {member.name}, and nothing does")

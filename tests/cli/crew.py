@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from holdfast.adapters.kafka.group_view import KafkaGroupLook
+from holdfast.adapters.kafka.group_view import KafkaGroupViews
 from holdfast.errors import UnknownGroup
 from holdfast.timing import Deadline
 from tests.cli.bench import PATIENCE_S, holdfast
@@ -37,7 +37,7 @@ class Crew:
         self.members: dict[str, Consumer] = {}
         self._stack = ExitStack()
         self.look = self._stack.enter_context(
-            closing(KafkaGroupLook({"bootstrap.servers": kafka.bootstrap}, self.group))
+            closing(KafkaGroupViews({"bootstrap.servers": kafka.bootstrap}, self.group))
         )
 
     def __enter__(self) -> Self:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.adapters.rocketmq.group_view import RocketMQGroupLook
+from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient, Subscription
 from holdfast.adapters.rocketmq.remoting.membership import Consumer
 from holdfast.timing import Deadline
@@ -38,7 +38,7 @@ def asked(field: Field, *more: object) -> tuple[object, ...]:
 
 def until(field: Field, over: Callable[[GroupView], bool]) -> GroupView:
     """Look until the group is like that."""
-    look = RocketMQGroupLook(lambda: RemotingClient(field.server.namesrv), field.group)
+    look = RocketMQGroupViews(lambda: RemotingClient(field.server.namesrv), field.group)
     ends = Deadline(PATIENCE_S * 2)  # Java's members look for each other each 20 s, if a notice is lost
     try:
         while not over(view := look.view(Deadline(PATIENCE_S))):

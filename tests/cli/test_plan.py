@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import RedisClaims, RedisCoordinator
 from holdfast.adapters.cli.lagging import names
-from holdfast.adapters.rocketmq.group_view import RocketMQGroupLook
+from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.plugin.assign.java import offsets_partition
 from holdfast.timing import Deadline
@@ -167,7 +167,7 @@ def test_a_forecast_for_rocketmqs_own_java_members_comes_true(
     rocketmq: RocketMQServer, redis_url: str, here: Here
 ) -> None:
     with Field(rocketmq, redis_url, queues=8) as field, Oracle("RocketMQMembers.java", ROCKETMQ_LIB) as java:
-        look = RocketMQGroupLook(lambda: RemotingClient(rocketmq.namesrv), field.group)
+        look = RocketMQGroupViews(lambda: RemotingClient(rocketmq.namesrv), field.group)
 
         def start(name: str) -> str:
             member = f"{name}-{field.group}"

@@ -26,9 +26,9 @@ __all__ = ["bootstrap", "closed_port", "mock_cluster", "silent_broker"]
 
 
 def test_a_broker_with_the_consumer_protocol_says_so(bootstrap: str) -> None:
-    ability = ask({"bootstrap.servers": bootstrap, "group.id": "asks"}, Deadline(20))
-    assert ability.consumer_protocol
-    assert ability.asked
+    features = ask({"bootstrap.servers": bootstrap, "group.id": "asks"}, Deadline(20))
+    assert features.consumer_protocol
+    assert features.asked
 
 
 def test_asking_leaves_no_group_behind(kafka: KafkaServer) -> None:
@@ -47,10 +47,10 @@ def test_a_cluster_that_has_the_feature_off_says_so() -> None:
         command = ["java", "-cp", f"{server._lib}/*", "org.apache.kafka.tools.FeatureCommand"]
         command += ["--bootstrap-server", server.bootstrap, "downgrade", "--feature", "group.version=0"]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
-        ability = ask({"bootstrap.servers": server.bootstrap, "group.id": "asks"}, Deadline(20))
-    assert not ability.consumer_protocol
-    assert ability.asked
-    assert "group.version" in ability.why
+        features = ask({"bootstrap.servers": server.bootstrap, "group.id": "asks"}, Deadline(20))
+    assert not features.consumer_protocol
+    assert features.asked
+    assert "group.version" in features.why
 
 
 def test_an_address_without_a_broker_is_named(closed_port: str) -> None:
@@ -93,10 +93,10 @@ def test_a_question_that_got_no_answer_is_not_taken_for_a_no(
         raise ConnectionResetError("cut")
 
     monkeypatch.setattr(holdfast.adapters.kafka.broker_features, "fetch", cut)
-    ability = ask({"bootstrap.servers": mock_cluster, "group.id": "asks"}, Deadline(20))
-    assert not ability.asked
-    assert not ability.consumer_protocol
-    assert "cut" in ability.why
+    features = ask({"bootstrap.servers": mock_cluster, "group.id": "asks"}, Deadline(20))
+    assert not features.asked
+    assert not features.consumer_protocol
+    assert "cut" in features.why
 
 
 # -- the question itself ----------------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def test_and_gives_up_after_longer_than_a_dead_ones_session(
     assert first.error is None
 
 
-def test_a_farewell_of_who_is_no_member_is_no_trouble_and_one_that_nobody_hears_is(
+def test_a_leave_of_who_is_no_member_is_no_trouble_and_one_that_nobody_hears_is(
     patient: KafkaServer, patient_topic: str
 ) -> None:
     kafka, topic = patient, patient_topic

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from holdfast.adapters.kafka.letter_box import KafkaLetterBox
+from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
 from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool
 from holdfast.errors import DeadLetterRefused, GroupActive, SourceUnavailable, UnknownTopic
 from holdfast.plugin.tool_ports import Outgoing
@@ -20,7 +20,7 @@ from tests.contracts.kafka_brokers import all_of, closed_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.adapters.kafka.topic_view import Look
+    from holdfast.adapters.kafka.topic_view import TopicView
     from tests.servers.kafka import KafkaServer
 
 __all__ = ["closed_port"]
@@ -53,8 +53,8 @@ def tool(kafka: KafkaServer) -> Iterator[KafkaOffsetTool]:
 
 
 @pytest.fixture
-def box(kafka: KafkaServer) -> Iterator[KafkaLetterBox]:
-    with contextlib.closing(KafkaLetterBox({"bootstrap.servers": kafka.bootstrap})) as made:
+def box(kafka: KafkaServer) -> Iterator[KafkaDeadLetterTool]:
+    with contextlib.closing(KafkaDeadLetterTool({"bootstrap.servers": kafka.bootstrap})) as made:
         yield made
 
 
@@ -124,16 +124,16 @@ def test_a_topic_that_is_missing_is_told_and_not_made(tool: KafkaOffsetTool, kaf
 
 
 def test_no_answer_is_told_in_time(closed_port: str) -> None:
-    look: Look
-    for look in (
+    view: TopicView
+    for view in (
         KafkaOffsetTool({"bootstrap.servers": closed_port}, "g"),
-        KafkaLetterBox({"bootstrap.servers": closed_port}),
+        KafkaDeadLetterTool({"bootstrap.servers": closed_port}),
     ):
-        with contextlib.closing(look), pytest.raises(SourceUnavailable, match=closed_port):
-            look.partitions("t", Deadline(0.5))
+        with contextlib.closing(view), pytest.raises(SourceUnavailable, match=closed_port):
+            view.partitions("t", Deadline(0.5))
 
 
-def test_a_log_is_read_from_start_to_end_and_no_further(box: KafkaLetterBox, topic: str) -> None:
+def test_a_log_is_read_from_start_to_end_and_no_further(box: KafkaDeadLetterTool, topic: str) -> None:
     full, empty = box.partitions(topic, now())
     starts, ends = {full: 2, empty: 0}, {full: 6, empty: 0}
     assert [record.offset for batch in box.read(starts, ends, 20) for record in batch] == [2, 3, 4, 5]
@@ -141,7 +141,9 @@ def test_a_log_is_read_from_start_to_end_and_no_further(box: KafkaLetterBox, top
     assert [record.value for batch in box.read({full: 9}, {full: 10}, 20) for record in batch] == [b"9"]
 
 
-def test_a_log_that_ends_with_a_transactions_marker_is_read_to_its_end(box: KafkaLetterBox, kafka: KafkaServer) -> None:
+def test_a_log_that_ends_with_a_transactions_marker_is_read_to_its_end(
+    box: KafkaDeadLetterTool, kafka: KafkaServer
+) -> None:
     topic = f"tools-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, 1)
     producer = Producer(
@@ -161,7 +163,7 @@ def test_a_log_that_ends_with_a_transactions_marker_is_read_to_its_end(box: Kafk
     assert [record.value for batch in box.read(firsts, ends, 20) for record in batch] == [b"True"]
 
 
-def test_each_letter_has_its_own_answer(box: KafkaLetterBox, topic: str, kafka: KafkaServer) -> None:
+def test_each_letter_has_its_own_answer(box: KafkaDeadLetterTool, topic: str, kafka: KafkaServer) -> None:
     target = f"small-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(target, 3, {"max.message.bytes": "2000"})
     [first, second, third, *_] = [

@@ -72,21 +72,21 @@ class TestByTheBroker:
             wait_bodies(field, f"%DLQ%{field.group}", b"x")
 
 
-class TestStrays:
+class TestUnroutable:
     def test_what_somebody_has_put_into_the_retry_topic_by_hand_is_put_away_and_the_app_goes_on(
         self, rocketmq: RocketMQServer, redis_url: str
     ) -> None:
         with Field(rocketmq, redis_url, queues=1) as field:
             retries = f"%RETRY%{field.group}"
             field.create(retries, 1)
-            field.produce("stray", topic=retries)
+            field.produce("unroutable", topic=retries)
             field.produce("returned", topic=retries, properties={"RETRY_TOPIC": field.topic})
             app = field.app()
             field.produce("x")
             field.wait_handled("x", "returned")
             field.wait_committed(retries)
-            wait_bodies(field, f"%DLQ%{field.group}", b"stray")
-            assert [event.handler for event in app.told(DeadLettered)] == ["holdfast.strays"]
+            wait_bodies(field, f"%DLQ%{field.group}", b"unroutable")
+            assert [event.handler for event in app.told(DeadLettered)] == ["holdfast.unroutable"]
         assert sorted(field.values()) == ["returned", "x"]
 
 

@@ -231,7 +231,7 @@ def test_a_thread_that_has_ended_all_waits_for_no_poll_and_ends_nothing_that_cam
                 pass
     assert [record.value for record in came] == [b"c"]
     until(lambda: take(loop) == [] and loops.committed() == 2)
-    assert [entry.record.offset for entry in loop.in_hand] == [2]
+    assert [entry.record.offset for entry in loop.handed_out] == [2]
 
 
 def test_an_explicit_loop_keeps_nothing_of_what_it_has_ended(loops: Loops) -> None:
@@ -242,7 +242,7 @@ def test_an_explicit_loop_keeps_nothing_of_what_it_has_ended(loops: Loops) -> No
         for offset in range(2 * hand_over, 2 * hand_over + 2):
             loop.end(partition(), offset)
         until(lambda: take(loop) == [] and not loop.unfinished)
-        assert loop.in_hand.ownerships == 0
+        assert loop.handed_out.ownerships == 0
         source = loop.family.source
         assert isinstance(source, MemoryPartitionedSource)
         loops.broker.group("g").lose(source, partition())  # and it comes back: another ownership

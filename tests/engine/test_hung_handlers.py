@@ -247,7 +247,7 @@ class TestDeadLetter:
             assert letters.values() == ["x"]
             assert bench.work.starts() == {"x": 1, "follower": 1}
             assert member.app.snapshot().records.handled == 1
-            assert hung(member).in_hand == 0
+            assert hung(member).stuck == 0
             assert not hung(member).owes_letters
 
     def test_its_key_is_free_for_the_next_copy(self, hangs: set[str]) -> None:

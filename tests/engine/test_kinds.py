@@ -68,7 +68,7 @@ def test_coroutines_and_plain_handlers_do_not_wait_for_each_other(slow_is_async:
         assert not set(slow) & set(bench.work.values())
 
 
-class InHand:
+class Unacked:
     """Records whose handlers have started, and whose marks the store has not acknowledged. Any thread."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +115,9 @@ def test_no_mixture_has_more_in_hand_than_workers_and_mark_batch(
     kinds: str, keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records, workers, mark_batch = 600, 2, 21
-    hand = InHand(monkeypatch)
+    unacked = Unacked(monkeypatch)
 
-    known = hand.handlers()
+    known = unacked.handlers()
     topics: dict[str, str] = {f"topic{number}": kind for number, kind in enumerate(kinds.split())}
     partitions: dict[str, Any] = dict.fromkeys(topics, 2)
     with Bench(claims=MemoryClaims(), **partitions) as bench:
@@ -140,7 +140,7 @@ def test_no_mixture_has_more_in_hand_than_workers_and_mark_batch(
         for topic in topics:
             for number in range(2):
                 bench.wait_committed(records, number, topic)
-    assert hand.most <= workers + mark_batch
+    assert unacked.most <= workers + mark_batch
 
 
 def test_what_is_in_hand_is_nothing_when_all_is_done() -> None:
@@ -154,5 +154,5 @@ def test_what_is_in_hand_is_nothing_when_all_is_done() -> None:
             bench.wait_committed(200, number)
         engine = member.app._engine
         assert engine is not None
-        bench.wait(lambda: engine.hands.records == 0 and engine.settling.waiting == 0)
-        assert all(engine.hands.room(kind) == 7 for kind in engine.hands._of)
+        bench.wait(lambda: engine.unacked.records == 0 and engine.settling.waiting == 0)
+        assert all(engine.unacked.room(kind) == 7 for kind in engine.unacked._of)

@@ -14,7 +14,7 @@ from holdfast import Holdfast, MemoryClaims, Retry, Settings
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.leased.queue_leases import _LOOK_EVERY_S
 from holdfast.plugin.events import ResetHonoured, SourceTrouble
-from holdfast.testing.brokers.gated import GatedMember, Log
+from holdfast.testing.brokers.queue_leased import Log, QueueLeasedMember
 from tests.engine.audit_events import MemoryEvents
 from tests.engine.bench import PATIENCE_S, Letters, Work
 
@@ -32,7 +32,7 @@ class Member:
     def __init__(self, field: Field, name: str, patience_s: float, ids: str, letters: Letters | None) -> None:
         self.field = field
         self.events: list[Event] = []
-        self.source = GatedMember(field.log, field.changed, patience_s=patience_s, ids=ids)
+        self.source = QueueLeasedMember(field.log, field.changed, patience_s=patience_s, ids=ids)
         self.app = Holdfast(
             self.source,
             claims=field.claims,
@@ -75,15 +75,15 @@ class Member:
         assert self.app._engine is not None
         return self.app._engine
 
-    def gate(self) -> Any:
-        (found,) = self.engine.family._gates._gates.values()
+    def lease(self) -> Any:
+        (found,) = self.engine.family._queue_leases._leases.values()
         return found
 
     def look_again(self) -> None:
         """As if half a minute had passed."""
-        gate = self.gate()
-        gate.believed_at -= _LOOK_EVERY_S
-        gate.look_at = 0.0
+        lease = self.lease()
+        lease.believed_at -= _LOOK_EVERY_S
+        lease.look_at = 0.0
 
     def told(self, text: str) -> bool:
         return any(isinstance(event, SourceTrouble) and text in event.error for event in self.events)
@@ -140,7 +140,7 @@ class TestTheLease:
         former.source.deliver(5)
         field.wait(lambda: field.work.is_running("5"))
         later.source.deliver(6)
-        field.wait(lambda: later.engine.family._gates._gates)
+        field.wait(lambda: later.engine.family._queue_leases._leases)
         assert field.work.values() == []
         field.work.let_go()
         field.wait(lambda: later.acked == [6])
@@ -152,7 +152,7 @@ class TestTheLease:
         former.source.deliver(5)
         field.wait(lambda: field.work.is_running("5"))
         later.source.deliver(6)
-        field.wait(lambda: later.engine.family._gates._gates)
+        field.wait(lambda: later.engine.family._queue_leases._leases)
         field.claims.expire(former.engine.session.id)
         field.wait(lambda: later.acked == [6])
 
@@ -262,7 +262,7 @@ class TestTheWatermark:
         field.wait(lambda: member.acked == [3, 5, 6, 7])
         assert set(field.work.starts().values()) == {1}
 
-    def test_with_several_brokers_there_is_no_gate(self, field: Field) -> None:
+    def test_with_several_brokers_there_is_no_queue_lease(self, field: Field) -> None:
         field.log.brokers = {"a", "b"}
         field.work.hold("5")
         former, later = field.member("former"), field.member("later")
@@ -345,7 +345,7 @@ class TestTrouble:
         former.source.deliver(5)
         field.wait(lambda: field.work.is_running("5"))
         later.source.deliver(6)
-        field.wait(lambda: later.engine.family._gates._gates)
+        field.wait(lambda: later.engine.family._queue_leases._leases)
         before = later.engine.session
         field.claims.expire(before.id)
         before.renew()
@@ -366,7 +366,7 @@ class TestTrouble:
         assert field.work.starts() == {"1": 1, "2": 1}
         field.wait(lambda: field.position().owner is None)
 
-    def test_without_a_store_there_is_no_gate(self, field: Field) -> None:
+    def test_without_a_store_there_is_no_queue_lease(self, field: Field) -> None:
         field.claims, before = None, field.claims  # type: ignore[assignment]
         member = field.member()
         member.source.deliver(1)

@@ -261,17 +261,17 @@ class TestATakeoverWithABacklog:
         most = 0
         for _ in range(40):
             rig.go_on(0.05, 200, 200)
-            most = max(most, rig.engine.intake.newcomers.records)
+            most = max(most, rig.engine.intake.new_partitions.records)
         assert 0 < most <= 2_000 + 500
 
     def test_what_waits_when_its_partition_goes_is_the_next_owners(self) -> None:
         rig = Rig(Ramp())
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
-        assert rig.engine.intake.newcomers.records
+        assert rig.engine.intake.new_partitions.records
         rig.give(P0)
         rig.go_on(1, 200, 200)
-        assert not rig.engine.intake.newcomers.records
+        assert not rig.engine.intake.new_partitions.records
         rig.give(P0, P1)
         rig.go_on(20, 200, 200)
         assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
@@ -281,7 +281,7 @@ class TestATakeoverWithABacklog:
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
         owner = rig.engine.family.owners[P1]  # type: ignore[attr-defined]
-        assert rig.engine.intake.newcomers.records
+        assert rig.engine.intake.new_partitions.records
         owner.seek_needed = True
         rig.go_on(20, 200, 200)
         assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
@@ -292,7 +292,7 @@ class TestATakeoverWithABacklog:
         rig.source.bad = {(P1, 1_500), (P1, 1_501)}
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
-        assert rig.engine.intake.newcomers.records
+        assert rig.engine.intake.new_partitions.records
         if goes:
             rig.give(P0)
             rig.go_on(1, 200, 200)
@@ -309,7 +309,7 @@ class TestATakeoverWithABacklog:
         rig.go_on(0.5, 200)
         owner = rig.engine.family.owners[P1]  # type: ignore[attr-defined]
         ended = [offset for of, offset in rig.offsets if of == 1]
-        assert rig.engine.intake.newcomers.records
+        assert rig.engine.intake.new_partitions.records
         assert owner.ledger.watermark <= len(ended)
         rig.go_on(16, 40)
         assert owner.ledger.watermark == rig.broker.logs[P1].end

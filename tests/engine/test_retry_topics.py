@@ -29,7 +29,7 @@ class Returning(MemoryPartitionedSource):
 
 
 class PuttingAway(Returning):
-    stray_letters = "away"
+    unroutable_letters = "away"
 
 
 def born(topic: str) -> list[tuple[str, bytes | None]]:
@@ -143,11 +143,11 @@ class TestRetryTopics:
     def test_one_that_does_not_say_where_it_was_born_is_put_away_and_the_rest_goes_on(self) -> None:
         with bench_of(orders=1) as bench:
             letters = Letters(bench.changed)
-            bench.broker.produce(AGAIN, 0, "stray")
+            bench.broker.produce(AGAIN, 0, "unroutable")
             bench.broker.produce(AGAIN, 0, "x", headers=born("orders"))
             member = bench.member(settings=SETTINGS, source=PuttingAway, dead_letters=letters)
             bench.wait_committed(2, topic=AGAIN)
-            assert [(letter.topic, letter.record.value) for letter in letters.sent] == [("away", b"stray")]
+            assert [(letter.topic, letter.record.value) for letter in letters.sent] == [("away", b"unroutable")]
             assert [event.offset for event in member.told(DeadLettered)] == [0]
         assert bench.work.values() == ["x"]
 

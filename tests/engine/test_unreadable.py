@@ -92,7 +92,7 @@ def test_of_one_that_is_never_handled_nothing_is_kept() -> None:
         intake=nothing,
         claiming=nothing,
         workers=nothing,
-        hands=nothing,
+        unacked=nothing,
     )
 
     def came(record: Record) -> Batch:

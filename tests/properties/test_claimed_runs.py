@@ -19,7 +19,7 @@ from holdfast.plugin.engine.record.admission import Admission
 from holdfast.plugin.engine.record.claiming import Claiming
 from holdfast.plugin.engine.record.entry import Entry, Gate
 from holdfast.plugin.engine.record.lanes import Lanes
-from holdfast.plugin.engine.store.owed import Debts
+from holdfast.plugin.engine.store.owed import Owed
 from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
@@ -50,8 +50,8 @@ class Play:
         self.mine, self.stranger = self.store.begin(3600.0), self.store.begin(3600.0)
         self.owner = Ownership(Partition("t", 0), self.mine)
         self.owner.name = "p"
-        self.lanes, self.timers, self.debts = Lanes(), Timers(self.clock), Debts()
-        self.claiming = Claiming(self.lanes, self.timers, self.debts, self.skip)
+        self.lanes, self.timers, self.owed = Lanes(), Timers(self.clock), Owed()
+        self.claiming = Claiming(self.lanes, self.timers, self.owed, self.skip)
         self.size, self.next = 1, 0
         self.strangers: dict[str, Claim] = {}
         self.ran: list[str] = []
@@ -62,7 +62,7 @@ class Play:
         self.again: set[int] = set()
         core = SimpleNamespace(
             lanes=self.lanes,
-            hands=self.lanes.hands,
+            unacked=self.lanes.unacked,
             intake=Intake(Settings(), SYSTEM_CLOCK),
             clock=self.clock,
             group="g",
@@ -97,7 +97,7 @@ class Play:
         return record.key if self.ordering == "key" else record.offset
 
     def ask(self, at_most: int) -> None:
-        self.debts.pay()
+        self.owed.pay()
         assert self.claiming.step(self.mine, at_most)
 
     def take(self, at_most: int) -> None:
@@ -180,7 +180,7 @@ class Play:
         for entry, verdict in self.claiming.each(ended, given, Verdict.DONE):
             entry.held = False
             self.claiming.free(entry)
-            self.lanes.hands.leave(entry)
+            self.lanes.unacked.leave(entry)
             if verdict is Verdict.FENCED:
                 self.ran.remove(_value(entry.record))
                 self.again.add(entry.record.offset)
@@ -239,7 +239,7 @@ class Play:
         entries = list(self.owner.entries.values())
         assert all(offset == entry.record.offset for offset, entry in self.owner.entries.items())
         assert self.lanes.taken == sum(entry.count for entry in self.out)
-        assert self.lanes.hands.records == sum(entry.count for entry in [*self.out, *self.ended])
+        assert self.lanes.unacked.records == sum(entry.count for entry in [*self.out, *self.ended])
         for entry in entries:
             stand = [*entry.lane.entries, *entry.lane.followers]
             assert entry.over or sum(other is entry for other in stand) == 1, f"{entry} is not in its lane"

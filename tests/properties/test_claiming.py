@@ -17,7 +17,7 @@ from holdfast.plugin.engine.record import claiming, lanes
 from holdfast.plugin.engine.record.claiming import Claiming
 from holdfast.plugin.engine.record.entry import Entry, Gate
 from holdfast.plugin.engine.record.lanes import Lanes
-from holdfast.plugin.engine.store.owed import Debts
+from holdfast.plugin.engine.store.owed import Owed
 from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
@@ -48,8 +48,8 @@ class Play:
         self.stranger: MemorySession = self.store.begin(3600.0)
         self.strangers: dict[str, Claim] = {}
         self.owner = Ownership(Partition("t", 0), self.mine)
-        self.lanes, self.timers, self.debts = Lanes(), Timers(self.clock), Debts()
-        self.claiming = Claiming(self.lanes, self.timers, self.debts, self.skip)
+        self.lanes, self.timers, self.owed = Lanes(), Timers(self.clock), Owed()
+        self.claiming = Claiming(self.lanes, self.timers, self.owed, self.skip)
         self.entries: list[Entry] = []
         self.ran: list[str] = []
         self.skipped = 0
@@ -97,7 +97,7 @@ class Play:
                 self.stranger_ends(sorted(self.strangers).index(entry.claim.key.key), well=True)
 
     def ask(self, at_most: int) -> None:
-        self.debts.pay()
+        self.owed.pay()
         assert self.claiming.step(self.mine, at_most)
 
     def run_one(self) -> None:

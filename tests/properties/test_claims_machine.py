@@ -132,15 +132,15 @@ class ClaimsMachine(RuleBasedStateMachine):
         marks = [Mark(p, self.epoch(actor, p, e), w, offsets) for p, e, w, offsets in items]
         self.ask(actor, "mark", marks, lost=lost)
 
-    @rule(actor=actors, name=partitions, epoch=epochs, hands=offset_sets, lost=unheard)
-    def let_go(self, actor: int, name: str, epoch: int, hands: list[int], lost: bool) -> None:
-        self.ask(actor, "let_go", [LetGo(name, self.epoch(actor, name, epoch), hands)], lost=lost)
+    @rule(actor=actors, name=partitions, epoch=epochs, unacked=offset_sets, lost=unheard)
+    def let_go(self, actor: int, name: str, epoch: int, unacked: list[int], lost: bool) -> None:
+        self.ask(actor, "let_go", [LetGo(name, self.epoch(actor, name, epoch), unacked)], lost=lost)
 
-    @rule(actor=actors, to=actors, name=partitions, hands=offset_sets, polled=offset_sets)
-    def hands_over(self, actor: int, to: int, name: str, hands: list[int], polled: list[int]) -> None:
+    @rule(actor=actors, to=actors, name=partitions, unacked=offset_sets, polled=offset_sets)
+    def hands_over(self, actor: int, to: int, name: str, unacked: list[int], polled: list[int]) -> None:
         """What it takes to get there by single steps is rare."""
         self.acquire(actor, [name], lost=False)
-        self.let_go(actor, name, OWN, hands, lost=False)
+        self.let_go(actor, name, OWN, unacked, lost=False)
         self.acquire(to, [name], lost=False)
         self.poll(to, name, polled, lost=False)
 

@@ -42,7 +42,7 @@ class Play:
         self.next = 0
         core = SimpleNamespace(
             lanes=self.lanes,
-            hands=self.lanes.hands,
+            unacked=self.lanes.unacked,
             intake=self.intake,
             clock=SYSTEM_CLOCK,
             group="g",

@@ -178,7 +178,7 @@ class TestTheEndOfAMember:
             two.close()
             assert stage.until(lambda: len(one.has) == 4) < 2.0
 
-    def test_one_whose_farewell_is_not_heard_is_missed_like_a_dead_one(self, protocol: Any) -> None:
+    def test_one_whose_leave_is_not_heard_is_missed_like_a_dead_one(self, protocol: Any) -> None:
         with Stage(protocol) as stage:
             one, two = stage.member("one"), stage.member("two")
             stage.settled(one, two)

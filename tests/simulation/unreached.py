@@ -27,7 +27,7 @@ ABOUT = {
     "dedup/redis_layout": "other layouts: `contracts/test_redis_buckets.py`, `contracts/test_migrations.py`",
     "dedup/redis_scripts": "a real Redis: `contracts/test_redis_faults.py`, `contracts/test_redis_failover.py`",
     "plugin/engine": "`engine/test_apps.py`, `engine/test_sessions.py`",
-    "plugin/engine/flow": "`engine/test_backpressure.py`, `engine/test_ramp.py`, `properties/test_newcomers.py`",
+    "plugin/engine/flow": "`engine/test_backpressure.py`, `engine/test_ramp.py`, `properties/test_new_partitions.py`",
     "plugin/engine/leased": "leased messages: `engine/test_leased.py`, `engine/test_queue_leases.py`",
     "plugin/engine/partition": "`engine/test_rebalances.py`, `engine/test_offsets.py`, `engine/test_unreadable.py`",
     "plugin/engine/record": "`engine/test_failures.py`, `engine/test_batches.py`, `properties/test_claimed_runs.py`",

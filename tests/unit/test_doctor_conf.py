@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kafka.broker_features import BrokerAbility
+from holdfast.adapters.kafka.broker_features import BrokerFeatures
 from holdfast.adapters.kafka.config import check
 from holdfast.adapters.kafka.emission import emit
 from holdfast.errors import SettingError
@@ -549,7 +549,7 @@ def test_no_start_is_said_where_the_real_client_refuses(rule: str, change: Mappi
 def test_holdfast_s_defaults_are_those_of_its_source() -> None:
     made = emit(
         check({"bootstrap.servers": "broker:9092", "group.id": "billing"}, "keep"),
-        BrokerAbility(consumer_protocol=False, why="a test"),
+        BrokerFeatures(consumer_protocol=False, why="a test"),
     )
     for name, value in made.conf.items():
         if name in DEFAULTS[Client.HOLDFAST]:

@@ -85,9 +85,9 @@ def test_a_question_says_its_length(version: int) -> None:
 def test_what_a_broker_can_follows_from_its_answer(
     heartbeat: tuple[int, int] | None, features: dict[str, int] | None, *, can: bool
 ) -> None:
-    ability = judge(ApiVersions({} if heartbeat is None else {68: heartbeat}, features))
-    assert ability.consumer_protocol is can
-    assert ability.asked
+    answer = judge(ApiVersions({} if heartbeat is None else {68: heartbeat}, features))
+    assert answer.consumer_protocol is can
+    assert answer.asked
 
 
 @pytest.mark.parametrize(

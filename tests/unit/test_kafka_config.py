@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kafka.broker_features import BrokerAbility
+from holdfast.adapters.kafka.broker_features import BrokerFeatures
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.emission import ClientConfig, emit, needs_answer
 from holdfast.adapters.kafka.properties import as_bool, as_int, for_helpers
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka.config import Assignment
 
 BASE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "billing"}
-CAN = BrokerAbility(consumer_protocol=True, why="the broker has it")
-CANNOT = BrokerAbility(consumer_protocol=False, why="the broker is older")
-UNKNOWN = BrokerAbility(consumer_protocol=False, why="nobody knows", asked=False)
+CAN = BrokerFeatures(consumer_protocol=True, why="the broker has it")
+CANNOT = BrokerFeatures(consumer_protocol=False, why="the broker is older")
+UNKNOWN = BrokerFeatures(consumer_protocol=False, why="nobody knows", asked=False)
 
 
-def emitted(assignment: Assignment | None, ability: BrokerAbility, **more: object) -> ClientConfig:
-    return emit(check({**BASE, **named(more)}, assignment), ability)
+def emitted(assignment: Assignment | None, features: BrokerFeatures, **more: object) -> ClientConfig:
+    return emit(check({**BASE, **named(more)}, assignment), features)
 
 
 def named(more: dict[str, object]) -> dict[str, object]:
@@ -273,10 +273,12 @@ def test_where_the_user_says_nothing_no_record_is_skipped_and_no_offset_committe
     assert conf["enable.auto.offset.store"] is False
 
 
-@pytest.mark.parametrize("ability", [CAN, CANNOT, UNKNOWN])
+@pytest.mark.parametrize("features", [CAN, CANNOT, UNKNOWN])
 @pytest.mark.parametrize("assignment", ["sticky", "keep", None])
-def test_every_key_that_was_not_the_users_has_its_reason(assignment: Assignment | None, ability: BrokerAbility) -> None:
-    config = emitted(assignment, ability, session_timeout_ms=6_000)
+def test_every_key_that_was_not_the_users_has_its_reason(
+    assignment: Assignment | None, features: BrokerFeatures
+) -> None:
+    config = emitted(assignment, features, session_timeout_ms=6_000)
     explained = {reason.key for reason in config.reasons if reason.value is not None}
     assert explained == set(config.conf) - set(BASE) - {"session.timeout.ms"}
     assert all(len(reason.why) > 10 for reason in config.reasons)
@@ -302,7 +304,7 @@ def test_static_membership_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "ability", "more"),
+    ("assignment", "features", "more"),
     [
         ("sticky", CAN, {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}),
         ("sticky", CAN, {"group.protocol": "consumer"}),
@@ -316,8 +318,10 @@ def test_static_membership_is_told() -> None:
         (None, CAN, {"isolation.level": "read_uncommitted"}),
     ],
 )
-def test_the_client_takes_what_is_emitted(assignment: Assignment, ability: BrokerAbility, more: dict[str, Any]) -> None:
-    config = emit(check({**BASE, **more}, assignment), ability)
+def test_the_client_takes_what_is_emitted(
+    assignment: Assignment, features: BrokerFeatures, more: dict[str, Any]
+) -> None:
+    config = emit(check({**BASE, **more}, assignment), features)
     # It is made, and never reaches a broker: all that librdkafka has to say against a configuration it says here.
     Consumer({**config.conf, "log_level": 0}).close()
 

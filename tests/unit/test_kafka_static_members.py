@@ -1,4 +1,4 @@
-"""Static members without a broker: names, what is said when a name is another's, and the bytes of a farewell."""
+"""Static members without a broker: names, what is said when a name is another's, and the bytes of a leave."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_classic_member_that_is_fenced_does_not_come_back() -> None:
 
 
 # As librdkafka 2.16.1 sends them, but for the epoch and the client's name.
-def test_a_farewell_is_a_heartbeat_with_the_epoch_that_ends_a_membership() -> None:
+def test_a_leave_is_a_heartbeat_with_the_epoch_that_ends_a_membership() -> None:
     assert encode_leave(StaticMember("g", "m-1", "pod")) == (
         struct.pack(">i", 42)
         + struct.pack(">hhih", 68, 0, 1, 8) + b"holdfast" + b"\0"

@@ -37,7 +37,13 @@ def test_without_the_package_one_sentence_names_the_extra(monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     "wrong",
-    [{"namesrv": ""}, {"group": "a b"}, {"threads": 0}, {"gate_patience_s": -1.0}, {"consume_from_where": "timestamp"}],
+    [
+        {"namesrv": ""},
+        {"group": "a b"},
+        {"threads": 0},
+        {"queue_lease_wait_s": -1.0},
+        {"consume_from_where": "timestamp"},
+    ],
     ids=str,
 )
 def test_a_value_that_cannot_work_is_refused(wrong: dict[str, Any]) -> None:

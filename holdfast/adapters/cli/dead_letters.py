@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.output import Output
     from holdfast.dedup.claims import Acquired
-    from holdfast.plugin.tool_ports import LetterBox
+    from holdfast.plugin.tool_ports import DeadLetterTool
     from holdfast.records import Partition
 
 _LIST = """\
@@ -83,11 +83,11 @@ def run_list(options: argparse.Namespace, output: Output) -> int:
         raise SettingError("--pending", options.pending, "the store knows what was replayed: give --redis too")
     wanted, summary = _wanted(options), Summary()
     shown: list[StoredLetter] = []
-    with shared.letter_box_of(options) as box, output.progress(f"reading {options.topic}") as progress:
-        firsts, ends = _ends(box, options)
-        known = _known(options, output, box, list(firsts)) if options.pending else {}
+    with shared.dead_letter_tool_of(options) as letters, output.progress(f"reading {options.topic}") as progress:
+        firsts, ends = _ends(letters, options)
+        known = _known(options, output, letters, list(firsts)) if options.pending else {}
         looked = 0
-        for records in box.read(firsts, ends, options.timeout):
+        for records in letters.read(firsts, ends, options.timeout):
             for letter in filter(wanted, map(StoredLetter.of, records)):
                 if _is_known(known.get(letter.record.partition), letter.record.offset):
                     continue
@@ -107,15 +107,15 @@ def run_replay(options: argparse.Namespace, output: Output) -> int:
         raise SettingError("--to", options.to, "that is where the letters are: name another topic")
     with (
         Interrupt() as interrupt,
-        shared.letter_box_of(options) as box,
+        shared.dead_letter_tool_of(options) as letters,
         shared.claims_of(options, positions_ttl_s=KEEP_S) as store,
     ):
         deadline = Deadline(options.timeout)
-        firsts, ends = _ends(box, options)
-        holding = Holding(store, box.position_names(list(firsts), deadline), output.note)
+        firsts, ends = _ends(letters, options)
+        holding = Holding(store, letters.position_names(list(firsts), deadline), output.note)
         with closing(holding), output.progress(f"replaying {options.topic}") as progress:
             replay = Replay(
-                box,
+                letters,
                 Replayed(holding, dry=options.dry_run),
                 way=Way(to=options.to, origins=frozenset(options.origin or ()), by_key=options.by_key),
                 wanted=_wanted(options),
@@ -141,19 +141,21 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     )
 
 
-def _ends(box: LetterBox, options: argparse.Namespace) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
+def _ends(
+    letters: DeadLetterTool, options: argparse.Namespace
+) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
     """First and last offsets of the partitions that are asked for."""
     deadline = Deadline(options.timeout)
-    chosen = shared.chosen(box.partitions(options.topic, deadline), options.partitions)
-    return box.first_offsets(chosen, deadline), box.last_offsets(chosen, deadline)
+    chosen = shared.chosen(letters.partitions(options.topic, deadline), options.partitions)
+    return letters.first_offsets(chosen, deadline), letters.last_offsets(chosen, deadline)
 
 
 def _known(
-    options: argparse.Namespace, output: Output, box: LetterBox, partitions: Sequence[Partition]
+    options: argparse.Namespace, output: Output, letters: DeadLetterTool, partitions: Sequence[Partition]
 ) -> Mapping[Partition, Acquired]:
     """What was replayed, for a moment in which no replay runs."""
     deadline = Deadline(options.timeout)
-    names = box.position_names(partitions, deadline)
+    names = letters.position_names(partitions, deadline)
     with (
         shared.claims_of(options, positions_ttl_s=KEEP_S) as store,
         closing(Holding(store, names, output.note)) as holding,

@@ -129,11 +129,11 @@ def _watch(options: argparse.Namespace, output: Output) -> Watched:
     views: list[GroupView] = []
     at_s: list[float] = []
     looks = max(options.looks, 1)
-    with shared.group_look_of(options) as look, output.progress("looks", looks) as progress:
+    with shared.group_views_of(options) as group, output.progress("looks", looks) as progress:
         while True:
             started_s = SYSTEM_CLOCK.now()
             try:
-                views.append(look.view(Deadline(options.timeout)))
+                views.append(group.view(Deadline(options.timeout)))
             except NoCoordinator as error:
                 # That is what is wrong with it.
                 views.append(GroupView(kind="kafka", group=options.group, state="", protocol="", notes=(str(error),)))

@@ -101,8 +101,8 @@ def kafka_brokers(options: argparse.Namespace) -> KafkaBrokers:
     shared.reach_kafka(conf, options)
     from holdfast.adapters.kafka.broker_features import ask  # noqa: PLC0415 - a command loads the client that it uses
 
-    ability = ask(conf, Deadline(options.timeout))
-    return KafkaBrokers(consumer_protocol=ability.consumer_protocol, why=ability.why)
+    features = ask(conf, Deadline(options.timeout))
+    return KafkaBrokers(consumer_protocol=features.consumer_protocol, why=features.why)
 
 
 def _rocketmq_version(options: argparse.Namespace) -> str:

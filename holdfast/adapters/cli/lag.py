@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.options import Commands
     from holdfast.adapters.cli.output import Output
-    from holdfast.plugin.advice.group_view import GroupLook, GroupView
+    from holdfast.plugin.advice.group_view import GroupView, GroupViews
 
 _EXAMPLE = """\
   holdfast lag --group billing --bootstrap localhost:9092
@@ -58,20 +58,20 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Look, and tell. Raises HoldfastError."""
-    with shared.group_look_of(options) as look:
+    with shared.group_views_of(options) as group:
         if options.watch or options.count:
-            return _watch(look, options, output)
-        view = _look(look, options)
+            return _watch(group, options, output)
+        view = _look(group, options)
         lines = lines_of(view)
         _tell(view, lines, output)
     return int(bool(view.unseen) or any(line.wrong for line in lines))
 
 
-def _look(look: GroupLook, options: argparse.Namespace) -> GroupView:
-    return look.view(Deadline(options.timeout), topics=options.topic).only(options.topic)
+def _look(group: GroupViews, options: argparse.Namespace) -> GroupView:
+    return group.view(Deadline(options.timeout), topics=options.topic).only(options.topic)
 
 
-def _watch(look: GroupLook, options: argparse.Namespace, output: Output) -> int:
+def _watch(group: GroupViews, options: argparse.Namespace, output: Output) -> int:
     rates, looks = Rates(), 0
     view: GroupView | None = None
     lines: list[Line] = []
@@ -80,7 +80,7 @@ def _watch(look: GroupLook, options: argparse.Namespace, output: Output) -> int:
         while True:
             next_s = SYSTEM_CLOCK.now() + options.every
             try:
-                view = _look(look, options)
+                view = _look(group, options)
             except SourceUnavailable as error:
                 if view is None:
                     raise

@@ -73,8 +73,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise SettingError("--to", goal, f"{brokers.why}: use cooperative, or bring the brokers to 4.0")
     living, called = _described(options), {}
     if options.group:
-        with shared.group_look_of(options) as look:
-            view = look.view(Deadline(options.timeout))
+        with shared.group_views_of(options) as group:
+            view = group.view(Deadline(options.timeout))
         living, called = living_of(view), dict(names(view))
         _about(view, living, goal, output)
     _tell(migrate(goal, options.client, living, assignor=options.assignor), called, output)

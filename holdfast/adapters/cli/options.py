@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from holdfast.dedup.redis_store import RedisClaims
-    from holdfast.plugin.advice.group_view import GroupLook
-    from holdfast.plugin.tool_ports import LetterBox, OffsetTool
+    from holdfast.plugin.advice.group_view import GroupViews
+    from holdfast.plugin.tool_ports import DeadLetterTool, OffsetTool
     from holdfast.records import Partition
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no public name for it
@@ -128,35 +128,35 @@ def coordinated(options: argparse.Namespace, store: RedisClaims) -> Sequence[Gro
 
 
 @contextmanager
-def group_look_of(options: argparse.Namespace) -> Iterator[GroupLook]:
+def group_views_of(options: argparse.Namespace) -> Iterator[GroupViews]:
     """The group from the side; its plan in Redis too, where a RocketMQ group's Redis is named (`add_redis`).
 
     Raises MissingExtraError, SettingError, StoreError.
     """
     if is_rocketmq(options):
-        from holdfast.adapters.cli.rocketmq import group_look  # noqa: PLC0415 - as above
+        from holdfast.adapters.cli.rocketmq import group_views  # noqa: PLC0415 - as above
 
         with ExitStack() as stack:
             coordinator = RedisCoordinator(stack.enter_context(claims_of(options))) if options.redis else None
-            yield stack.enter_context(closing(group_look(rocketmq_of(options), options.group, coordinator)))
+            yield stack.enter_context(closing(group_views(rocketmq_of(options), options.group, coordinator)))
         return
     conf = kafka_conf(options.bootstrap, options.kafka_config)
-    from holdfast.adapters.kafka.group_view import KafkaGroupLook  # noqa: PLC0415 - as above
+    from holdfast.adapters.kafka.group_view import KafkaGroupViews  # noqa: PLC0415 - as above
 
-    with _reached(KafkaGroupLook(conf, options.group), conf, options) as look:
-        yield look
+    with _reached(KafkaGroupViews(conf, options.group), conf, options) as group:
+        yield group
 
 
-def letter_box_of(options: argparse.Namespace) -> AbstractContextManager[LetterBox]:
+def dead_letter_tool_of(options: argparse.Namespace) -> AbstractContextManager[DeadLetterTool]:
     """Letters at their broker. Raises MissingExtraError, SettingError."""
     if is_rocketmq(options):
-        from holdfast.adapters.cli.rocketmq import letter_box  # noqa: PLC0415 - as above
+        from holdfast.adapters.cli.rocketmq import dead_letter_tool  # noqa: PLC0415 - as above
 
-        return closing(letter_box(rocketmq_of(options)))
+        return closing(dead_letter_tool(rocketmq_of(options)))
     conf = kafka_conf(options.bootstrap, options.kafka_config)
-    from holdfast.adapters.kafka.letter_box import KafkaLetterBox  # noqa: PLC0415 - as above
+    from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool  # noqa: PLC0415 - as above
 
-    return _reached(KafkaLetterBox(conf), conf, options)
+    return _reached(KafkaDeadLetterTool(conf), conf, options)
 
 
 def reach_kafka(conf: Mapping[str, object], options: argparse.Namespace) -> None:

@@ -118,8 +118,8 @@ def _is_described(options: argparse.Namespace) -> bool:
 
 
 def _live(options: argparse.Namespace) -> _Subject:
-    with shared.group_look_of(options) as look:
-        view = look.view(Deadline(options.timeout))
+    with shared.group_views_of(options) as group:
+        view = group.view(Deadline(options.timeout))
     planned = live(view, None if view.assignor or view.kind == "rocketmq" else options.assignor)
     facts: dict[str, object] = {
         "kind": view.kind,

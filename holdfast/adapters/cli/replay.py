@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.cli.letters import Wanted
     from holdfast.adapters.cli.output import Progress
     from holdfast.adapters.cli.replayed import Replayed
-    from holdfast.plugin.tool_ports import LetterBox
+    from holdfast.plugin.tool_ports import DeadLetterTool
 
 #: Letters that a killed replay may have sent without noting it.
 CHUNK = 100
@@ -77,7 +77,7 @@ class Replay:
 
     def __init__(
         self,
-        box: LetterBox,
+        box: DeadLetterTool,
         notes: Replayed,
         *,
         way: Way,

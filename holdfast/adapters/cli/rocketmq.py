@@ -6,8 +6,8 @@ import ssl
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.group_view import RocketMQGroupLook
-from holdfast.adapters.rocketmq.letter_box import RocketMQLetterBox
+from holdfast.adapters.rocketmq.dead_letter_tool import RocketMQDeadLetterTool
+from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.remoting import Credentials, RemotingClient
 from holdfast.adapters.rocketmq.remoting.admin import Admin
@@ -25,14 +25,14 @@ def offset_tool(conf: Mapping[str, str], group: str) -> RocketMQOffsetTool:
     return RocketMQOffsetTool(_connect(conf), group)
 
 
-def group_look(conf: Mapping[str, str], group: str, coordinator: Coordinator | None) -> RocketMQGroupLook:
+def group_views(conf: Mapping[str, str], group: str, coordinator: Coordinator | None) -> RocketMQGroupViews:
     """Raises SettingError."""
-    return RocketMQGroupLook(_connect(conf), group, coordinator)
+    return RocketMQGroupViews(_connect(conf), group, coordinator)
 
 
-def letter_box(conf: Mapping[str, str]) -> RocketMQLetterBox:
+def dead_letter_tool(conf: Mapping[str, str]) -> RocketMQDeadLetterTool:
     """Raises SettingError."""
-    return RocketMQLetterBox(_connect(conf))
+    return RocketMQDeadLetterTool(_connect(conf))
 
 
 def version(conf: Mapping[str, str], deadline: Deadline) -> str:

@@ -44,7 +44,7 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerAbility:
+class BrokerFeatures:
     """What was found out. `why` is a clause for logs and for the reasons of settings."""
 
     consumer_protocol: bool
@@ -53,7 +53,7 @@ class BrokerAbility:
     asked: bool = True
 
 
-def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerAbility:
+def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerFeatures:
     """Ask the cluster; blocks until the deadline at most. Touches no group and needs no access right.
 
     Raises:
@@ -65,7 +65,7 @@ def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerAbility:
     # password are told from a question that only we could not ask.
     Admin(conf).reach(deadline)
     if libversion()[1] < _GENERAL_AVAILABILITY:
-        return BrokerAbility(
+        return BrokerFeatures(
             consumer_protocol=False,
             why=f"librdkafka {libversion()[0]} has the consumer protocol only as a preview (2.12.0 has it)",
         )
@@ -77,14 +77,16 @@ def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerAbility:
     return _not_asked(found) if isinstance(found, str) else judge(found)
 
 
-def judge(answer: ApiVersions) -> BrokerAbility:
+def judge(answer: ApiVersions) -> BrokerFeatures:
     """From a broker's answer to what it can."""
     highest = answer.ranges.get(CONSUMER_GROUP_HEARTBEAT, (0, -1))[1]
     if highest < _HEARTBEAT_VERSION:
-        return BrokerAbility(consumer_protocol=False, why="the broker is older than 4.0 and has no consumer protocol")
+        return BrokerFeatures(consumer_protocol=False, why="the broker is older than 4.0 and has no consumer protocol")
     if answer.features is not None and answer.features.get(_FEATURE, 0) < 1:
-        return BrokerAbility(consumer_protocol=False, why="the cluster has the consumer protocol off (group.version=0)")
-    return BrokerAbility(consumer_protocol=True, why="the broker has the consumer protocol (KIP-848)")
+        return BrokerFeatures(
+            consumer_protocol=False, why="the cluster has the consumer protocol off (group.version=0)"
+        )
+    return BrokerFeatures(consumer_protocol=True, why="the broker has the consumer protocol (KIP-848)")
 
 
 def bootstrap(conf: Mapping[str, object]) -> list[tuple[str, int]]:
@@ -135,7 +137,7 @@ def _fetch(host: str, port: int, context: ssl.SSLContext | None, deadline: Deadl
         raise OSError(str(error)) from error
 
 
-def _not_asked(why: str) -> BrokerAbility:
-    return BrokerAbility(
+def _not_asked(why: str) -> BrokerFeatures:
+    return BrokerFeatures(
         consumer_protocol=False, why=f"whether the broker has the consumer protocol is not known ({why})", asked=False
     )

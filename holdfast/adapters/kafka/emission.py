@@ -1,4 +1,4 @@
-"""From a checked configuration and the broker's ability to what the client gets, with the reason for each key. Pure."""
+"""From a checked configuration and the broker's features to what the client gets, and why each key. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.plugin.secret_names import MASK, is_secret, masked
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast.adapters.kafka.broker_features import BrokerAbility
+    from holdfast.adapters.kafka.broker_features import BrokerFeatures
     from holdfast.adapters.kafka.config import CheckedConfig
 
 
@@ -79,26 +79,26 @@ def needs_answer(checked: CheckedConfig) -> bool:
     return checked.assignment == "sticky" or _says_consumer(checked.conf)
 
 
-def emit(checked: CheckedConfig, ability: BrokerAbility) -> ClientConfig:
+def emit(checked: CheckedConfig, features: BrokerFeatures) -> ClientConfig:
     """The client's configuration. Raises SettingError: the broker cannot do what the user demands.
 
     The same input gives the same output: every member of a group that asks the same broker gets the same protocol.
     """
     conf, findings = dict(checked.conf), list(checked.findings)
     reasons: list[Reason] = []
-    if _says_consumer(conf) and ability.asked and not ability.consumer_protocol:
+    if _says_consumer(conf) and features.asked and not features.consumer_protocol:
         # On a broker below 4.0 librdkafka would not even complain: it looks for another coordinator for ever.
         raise SettingError(
             "group.protocol",
             conf["group.protocol"],
-            f"{ability.why}; leave it out (assignment='sticky' then takes {COOPERATIVE}), or bring the brokers to 4.0 "
+            f"{features.why}; leave it out (assignment='sticky' then takes {COOPERATIVE}), or bring the brokers to 4.0 "
             "with group.version=1",
         )
     if checked.assignment == "sticky":
-        if ability.consumer_protocol or _says_consumer(conf):
-            _take_consumer(conf, ability, reasons, findings)
+        if features.consumer_protocol or _says_consumer(conf):
+            _take_consumer(conf, features, reasons, findings)
         else:
-            _take_cooperative(conf, ability, reasons, findings)
+            _take_cooperative(conf, features, reasons, findings)
     protocol = _protocol(conf)
     if protocol is not GroupProtocol.CONSUMER:
         _fit_heartbeat(conf, reasons)
@@ -129,7 +129,7 @@ def emit(checked: CheckedConfig, ability: BrokerAbility) -> ClientConfig:
 
 
 def _take_consumer(
-    conf: dict[str, object], ability: BrokerAbility, reasons: list[Reason], findings: list[Finding]
+    conf: dict[str, object], features: BrokerFeatures, reasons: list[Reason], findings: list[Finding]
 ) -> None:
     for name, remedy in CLASSIC_ONLY.items():
         if name in conf:
@@ -142,7 +142,7 @@ def _take_consumer(
                 )
             )
     chosen = (
-        Reason("group.protocol", "consumer", f"{ability.why}: the broker assigns, and only what moves stops"),
+        Reason("group.protocol", "consumer", f"{features.why}: the broker assigns, and only what moves stops"),
         Reason("group.remote.assignor", "uniform", "evens out and moves as little as it can"),
     )
     for each in chosen:
@@ -152,19 +152,19 @@ def _take_consumer(
 
 
 def _take_cooperative(
-    conf: dict[str, object], ability: BrokerAbility, reasons: list[Reason], findings: list[Finding]
+    conf: dict[str, object], features: BrokerFeatures, reasons: list[Reason], findings: list[Finding]
 ) -> None:
     if conf.pop("group.remote.assignor", None) is not None:
         reasons.append(Reason("group.remote.assignor", None, "only the consumer protocol knows it"))
     conf["partition.assignment.strategy"] = COOPERATIVE
-    why = f"{ability.why}; of the classic strategies only this one stops no more than what moves"
+    why = f"{features.why}; of the classic strategies only this one stops no more than what moves"
     reasons.append(Reason("partition.assignment.strategy", COOPERATIVE, why))
-    if not ability.asked:
+    if not features.asked:
         findings.append(
             Finding(
                 field="assignment",
                 value="sticky",
-                reason=f"{ability.why}, so {COOPERATIVE} is taken, which every broker has",
+                reason=f"{features.why}, so {COOPERATIVE} is taken, which every broker has",
                 remedy="if all brokers are 4.0 or later, set group.protocol=consumer yourself",
             )
         )

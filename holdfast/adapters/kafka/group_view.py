@@ -1,4 +1,4 @@
-"""A group at Kafka from the side: `plugin.advice.group_view.GroupLook`, by an admin client and two requests by hand."""
+"""A group at Kafka from the side: `plugin.advice.group_view.GroupViews`, by an admin client and by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.adapters.kafka import describing, tls
 from holdfast.adapters.kafka._client import ConfigResource, ConsumerGroupTopicPartitions, KafkaError, TopicCollection
 from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.leave_static import cannot
-from holdfast.adapters.kafka.partition_view import PartitionLook, node_of
+from holdfast.adapters.kafka.partition_view import PartitionViews, node_of
 from holdfast.adapters.kafka.properties import addresses
 from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import NoCoordinator, NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
@@ -30,7 +30,7 @@ _AGAIN_S: Final = 0.2
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-class KafkaGroupLook:
+class KafkaGroupViews:
     """One thread; needs DESCRIBE on the group and on its topics.
 
     Args:
@@ -46,10 +46,10 @@ class KafkaGroupLook:
         self._conf = dict(conf)
         self._where = addresses(conf)
         self._admin = Admin(conf)
-        self._partitions = PartitionLook(self._admin)
+        self._partitions = PartitionViews(self._admin)
 
     def view(self, deadline: Deadline, *, topics: Collection[str] = ()) -> GroupView:
-        """The group now. See `GroupLook.view`."""
+        """The group now. See `GroupViews.view`."""
         self._admin.reach(deadline)
         notes: list[str] = []
         described = self._describe(deadline)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
-from holdfast.adapters.kafka.beginnings import OF_A_LOOP
 from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
 from holdfast.adapters.kafka.source import KafkaSource
+from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
 from holdfast.plugin.ports import Batch, End
 from holdfast.records import Partition
 

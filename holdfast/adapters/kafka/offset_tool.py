@@ -12,7 +12,7 @@ from holdfast.adapters.kafka._client import (
 )
 from holdfast.adapters.kafka.admin import request_s
 from holdfast.adapters.kafka.offsets import committed
-from holdfast.adapters.kafka.topic_view import Look
+from holdfast.adapters.kafka.topic_view import TopicView
 from holdfast.errors import GroupActive, SourceUnavailable
 from holdfast.plugin.tool_ports import GroupMember
 from holdfast.records import Partition
@@ -39,7 +39,7 @@ _BY = "set by holdfast reset"
 _AGAIN_S = 0.2
 
 
-class KafkaOffsetTool(Look):
+class KafkaOffsetTool(TopicView):
     """One thread; needs DESCRIBE and READ on the group, as its members have."""
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     _Asked = Mapping[TopicPartition, Future[Any]]
 
 
-class PartitionLook:
+class PartitionViews:
     """One thread."""
 
     def __init__(self, admin: Admin) -> None:

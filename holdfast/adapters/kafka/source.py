@@ -6,12 +6,10 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.adapters.kafka import broker_features as ability
-from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka import leave_static as farewell
+from holdfast.adapters.kafka import broker_features, faults, leave_static
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
-from holdfast.adapters.kafka.beginnings import OF_AN_APP, Beginnings
+from holdfast.adapters.kafka.broker_features import BrokerFeatures
 from holdfast.adapters.kafka.callbacks import Callbacks, ClientLog, topic_partitions
 from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
@@ -21,6 +19,7 @@ from holdfast.adapters.kafka.group_session import GroupSession
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import LATEST, committed_of_each, offsets_at, offsets_of_each
 from holdfast.adapters.kafka.properties import as_int
+from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
 from holdfast.adapters.kafka.static_member import Refusals, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 
-_NOT_ASKED = ability.BrokerAbility(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
+_NOT_ASKED = BrokerFeatures(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
 #: At the start: without an answer for so long it is told that the broker is waited for.
 _FIRST_TRY_S = 1.0
 #: How long a change of the subscription waits to know which of its topics the group has read before.
@@ -94,7 +93,7 @@ class KafkaSource:
         self._ends = LogEnds(ids.admin, self._checked.conf)
         self._session = GroupSession(self._checked.group, ids.admin)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
-        self._beginnings = Beginnings(self._checked.group, self._checked.conf, self._begins_by_default)
+        self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default)
         self._rebuilds = 0
         self._rebuild_at = 0.0
 
@@ -103,7 +102,7 @@ class KafkaSource:
 
     # ---- what the engine asks before the start
     #: A producer that is idempotent stores nothing twice, and a failed record is tried again in place.
-    identity = retry_topic = retries = stray_letters = None
+    identity = retry_topic = retries = unroutable_letters = None
     _begins_by_default = OF_AN_APP
 
     @property
@@ -158,10 +157,10 @@ class KafkaSource:
 
     def _make_client(self, deadline: Deadline) -> None:
         """The broker is asked what it can only where the configuration depends on it. Raises SourceError."""
-        self._use(ability.ask(self._checked.conf, deadline) if needs_answer(self._checked) else _NOT_ASKED)
+        self._use(broker_features.ask(self._checked.conf, deadline) if needs_answer(self._checked) else _NOT_ASKED)
         self._consumer = self._build()
 
-    def _use(self, asked: ability.BrokerAbility) -> None:
+    def _use(self, asked: BrokerFeatures) -> None:
         if self._static_id is not None:
             static_id, self._static_id = id_from(self._static_id), None
             self._checked = check(with_id(self._checked.conf, static_id), self._checked.assignment)
@@ -174,7 +173,7 @@ class KafkaSource:
         if self._client.static_id is not None:
             consumer_protocol = self._client.protocol is GroupProtocol.CONSUMER
             self._refusals = Refusals(self._client.static_id, self.group, SYSTEM_CLOCK.now, waits=consumer_protocol)
-            why = farewell.cannot(self._checked.conf) if consumer_protocol else None
+            why = leave_static.cannot(self._checked.conf) if consumer_protocol else None
             if self._leave and why is not None:
                 _log.warning("leave=True: %s, so others wait for this member's session when it stops", why)
 
@@ -189,7 +188,7 @@ class KafkaSource:
         self._topics = list(topics)
         if self._consumer is not None:
             with suppress(SourceError):  # asked again when one of them comes
-                self._beginnings.look(self._consumer, self._topics, Deadline(_LOOK_S))
+                self._starting_offsets.look(self._consumer, self._topics, Deadline(_LOOK_S))
         self._join()
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
@@ -204,7 +203,7 @@ class KafkaSource:
         if consumer is None:
             return
         if self._client is not None and self._client.static_id is not None and (leave or self._leave):
-            farewell.leave(consumer, self._client, deadline)
+            leave_static.leave(consumer, self._client, deadline)
         else:
             consumer.close()
 
@@ -292,7 +291,7 @@ class KafkaSource:
                 finished.close()
             if self._refused_at_the_door:
                 _log.warning("the brokers do not let the consumer protocol in, though they offer it: joining without")
-                self._use(ability.BrokerAbility(consumer_protocol=False, why=f"the brokers refused the join ({error})"))
+                self._use(BrokerFeatures(consumer_protocol=False, why=f"the brokers refused the join ({error})"))
         else:
             self._callbacks.met(error, what)
         return False
@@ -335,7 +334,7 @@ class KafkaSource:
             "error_cb": self._callbacks.on_error,
             # Where a group begins is asked once. Of a client that finds itself outside of the log (retention was
             # quicker, the log was cut) nothing may be left out: "latest" would make a gap of what is there.
-            "auto.offset.reset": "earliest" if self._beginnings.chosen else "error",
+            "auto.offset.reset": "earliest" if self._starting_offsets.chosen else "error",
             "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
             "logger": self._client.conf.get("logger", ClientLog()),
         }
@@ -389,8 +388,8 @@ class KafkaSource:
                 return cast("Mapping[str, Any]", found.topics)
 
     def _look_where_to_begin(self, deadline: Deadline) -> None:
-        _log.info("%s", self._beginnings)
-        self._beginnings.look(self._client_or_raise(), self._topics, deadline)
+        _log.info("%s", self._starting_offsets)
+        self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
 
     # ---- positions
     def position_names(
@@ -409,10 +408,10 @@ class KafkaSource:
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """As `Beginnings` says, asked once; later offsets of a group are its own."""
-        self._beginnings.look(self._client_or_raise(), self._topics, deadline)
+        """As `StartingOffsets` says, asked once; later offsets of a group are its own."""
+        self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         found: dict[Partition, int | SourceError] = {}
-        for when, some in self._beginnings.of(partitions).items():
+        for when, some in self._starting_offsets.of(partitions).items():
             found |= self._offsets_of_each(some, when, deadline)
         return found
 

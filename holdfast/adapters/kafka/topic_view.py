@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SEEING = ("isolation.level", "fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes")
 
 
-class Look:
+class TopicView:
     """One thread.
 
     Args:

@@ -97,7 +97,7 @@ class RocketMQDeadLetters:
             except UnknownTopic:
                 if letter.topic != OWN:
                     raise
-                self._check(client, topic, deadline)  # of a stray: no handler has named it at the start
+                self._check(client, topic, deadline)  # of an unroutable record: no handler has named it at the start
                 sent = send()
         except ValueError as error:  # SettingError too: what cannot be stored
             raise DeadLetterRefused(f"{what}: {error}") from error

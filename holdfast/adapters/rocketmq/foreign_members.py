@@ -1,4 +1,4 @@
-"""Strangers: members of a broker's group that do not go by the plan, and read queues that are given to others."""
+"""Foreign members: members of a broker's group that do not go by the plan, and read queues that are given to others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AGAIN_S = 0.1
 _SILENT_S = 150.0
 
 
-class Strangers:
+class ForeignMemberWatch:
     """Looks for them. One thread at a time."""
 
     def __init__(self, client: RemotingClient, coordinator: Coordinator, group: str) -> None:

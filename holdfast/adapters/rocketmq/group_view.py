@@ -1,4 +1,4 @@
-"""A group at RocketMQ from the side: a `GroupLook` by requests of tools and the plan in the store.
+"""A group at RocketMQ from the side: a `GroupViews` by requests of tools and the plan in the store.
 
 Brokers know who is connected and what the group subscribes to. Who reads which queue only the clients know: they are
 asked through their broker, and those of RocketMQ's own kind answer. Members that holdfast coordinates do not need to:
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.rocketmq.names import is_ours
 from holdfast.adapters.rocketmq.pop_view import given_out
-from holdfast.adapters.rocketmq.queue_view import QueueLook
+from holdfast.adapters.rocketmq.queue_view import QueueViews
 from holdfast.adapters.rocketmq.remoting import Admin, codes
 from holdfast.adapters.rocketmq.remoting.all_brokers import ask_each
 from holdfast.adapters.rocketmq.remoting.membership import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _MEMBER_S: Final = 3.0
 
 
-class RocketMQGroupLook:
+class RocketMQGroupViews:
     """One thread.
 
     Args:
@@ -59,10 +59,10 @@ class RocketMQGroupLook:
         self.group = group
         self._client = connect()
         self._coordinator = coordinator
-        self._queues = QueueLook(self._client, group)
+        self._queues = QueueViews(self._client, group)
 
     def view(self, deadline: Deadline, *, topics: Collection[str] = ()) -> GroupView:
-        """The group now. See `GroupLook.view`. Raises StoreError too, where there is a coordinator."""
+        """The group now. See `GroupViews.view`. Raises StoreError too, where there is a coordinator."""
         notes: list[str] = []
         masters = {
             name: members[codes.MASTER]

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.remoting import Admin
-from holdfast.adapters.rocketmq.topic_view import Look
+from holdfast.adapters.rocketmq.topic_view import TopicView
 from holdfast.plugin.tool_ports import GroupMember
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.timing import Deadline
 
 
-class RocketMQOffsetTool(Look):
+class RocketMQOffsetTool(TopicView):
     """One thread. RocketMQ lets anybody set the offsets of a group that is at work: whoever calls looks first."""
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:

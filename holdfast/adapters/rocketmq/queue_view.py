@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
-class QueueLook:
+class QueueViews:
     """One thread."""
 
     def __init__(self, client: RemotingClient, group: str) -> None:

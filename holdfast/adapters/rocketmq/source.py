@@ -12,7 +12,6 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Unpack
 
-from holdfast.adapters.rocketmq.beginnings import Beginnings
 from holdfast.adapters.rocketmq.dead_letter import OWN, RocketMQDeadLetters
 from holdfast.adapters.rocketmq.joining import Place
 from holdfast.adapters.rocketmq.logs import Logs
@@ -25,6 +24,7 @@ from holdfast.adapters.rocketmq.remoting.acl import credentials_of
 from holdfast.adapters.rocketmq.remoting.properties import RECONSUME_TIMES, RETRY_TOPIC, UNIQUE_KEY
 from holdfast.adapters.rocketmq.send_back import BrokerRetries
 from holdfast.adapters.rocketmq.settings import PullSettings
+from holdfast.adapters.rocketmq.starting_offsets import StartingOffsets
 from holdfast.adapters.rocketmq.topics import Topics
 from holdfast.adapters.rocketmq.watch import Watch
 from holdfast.errors import NotAuthorised, SettingError, SourceError, SourceFatal, SourceUnavailable, StoreError
@@ -78,7 +78,7 @@ class RocketMQSource:
         self._prefetch = Prefetch(self._client, self._changed, settings, self._logs, self._topics.reads)
         self._logs.on_proved = self._proved
         self._offsets = Offsets(self._client, group, self._changed)
-        self._beginnings = Beginnings(self._offsets, settings)
+        self._starting_offsets = StartingOffsets(self._offsets, settings)
         self._place = Place(coordinator, settings, self._client.client_id, self._wake)
         self._watch = Watch(
             self._client,
@@ -103,7 +103,7 @@ class RocketMQSource:
         self.identity = _unique_key if settings.dedup == "message" else None
         self.retries = self._may_come_again if settings.retry == "broker" else None
         self.retry_topic = retry_topic(group)
-        self.stray_letters = OWN
+        self.unroutable_letters = OWN
 
     def __repr__(self) -> str:
         return f"RocketMQSource({self._settings!r})"
@@ -195,8 +195,8 @@ class RocketMQSource:
         self._topics.choose(topics)
         self._watch.reach(deadline)
         self._offsets.check_access(self._topics.queues, deadline)
-        self._watch.insist(lambda: self._beginnings.look(self._topics.queues, deadline), deadline)
-        self._watch.insist(lambda: self._watch.refuse_strangers(deadline), deadline)
+        self._watch.insist(lambda: self._starting_offsets.look(self._topics.queues, deadline), deadline)
+        self._watch.insist(lambda: self._watch.refuse_foreign_members(deadline), deadline)
         # First a member, then known to brokers: others look for members who are none.
         self._place.join(self._topics.text, self._topics.queues, deadline)
         self._open = True
@@ -381,7 +381,7 @@ class RocketMQSource:
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """As consume_from_where says; a retry topic from its beginning, since what is there has failed before."""
-        found = self._beginnings.of_some(partitions, deadline)
+        found = self._starting_offsets.of_some(partitions, deadline)
         self._logs.new(found)
         return found
 

@@ -22,7 +22,7 @@ _ASK_S = 5.0
 _AGAIN_S = 0.2
 
 
-class Look:
+class TopicView:
     """One thread.
 
     Args:

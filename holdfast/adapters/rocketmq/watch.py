@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.foreign_members import Strangers
+from holdfast.adapters.rocketmq.foreign_members import ForeignMemberWatch
 from holdfast.adapters.rocketmq.remoting import Admin, Consumer, NotTrusted, codes
 from holdfast.adapters.rocketmq.upkeep import Upkeep
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
@@ -29,7 +29,7 @@ _log = logging.getLogger("holdfast.rocketmq")
 _OFFSETS_S = 5.0
 #: How often logs are looked at that go on, and noted.
 _LOGS_S = 5.0
-_STRANGERS_S = 30.0
+_FOREIGN_MEMBERS_S = 30.0
 _AGAIN_S = 0.5
 _INTRODUCE_S = 3.0
 
@@ -51,11 +51,11 @@ class Watch:
     ) -> None:
         self._client, self._coordinator, self._settings, self._changed = client, coordinator, settings, changed
         self._topics, self._place, self._offsets = topics, place, offsets
-        self._strangers = Strangers(client, coordinator, settings.group)
+        self._foreign_members = ForeignMemberWatch(client, coordinator, settings.group)
         self._upkeep = Upkeep(settings.group)
         self._heartbeats = self._upkeep.add("heartbeats", self.beat, settings.heartbeat_broker_interval_s)
         self._routes = self._upkeep.add("routes", self.look_at_routes, settings.poll_name_server_interval_s)
-        self._others = self._upkeep.add("foreign members", self._look_for_strangers, _STRANGERS_S)
+        self._others = self._upkeep.add("foreign members", self._look_for_foreign_members, _FOREIGN_MEMBERS_S)
         self._upkeep.add("offsets", offsets.look, _OFFSETS_S)
         self._marks = self._upkeep.add("logs", lambda _: logs.look(), _LOGS_S)
         self.alarms: list[SourceError] = []
@@ -96,13 +96,13 @@ class Watch:
             return True  # nobody has said otherwise
         return not known or bool(self._coordinator.members(self._settings.group))
 
-    def refuse_strangers(self, deadline: Deadline) -> None:
+    def refuse_foreign_members(self, deadline: Deadline) -> None:
         """Raises ForeignMembers, where they are not to be borne."""
-        found = self._strangers.look(deadline)
+        found = self._foreign_members.look(deadline)
         if found and self._settings.foreign_members == "refuse":
-            raise self._strangers.error(found)
+            raise self._foreign_members.error(found)
         if found:
-            _log.warning("%s", self._strangers.error(found))
+            _log.warning("%s", self._foreign_members.error(found))
 
     def introduce(self, deadline: Deadline) -> None:
         """The first heartbeat. Brokers that do not answer get theirs later. Raises SourceError: one refuses."""
@@ -162,9 +162,9 @@ class Watch:
                 "%s cannot be read any more: its broker does not list it; %d of its messages were not read", queue, left
             )
 
-    def _look_for_strangers(self, deadline: Deadline) -> None:
-        found = self._strangers.look(deadline)
+    def _look_for_foreign_members(self, deadline: Deadline) -> None:
+        found = self._foreign_members.look(deadline)
         if found:
             with self._changed:
-                self.alarms.append(self._strangers.error(found))
+                self.alarms.append(self._foreign_members.error(found))
                 self._changed.notify_all()

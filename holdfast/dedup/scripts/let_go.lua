@@ -1,5 +1,5 @@
--- KEYS[2..] = positions; from ARGV[3] on, per position: epoch (0 = whichever), the epoch with which hands will be marked
--- or released (0 = that of the ownership), number of hands, the offsets in hand.
+-- KEYS[2..] = positions; from ARGV[3] on, per position: epoch (0 = whichever), the epoch with which those will be marked
+-- or released (0 = that of the ownership), how many offsets are unacked, and which.
 local at = 3
 local function take()
   local value = tonumber(ARGV[at])

@@ -161,7 +161,7 @@ class GroupView:
         return {partition: member for member in self.members for partition in member.partitions or ()}
 
 
-class GroupLook(Protocol):
+class GroupViews(Protocol):
     """Looks at a group. One thread; nothing joins. Every call ends with its deadline."""
 
     @property

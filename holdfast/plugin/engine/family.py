@@ -60,7 +60,7 @@ class Family(Protocol):
         records are anybody's."""
         ...
 
-    def stray(self, topic: str) -> Handler | None:
+    def unroutable(self, topic: str) -> Handler | None:
         """Who gets records that were born in that topic, which no handler of the app has; None: they stop the app."""
         ...
 

@@ -102,7 +102,7 @@ class Engine:
         self.group, self.settings, self.routes, self.letters = group, settings, routes, letters
         self.runtime, self.clock = runtime, runtime
         self.stops, self.tell, self.timers, self.recorder = parts.stopping, parts.tell, parts.timers, parts.recorder
-        self.meter, self.hands, self.lanes, self.debts = parts.meter, parts.hands, parts.lanes, parts.debts
+        self.meter, self.unacked, self.lanes, self.owed = parts.meter, parts.unacked, parts.lanes, parts.owed
         self.intake, self.outage, self.workers, self.claiming = (
             parts.intake,
             parts.outage,
@@ -129,7 +129,7 @@ class Engine:
             intake=self.intake,
             claiming=self.claiming,
             workers=self.workers,
-            hands=self.hands,
+            unacked=self.unacked,
         )
         self.snapshots = Snapshots(parts, self.family.figures)
 
@@ -256,12 +256,12 @@ class Engine:
     @property
     def unfinished(self) -> bool:
         """Whether handlers run, results wait to be looked at or acknowledged, or something is owed to the store."""
-        return bool(self.workers.busy or self.settling.waiting or self.debts or self.hung.owes_letters)
+        return bool(self.workers.busy or self.settling.waiting or self.owed or self.hung.owes_letters)
 
     # ---- the steps of a turn
     def _poll(self) -> Batch:
         room = self.intake.room(stopped=self.stalled)
-        busy = not self.intake.idle or bool(self.debts) or self.stalled
+        busy = not self.intake.idle or bool(self.owed) or self.stalled
         if not room:
             self._wait()
             return NOTHING
@@ -295,7 +295,7 @@ class Engine:
     def _claim(self) -> None:
         if self.claiming.wanted and self.outage.may_ask and self.session is not None:
             with self.outage.asking():
-                self.debts.pay()  # a claim that is being given back may not be asked for
+                self.owed.pay()  # a claim that is being given back may not be asked for
                 live = self.claiming.step(self.session, self.settings.poll_batch)
                 if self.claiming.asked:
                     self.outage.answered()
@@ -331,7 +331,7 @@ class Engine:
 
     def _next_of(self, kind: Kind) -> list[Entry] | None:
         """What of that kind starts next. None: nothing can; empty: a batch that waits for more, so look on."""
-        if self.workers.room(kind) <= 0 or self.hands.room(kind) <= 0:
+        if self.workers.room(kind) <= 0 or self.unacked.room(kind) <= 0:
             return None
         lane = self.lanes.next(kind)
         head = lane.head() if lane else None
@@ -344,7 +344,7 @@ class Engine:
     def _take(self, lane: Lane, head: Entry) -> list[Entry] | None:
         """One record, or as many as make a chunk: of this lane, and of others if all workers get as much."""
         handler = head.handler
-        room = self.hands.room(handler.kind)
+        room = self.unacked.room(handler.kind)
         if lane.keys is not None and room < head.count:
             self.lanes.wait(lane)  # it goes as a whole, so those behind it wait too, or it might wait for ever
             return None
@@ -363,12 +363,12 @@ class Engine:
     def _take_batch(self, lane: Lane, head: Entry, batch: BatchOf) -> list[Entry] | None:
         """A full batch; or what there is, once its first record has waited for long enough."""
         waited = self.clock.now() - head.since
-        records = min(batch.records, self.hands.share(head.handler.kind))
+        records = min(batch.records, self.unacked.share(head.handler.kind))
         ready = lane.ready(records)
         if ready < records and waited < batch.wait_s:
             self.timers.after(batch.wait_s - waited, lambda: self.lanes.wake(lane))
             return []
-        if self.hands.room(head.handler.kind) < ready:
+        if self.unacked.room(head.handler.kind) < ready:
             self.lanes.wait(lane)  # rather a whole batch a little later than a small one now
             return None
         return self.lanes.take(lane, records)
@@ -428,7 +428,7 @@ class Engine:
         self.family.close()
         if self.letters is not None:
             self.letters.close(Deadline(_CLOSE_S, self.clock))
-        left = self.unfinished or self.hung.in_hand > 0
+        left = self.unfinished or self.hung.stuck > 0
         in_hand = self.with_handlers if left else 0
         self._end_session(left)
         self.recorder.stopped(clean=self.error is None and not left, in_hand=in_hand, error=self.error)
@@ -437,7 +437,7 @@ class Engine:
     @property
     def with_handlers(self) -> int:
         """Records that have started and not ended."""
-        return self.lanes.taken + self.hung.in_hand
+        return self.lanes.taken + self.hung.stuck
 
     def _end_session(self, left: bool) -> None:
         if self.session is None:
@@ -448,7 +448,7 @@ class Engine:
                 "leaving with %d jobs running, %d records given up with their handlers, and %d not acknowledged by the "
                 "store: others wait for them until the session's lease ends",
                 self.workers.outstanding,
-                self.hung.in_hand,
+                self.hung.stuck,
                 self.settling.waiting,
             )
             self.session.abandon()

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.record.claiming import Claiming
 from holdfast.plugin.engine.record.hung import Hung
-from holdfast.plugin.engine.record.in_flight import Hands
 from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.engine.record.outcomes import Outcomes
 from holdfast.plugin.engine.record.recorder import EngineRecorder, Recorder
 from holdfast.plugin.engine.record.settling import Settling
+from holdfast.plugin.engine.record.unacked import Unacked
 from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.engine.sessions import Sessions
 from holdfast.plugin.engine.stopping import Stopping
 from holdfast.plugin.engine.store.outage import Outage
-from holdfast.plugin.engine.store.owed import Debts
+from holdfast.plugin.engine.store.owed import Owed
 from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.observe.meter import Meter
 from holdfast.plugin.observe.observers import Observers
@@ -49,9 +49,9 @@ class Parts:
     timers: Timers
     recorder: Recorder
     meter: Meter
-    hands: Hands
+    unacked: Unacked
     lanes: Lanes
-    debts: Debts
+    owed: Owed
     intake: Intake
     outage: Outage
     workers: Workers
@@ -82,11 +82,11 @@ def make_parts(
         observers = (heard, *observers)
     tell = Observers(meter.saw, observers).tell
     # What is with the workers, and what has ended and waits for its mark.
-    hands = Hands(max(1, settings.workers) + settings.mark_batch, {handler.kind for handler in routes.handlers})
-    lanes, debts, intake, outage = Lanes(hands), Debts(), Intake(settings, runtime), Outage(runtime, tell)
+    unacked = Unacked(max(1, settings.workers) + settings.mark_batch, {handler.kind for handler in routes.handlers})
+    lanes, owed, intake, outage = Lanes(unacked), Owed(), Intake(settings, runtime), Outage(runtime, tell)
     workers = Workers(settings.workers, f"holdfast-{group}", runtime)
-    claiming = Claiming(lanes, timers, debts, host.skipped, runtime.random)
-    settling = Settling(host.settle_with_source, claiming, hands, host.taken_over)
+    claiming = Claiming(lanes, timers, owed, host.skipped, runtime.random)
+    settling = Settling(host.settle_with_source, claiming, unacked, host.taken_over)
     outcomes = Outcomes(
         runtime=runtime,
         lanes=lanes,
@@ -94,7 +94,7 @@ def make_parts(
         workers=workers,
         claiming=claiming,
         settling=settling,
-        debts=debts,
+        owed=owed,
         recorder=recorder,
         host=host,
         letters=letters,
@@ -109,7 +109,7 @@ def make_parts(
         runtime=runtime,
         outage=outage,
         calls=meter.store_calls,
-        debts=debts,
+        owed=owed,
         claiming=claiming,
         settling=settling,
         workers=workers,
@@ -138,9 +138,9 @@ def make_parts(
         timers=timers,
         recorder=recorder,
         meter=meter,
-        hands=hands,
+        unacked=unacked,
         lanes=lanes,
-        debts=debts,
+        owed=owed,
         intake=intake,
         outage=outage,
         workers=workers,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.workers import Workers
     from holdfast.plugin.engine.stopping import Stopping
     from holdfast.plugin.engine.store.outage import Outage
-    from holdfast.plugin.engine.store.owed import Debts
+    from holdfast.plugin.engine.store.owed import Owed
     from holdfast.plugin.events import Event
     from holdfast.plugin.observe.store_calls import StoreCalls
     from holdfast.records import Partition
@@ -42,7 +42,7 @@ class Sessions:
         runtime: Runtime,
         outage: Outage,
         calls: StoreCalls,
-        debts: Debts,
+        owed: Owed,
         claiming: Claiming,
         settling: Settling,
         workers: Workers,
@@ -51,7 +51,7 @@ class Sessions:
         host: Host,
     ) -> None:
         self._clock, self._outage, self._calls, self._tell, self._host = runtime, outage, calls, tell, host
-        self._debts, self._claiming, self._settling, self._workers = debts, claiming, settling, workers
+        self._owed, self._claiming, self._settling, self._workers = owed, claiming, settling, workers
         self._stopping = stopping
         self.store = self._opened(store) if open_when_down else store
         self.storeless = isinstance(store, NoClaims)
@@ -92,7 +92,7 @@ class Sessions:
         self._wind_up = Deadline(_WIND_UP_S, self._clock)
         self._tell(SessionLost(session=session.id, running=self._workers.outstanding))
         self._host.fence_all()
-        self._debts.forget(session)
+        self._owed.forget(session)
 
     def tend(self) -> None:
         """Look whether the session lives, begin a new one, pay what is owed."""
@@ -100,16 +100,16 @@ class Sessions:
             self.lost()
         # What had no answer may be no longer of interest: then this is the only question left.
         probe = self._outage.down and not (self._claiming.wanted or self._settling.waiting)
-        if self._outage.may_ask and (self._debts or self.session is None or probe):
+        if self._outage.may_ask and (self._owed or self.session is None or probe):
             with self._outage.asking():
-                asked = bool(self._debts)
+                asked = bool(self._owed)
                 if self.session is None and not self._stopping.begun and self._wound_up:
                     self.begin()
                     asked = True
                 elif self.session is not None and probe:
                     self.session.renew()
                     asked = True
-                self._debts.pay()
+                self._owed.pay()
                 if asked:  # else the old handlers are waited for, and nobody has said that the store is back
                     self._outage.answered()
 

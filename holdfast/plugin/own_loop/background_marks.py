@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.runtime import Runtime
 
 
-class LateMarks:
+class BackgroundMarks:
     """A thread for one `Driven` engine, which it takes hold of by its lock. It sleeps while nothing has ended."""
 
     def __init__(

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.record.entry import Gate
-from holdfast.plugin.own_loop.background_marks import LateMarks
-from holdfast.plugin.own_loop.in_flight import InHand
-from holdfast.plugin.own_loop.tray import Tray
+from holdfast.plugin.own_loop.background_marks import BackgroundMarks
+from holdfast.plugin.own_loop.handed_out import HandedOut
+from holdfast.plugin.own_loop.run_cursor import RunCursor
 from holdfast.plugin.ports import NOTHING
 from holdfast.timing import Deadline
 
@@ -66,13 +66,13 @@ class Driven(Engine):
         self.done_when = done_when
         self.lock = self.runtime.rlock()
         #: What the loop has and has not ended.
-        self.in_hand = InHand()
+        self.handed_out = HandedOut()
         #: Partitions whose records the loop does not want for now.
         self.held: set[Partition] = set()
         self._positions: dict[Partition, int] = {}
         #: Up to where calls that have returned have handed out, by ownership: read by any thread.
         self._returned: dict[Owner, int] = {}
-        self._tray: Tray | None = None
+        self._cursor: RunCursor | None = None
         self._told: deque[Callable[[], None]] = deque()
         self._driver: Thread | None = None
         self._others_end = False
@@ -86,8 +86,8 @@ class Driven(Engine):
         self._giving: list[Entry] = []
         self._mark_at = 0.0
         self._client_at = 0.0
-        self._late_marks = LateMarks(
-            mark=self.mark_late,
+        self._background_marks = BackgroundMarks(
+            mark=self.mark_in_background,
             lock=self.lock,
             late_s=_MARK_S,
             fail=self.fail,
@@ -131,7 +131,7 @@ class Driven(Engine):
         self.snapshots.started()
         self._open(topics)
         self.snapshots.running()
-        self._late_marks.start()
+        self._background_marks.start()
 
     def take(self, at_most: int, timeout_s: float) -> Sequence[Record]:
         """Up to that many records; returns when there are as many, or the time is over. Raises what stopped the app.
@@ -163,12 +163,12 @@ class Driven(Engine):
 
         None: ask `take`.
         """
-        tray = self._tray
-        if tray is None or self._told or self._writing or self._quick or self.clock.now() >= tray.until:
+        cursor = self._cursor
+        if cursor is None or self._told or self._writing or self._quick or self.clock.now() >= cursor.until:
             return None
-        tray.begin()
+        cursor.begin()
         self._quick = True
-        record = tray.next()
+        record = cursor.next()
         if record is None:
             self._quick = False
         return record
@@ -177,7 +177,7 @@ class Driven(Engine):
         """What `take_quick` gave is about to be returned to the loop."""
         self._quick = False
 
-    def mark_late(self) -> None:
+    def mark_in_background(self) -> None:
         """What has ended is marked, though the loop is busy with the last that it got."""
         if not (self._writing or self._quick):  # else its last call was torn: the next one has to look at that first
             self.collect()
@@ -191,20 +191,20 @@ class Driven(Engine):
     def end_all(self) -> None:
         """All that was handed out is done, but for what was told otherwise."""
         self.collect()
-        for entry in list(self.in_hand):
+        for entry in list(self.handed_out):
             self._end(entry)
-            self.in_hand.drop(entry)
+            self.handed_out.drop(entry)
 
     def end_below(self, partition: Partition, offset: int) -> None:
         """All of that partition below the offset is done, but for what was told otherwise."""
         self.collect()
-        for entry in self.in_hand.take_below(partition, offset):
+        for entry in self.handed_out.take_below(partition, offset):
             self._end(entry)
 
     def dismiss(self, partitions: Collection[Partition]) -> None:
         """The loop will not end what it has of these: whoever owns them next handles it."""
         self.collect()
-        for entry in self.in_hand.take_of(partitions):
+        for entry in self.handed_out.take_of(partitions):
             self._leave_to_others(entry)
 
     def goes(self, partitions: Collection[Partition]) -> None:
@@ -235,10 +235,10 @@ class Driven(Engine):
         """Leave the group and close. What the loop has and did not end is handed back; with "explicit", and where other
         threads end records, it is waited for. Raises nothing."""
         self.stop(why="close()")
-        self._late_marks.stop()
+        self._background_marks.stop()
         try:
             if self.done_when != "explicit" or not self._others_end:
-                self.dismiss({entry.owner.partition for entry in self.in_hand})
+                self.dismiss({entry.owner.partition for entry in self.handed_out})
             if self.session is not None:
                 self.snapshots.stopping(self.stops.why)
                 self._leave()
@@ -265,7 +265,7 @@ class Driven(Engine):
         self._others_end = self._others_end or self.runtime.current() != self._driver
         self._told.append(what)
         self.workers.wake.set()
-        self._late_marks.wake()
+        self._background_marks.wake()
 
     # ---- the engine's steps, without workers
     def collect(self) -> None:
@@ -290,12 +290,12 @@ class Driven(Engine):
     @property
     def unfinished(self) -> bool:
         """Whether somebody has records in hand, results wait to be acknowledged, or something is owed."""
-        return bool(self.in_hand or self._told or self.settling.waiting or self.debts)
+        return bool(self.handed_out or self._told or self.settling.waiting or self.owed)
 
     @property
     def with_handlers(self) -> int:
         """What the loop has."""
-        return sum(entry.count for entry in self.in_hand)
+        return sum(entry.count for entry in self.handed_out)
 
     def work_until(self, over: Callable[[], bool], deadline: Deadline) -> None:
         """As in the engine, but for what only this thread could end: it is here."""
@@ -332,9 +332,9 @@ class Driven(Engine):
 
     def _wait_s(self, deadline: Deadline) -> float:
         """Short while something is under way that the client knows nothing of."""
-        busy = self._told or self.settling.waiting or self.debts or self.stalled or self.claiming.wanted
-        busy = busy or self.intake.newcomers.records > 0
-        awaited = self._others_end and self.in_hand
+        busy = self._told or self.settling.waiting or self.owed or self.stalled or self.claiming.wanted
+        busy = busy or self.intake.new_partitions.records > 0
+        awaited = self._others_end and self.handed_out
         return self.timers.next_s(deadline.left_s(_MARK_S if busy or awaited else _IDLE_S))
 
     def _ready(self, at_most: int) -> int:
@@ -365,7 +365,7 @@ class Driven(Engine):
                     refused.append(entry)
                     continue
                 self._giving.append(entry)
-                self.in_hand.add(entry)
+                self.handed_out.add(entry)
                 self.recorder.begins((entry,))
                 if entry.error is not None:
                     self.unfit.append((entry.record, entry.error))
@@ -386,31 +386,31 @@ class Driven(Engine):
     def _one_by_one(self, entry: Entry) -> Record:
         """The loop takes one record at a time: this is the first of a run."""
         now = self.clock.now()
-        self._tray = Tray(entry, min(self._client_at, now + _MARK_S))
+        self._cursor = RunCursor(entry, min(self._client_at, now + _MARK_S))
         self._mark_at = min(self._mark_at, now + _MARK_S) if self.settling.waiting else now + _MARK_S
-        self._late_marks.wake()
+        self._background_marks.wake()
         return entry.record
 
     def _take_back(self) -> None:
         """Of the run that goes one by one: what is left goes back to where it came from, what went before the last that
         has gone is done."""
-        tray = self._tray
-        if tray is None:
+        cursor = self._cursor
+        if cursor is None:
             return
-        self._positions[tray.partition] = tray.last + 1
-        if (rest := tray.rest()) is not None:
+        self._positions[cursor.partition] = cursor.last + 1
+        if (rest := cursor.rest()) is not None:
             self.lanes.put_back(rest)
-        last, self._tray = tray.last, None
-        for entry in self.in_hand.take_below(tray.partition, last):
+        last, self._cursor = cursor.last, None
+        for entry in self.handed_out.take_below(cursor.partition, last):
             self._end(entry)
 
     def _ended(self, partition: Partition, offset: int) -> None:
-        if (entry := self.in_hand.take(partition, offset)) is not None:
+        if (entry := self.handed_out.take(partition, offset)) is not None:
             self._end(entry)
 
     def _ended_below(self, returned: Mapping[Owner, int]) -> None:
         for owner, offset in returned.items():
-            for entry in self.in_hand.take_below(owner.partition, offset, owner):
+            for entry in self.handed_out.take_below(owner.partition, offset, owner):
                 self._end(entry)
 
     def _end(self, entry: Entry) -> None:
@@ -418,13 +418,13 @@ class Driven(Engine):
             return  # the call that ended it was torn
         if not self.settling.waiting:
             self._mark_at = self.clock.now() + _MARK_S
-            self._late_marks.wake()
+            self._background_marks.wake()
         self.outcomes.handled += entry.count
         self.recorder.ended(entry, Outcome.HANDLED)
         self.settling.ended(entry)
 
     def _again(self, partition: Partition, offset: int) -> None:
-        if (entry := self.in_hand.take(partition, offset)) is not None:
+        if (entry := self.handed_out.take(partition, offset)) is not None:
             self._hand_out_again(entry)
 
     def _hand_out_again(self, entry: Entry) -> None:
@@ -445,19 +445,19 @@ class Driven(Engine):
             for entry in self._giving:
                 self._returned[entry.owner] = entry.records[-1].offset + 1
             if len(self._returned) > 2 * len(self.family.owners) + 8:
-                self._returned = {one: at for one, at in self._returned.items() if self.in_hand.has(one)}
+                self._returned = {one: at for one, at in self._returned.items() if self.handed_out.has(one)}
         self._writing = False
         self._giving.clear()  # last of all: from here on the loop has it
 
     def _take_out_of_hand(self) -> None:
         """What a torn call was about to hand out did not reach the loop: it may not count as done by its next call."""
-        if self._quick and self._tray is not None:
-            self._tray.undo()
+        if self._quick and self._cursor is not None:
+            self._cursor.undo()
         for entry in self._giving:
             self._positions[entry.record.partition] = entry.record.offset
-            if self._tray is not None and self._tray.has(entry):
-                self._tray = None
-            if self.in_hand.drop(entry):
+            if self._cursor is not None and self._cursor.has(entry):
+                self._cursor = None
+            if self.handed_out.drop(entry):
                 self._hand_out_again(entry)
         self._giving.clear()
         self._quick = False
@@ -471,7 +471,7 @@ class Driven(Engine):
         self._take_back()
         owners = list(self.family.owners.values())
         self.family.ours.begin_anew()
-        kept = {*self.in_hand, *self.settling.recount()}
+        kept = {*self.handed_out, *self.settling.recount()}
         for owner in owners:
             for entry in [entry for entry in owner.entries.values() if entry not in kept]:
                 self._leave_to_others(entry)

@@ -64,7 +64,7 @@ class MemoryPartitionedSource:
     marked = True
     identity: Callable[[Record], str | None] | None = None
     retry_topic: str | None = None
-    stray_letters: str | None = None
+    unroutable_letters: str | None = None
     retries: Callable[[Record], bool] | None = None
 
     def __init__(

@@ -43,7 +43,7 @@ class RocketSource:
 
     protocol = "cooperative"
     retry_topic: str | None = None
-    stray_letters: str | None = None
+    unroutable_letters: str | None = None
     retries: Callable[[Record], bool] | None = None
 
     def __init__(

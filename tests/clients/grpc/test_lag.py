@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.group_view import RocketMQGroupLook
+from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.timing import Deadline
 from tests.clients.grpc.lab import PATIENCE_S
@@ -20,7 +20,7 @@ def test_what_is_in_hand_is_no_lag_of_0(lab: Lab) -> None:
     field = lab.field(queues=1)
     field.fill("a", "b", "c")
     field.gate.hold("a", "b", "c")
-    look = RocketMQGroupLook(partial(RemotingClient, lab.server.namesrv), field.group)
+    look = RocketMQGroupViews(partial(RemotingClient, lab.server.namesrv), field.group)
     with field.app():
         field.gate.wait(lambda: len(field.gate.started) == 3)
         view = look.view(Deadline(PATIENCE_S))

@@ -118,23 +118,23 @@ RULES = (
         breaks="progress: claims of records that never start are never given back",
     ),
     Broken(
-        name="let-go-without-hands",
+        name="let-go-without-the-unacked",
         file="plugin/engine/partition/hand_over.py",
-        rule="LetGo(owner.name, owner.store_epoch, sorted(hands))",
+        rule="LetGo(owner.name, owner.store_epoch, sorted(unacked))",
         instead="LetGo(owner.name, owner.store_epoch, ())",
         breaks="P2: what runs on is started by the next owner too",
     ),
     Broken(
         name="no-let-go",
         file="plugin/engine/partition/hand_over.py",
-        rule="                engine.debts.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(hands)))\n",
+        rule="                engine.owed.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(unacked)))\n",
         instead="                pass\n",
         breaks="progress: the next owner waits for a session that lives on",
     ),
     Broken(
         name="no-let-go-of-an-unanswered-acquire",
         file="plugin/engine/partition/hand_over.py",
-        rule="                engine.debts.let_go(owner.session_, LetGo(owner.name, 0, ()))\n",
+        rule="                engine.owed.let_go(owner.session_, LetGo(owner.name, 0, ()))\n",
         instead="                pass\n",
         breaks="progress: the store has an owner that does not know it",
     ),
@@ -162,7 +162,7 @@ RULES = (
     Broken(
         name="release-forgotten",
         file="plugin/engine/record/outcomes.py",
-        rule="            self._debts.release(owner.session_, Token(owner.name, offset, owner.store_epoch))\n",
+        rule="            self._owed.release(owner.session_, Token(owner.name, offset, owner.store_epoch))\n",
         instead="            pass\n",
         breaks="progress: the new owner waits for a handler that failed",
     ),
@@ -185,7 +185,7 @@ RULES = (
         name="the-ramp-holds-nothing",
         file="plugin/engine/flow/intake.py",
         rule="            at_most = 0 if stopped else at_most\n",
-        instead="            at_most = 0 if stopped else newcomers.records\n",
+        instead="            at_most = 0 if stopped else new_partitions.records\n",
         breaks="P8: a backlog that is taken over comes at once",
     ),
     Broken(
@@ -255,7 +255,7 @@ RULES = (
     Broken(
         name="acquired-while-a-let-go-is-owed",
         file="plugin/engine/partition/owners.py",
-        rule="                    engine.debts.pay()  # a `let_go` that is owed would end the new ownership\n",
+        rule="                    engine.owed.pay()  # a `let_go` that is owed would end the new ownership\n",
         instead="",
         breaks="P2: an old word to the store ends the new ownership",
     ),
@@ -312,7 +312,7 @@ RULES = (
     Broken(
         name="in-hand-has-no-bound",
         file="plugin/engine/loop.py",
-        rule="        if self.workers.room(kind) <= 0 or self.hands.room(kind) <= 0:",
+        rule="        if self.workers.room(kind) <= 0 or self.unacked.room(kind) <= 0:",
         instead="        if self.workers.room(kind) <= 0:",
         breaks="P3: a crash repeats more than was promised",
     ),
@@ -334,7 +334,7 @@ RULES = (
     Broken(
         name="keys-are-not-given-back",
         file="plugin/engine/record/claiming.py",
-        rule="                self._debts.unclaim(entry.owner.session_, claim)\n",
+        rule="                self._owed.unclaim(entry.owner.session_, claim)\n",
         instead="                pass\n",
         breaks="progress: a key stays busy while the session that gave its record up lives",
     ),
@@ -389,7 +389,7 @@ RULES = (
     ),
     Broken(
         name="kinds-share-one-room",
-        file="plugin/engine/record/in_flight.py",
+        file="plugin/engine/record/unacked.py",
         rule="        return min(self.share(kind) - self._of[kind], self._at_most - self.records)",
         instead="        return self._at_most - self.records",
         breaks="no starvation: a kind of handler takes all that may be in hand",
@@ -431,7 +431,7 @@ RULES = (
         breaks="P4: a key is done by who was taken over",
     ),
     Broken(
-        name="store-hands-are-free-at-once",
+        name="store-unacked-are-free-at-once",
         file="dedup/memory_session.py",
         rule="                if offset not in done and offset in p.running and self._state.alive(p.running[offset][0])",
         instead="                if False",

@@ -39,7 +39,7 @@ class PushSource:
 
     A record is acknowledged when it is handled, known as done, or dead-lettered; never before. Without a business
     key it is known by its UNIQ_KEY, which stays the same when the message is delivered again. Where one broker has
-    the topic, the first record of a queue waits for the member that has it (`gate_patience_s` at most, since a
+    the topic, the first record of a queue waits for the member that has it (`queue_lease_wait_s` at most, since a
     native thread waits with it). What has run is skipped by its claim alone: no offset says which log it is of.
 
     What this client cannot do, whatever is wrapped around it:
@@ -68,7 +68,7 @@ class PushSource:
         properties: names of user properties that come as headers, beside KEYS, TAGS, UNIQ_KEY and RECONSUME_TIMES.
         consume_from_where: where a group begins in a queue that it has no offset in: "earliest" or "latest".
         threads: native threads, each with a batch in hand.
-        gate_patience_s: how long a queue's first record waits for the member that has the queue.
+        queue_lease_wait_s: how long a queue's first record waits for the member that has the queue.
         credentials: access and secret key, where the broker asks for them.
 
     Raises:
@@ -88,7 +88,7 @@ class PushSource:
         properties: Sequence[str] = (),
         consume_from_where: Literal["earliest", "latest"] = "earliest",
         threads: int = 16,
-        gate_patience_s: float = 2.0,
+        queue_lease_wait_s: float = 2.0,
         credentials: Credentials | None = None,
     ) -> None:
         for name, value in (("namesrv", namesrv), ("group", group)):
@@ -98,11 +98,11 @@ class PushSource:
             raise SettingError("consume_from_where", consume_from_where, 'use "earliest" or "latest"')
         if threads < 1:
             raise SettingError("threads", threads, "use 1 or more")
-        if gate_patience_s < 0:
-            raise SettingError("gate_patience_s", gate_patience_s, "use 0 (never wait) or more")
+        if queue_lease_wait_s < 0:
+            raise SettingError("queue_lease_wait_s", queue_lease_wait_s, "use 0 (never wait) or more")
         self._group, self._namesrv, self._credentials = group, namesrv, credentials
         self._tags, self._properties, self._threads = dict(tags or {}), tuple(properties), threads
-        self.gate_patience_s = gate_patience_s
+        self.queue_lease_wait_s = queue_lease_wait_s
         self._latest = consume_from_where == "latest"
         self._inbox = Inbox()
         self._servers: Servers | None = None
@@ -173,7 +173,7 @@ class PushSource:
     def drain(self) -> None:
         """The client has been told by then; what waits goes back with its batch when it is closed."""
 
-    # ---- GatedSource
+    # ---- QueueLeasedSource
     def queue(self, record: Record) -> Partition | None:
         """None: on the group's retry topic, or on one of several brokers, of which the client does not say which."""
         if self._servers is None or record.partition.broker == RETRY:

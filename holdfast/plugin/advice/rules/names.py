@@ -129,9 +129,9 @@ _ROCKETMQ_LOGIN = """
 
 #: Of holdfast's own sources for RocketMQ, which check what they are given at construction.
 _HOLDFAST = """
-    allocate_strategy broker_suspend_max_time_s coordinator credentials dedup endpoints foreign_members gate_patience_s
+    allocate_strategy broker_suspend_max_time_s coordinator credentials dedup endpoints foreign_members
     heartbeat_broker_interval_s in_flight invisible_s lease_s max_poll_interval_s poll_name_server_interval_s properties
-    pull_threshold_size_for_all request_timeout_s retry subscriptions tags threads weight
+    pull_threshold_size_for_all queue_lease_wait_s request_timeout_s retry subscriptions tags threads weight
 """
 
 HOLDFAST = frozenset(_HOLDFAST.split())

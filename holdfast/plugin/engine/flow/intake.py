@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.flow.climb import Climb, Pace
-from holdfast.plugin.engine.flow.newcomers import Newcomers
+from holdfast.plugin.engine.flow.new_partitions import NewPartitions
 from holdfast.plugin.ports import Batch
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Intake:
         self.admitted = 0
         self.climb, self.pace = Climb(settings.ramp), Pace()
         #: What was polled of partitions that came waits here while the ramp holds: half of what may be in the process.
-        self.newcomers = Newcomers(settings.max_in_flight // 2, settings.max_in_flight_bytes // 2)
+        self.new_partitions = NewPartitions(settings.max_in_flight // 2, settings.max_in_flight_bytes // 2)
         self._told = False
         #: Whether the source delivers nothing while it is polled: only then membership can be kept in a jam.
         self.can_pause = True
@@ -62,7 +62,7 @@ class Intake:
         """These are all that is in the process: a call that was torn may have counted wrong."""
         self.records = sum(entry.count for entry in entries)
         self.bytes = sum(entry.size for entry in entries)
-        self.newcomers.clear()
+        self.new_partitions.clear()
 
     # ---- after an assignment
     def ramp_up(self) -> None:
@@ -75,7 +75,7 @@ class Intake:
     def took_over(self, owners: Iterable[Owner]) -> None:
         """These may begin now, and somebody had them before: the ramp is about them."""
         if not self.climb.over:
-            self.newcomers.add(owners)
+            self.new_partitions.add(owners)
 
     def look_at_ramp(
         self, *, lag: float | None, produced_per_s: float | None, produced_new_per_s: float | None = None
@@ -96,7 +96,7 @@ class Intake:
             _log.info(
                 "the ramp holds what came with %d partitions, %.0f records behind: %.0f records/s in all until that is "
                 "worked off, for %.0f s at most, then faster; Settings(ramp=None) takes all at once",
-                len(self.newcomers),
+                len(self.new_partitions),
                 lag,
                 self.climb.rate,
                 left_s,
@@ -106,7 +106,7 @@ class Intake:
     @property
     def idle(self) -> bool:
         """Nothing is in the process, and nothing waits to go on."""
-        return self.records == 0 and self.newcomers.records == 0
+        return self.records == 0 and self.new_partitions.records == 0
 
     def room(self, *, stopped: bool) -> int:
         """Records to poll for now; 0 = do not poll yet. `stopped`: nothing may start (the store is down)."""
@@ -116,18 +116,18 @@ class Intake:
         return room if self.climb.over or self.can_pause else min(room, self.climb.room(now, self.admitted))
 
     def sift(self, batch: Batch, *, stopped: bool) -> Batch:
-        """Of what was polled, and of what waits, what goes on now (see `Newcomers`)."""
-        newcomers = self.newcomers
-        if not newcomers:
+        """Of what was polled, and of what waits, what goes on now (see `NewPartitions`)."""
+        new_partitions = self.new_partitions
+        if not new_partitions:
             return batch
-        stay = newcomers.queue(batch)
+        stay = new_partitions.queue(batch)
         at_most: int | None = None
         if not self.climb.over:
             total = self.admitted + len(stay.records)
-            at_most = self.climb.room_for_new(self._clock.now(), total, newcomers.gone_on)
+            at_most = self.climb.room_for_new(self._clock.now(), total, new_partitions.gone_on)
             at_most = 0 if stopped else at_most
-        came = newcomers.take(at_most)
-        self.climb.held = self.climb.held or newcomers.records > 0
+        came = new_partitions.take(at_most)
+        self.climb.held = self.climb.held or new_partitions.records > 0
         return Batch([*stay.records, *came.records], [*stay.ends, *came.ends])
 
     def _room(self, *, stopped: bool) -> int:
@@ -139,7 +139,7 @@ class Intake:
                 self._jammed_since = None
                 # What waits for its turn is bounded, but is not to keep those out that wait for nothing.
                 room = settings.max_in_flight - self.records
-                return self._fitting(max(min(_GUARANTEED, room), room - self.newcomers.records))
+                return self._fitting(max(min(_GUARANTEED, room), room - self.new_partitions.records))
         if self._jammed_since is None:
             self._jammed_since = self._clock.now()
         # Jammed for longer: membership needs polls, and partitions that wait for nothing may go on. A source that
@@ -152,7 +152,7 @@ class Intake:
 
     def _fitting(self, records: int) -> int:
         """As many as fit by the average size of what is here."""
-        here, held = self.bytes + self.newcomers.bytes, self.records + self.newcomers.records
+        here, held = self.bytes + self.new_partitions.bytes, self.records + self.new_partitions.records
         average = here // held if held else 0
         if average:
             records = min(records, (self._settings.max_in_flight_bytes - here) // average + 1)
@@ -177,7 +177,7 @@ class Intake:
     def gone(self, partitions: Collection[Partition]) -> None:
         """These are not assigned any more."""
         self._paused.difference_update(partitions)
-        self.newcomers.drop(partitions)
+        self.new_partitions.drop(partitions)
 
     def apply(
         self,
@@ -196,7 +196,7 @@ class Intake:
                 owner is None
                 or not owner.open
                 or partition in self.held
-                or self.newcomers.too_many(owner, paused=partition in self._paused)
+                or self.new_partitions.too_many(owner, paused=partition in self._paused)
             ):
                 wanted.add(partition)
             elif tight:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError
-from holdfast.plugin.engine.leased.queue_leases import Gates
+from holdfast.plugin.engine.leased.queue_leases import QueueLeases
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.events import Overrun, SourceTrouble
 from holdfast.plugin.observe.snapshot import SourceFigures
-from holdfast.plugin.ports import BatchedSource, GatedSource
+from holdfast.plugin.ports import BatchedSource, QueueLeasedSource
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class Leased:
         #: Of sessions that were lost: their handlers may still run, and hold their records' leases until they end.
         self._former: list[Ownership] = []
         self._extend_at = 0.0
-        self._gates: Gates | None = None
-        if isinstance(source, GatedSource) and not engine.sessions.storeless:
-            self._gates = Gates(engine, source)
+        self._queue_leases: QueueLeases | None = None
+        if isinstance(source, QueueLeasedSource) and not engine.sessions.storeless:
+            self._queue_leases = QueueLeases(engine, source)
         #: On the way out, while the client hands over the rest of what it has begun.
         self._winding_up = False
         self._left = False
@@ -89,7 +89,7 @@ class Leased:
         """The topic that it comes under."""
         return record.partition.topic
 
-    def stray(self, topic: str) -> Handler | None:  # noqa: ARG002 - the port's signature
+    def unroutable(self, topic: str) -> Handler | None:  # noqa: ARG002 - the port's signature
         """There are none."""
         return None
 
@@ -124,13 +124,13 @@ class Leased:
 
     def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
         """Any record may be handled here, unless it is in the process already: its lease had run out meanwhile."""
-        for record in records if self._gates is None else self._gates.sift(records):
+        for record in records if self._queue_leases is None else self._queue_leases.sift(records):
             owner = self._admit(record)
             if owner is None:
                 self._give_back(record)
             elif record.offset not in owner.entries:
-                if self._gates is not None:
-                    self._gates.entered(record)
+                if self._queue_leases is not None:
+                    self._queue_leases.entered(record)
                 yield owner, (record,)
 
     def _admit(self, record: Record) -> Ownership | None:
@@ -150,8 +150,8 @@ class Leased:
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Acknowledge. A record whose lease had ended comes again, and its claim says that it is done."""
-        if self._gates is not None:
-            self._gates.done(entries)
+        if self._queue_leases is not None:
+            self._queue_leases.done(entries)
         late = set(map(id, self.source.acknowledge([entry.record for entry in entries])))
         if late:
             self._engine.tell(SourceTrouble(error=f"{len(late)} acknowledgements came after their lease had ended"))
@@ -159,13 +159,13 @@ class Leased:
             entry.owner.entries.pop(entry.record.offset, None)
             entry.gate = Gate.GONE
             self._engine.intake.left(entry)
-            if self._gates is not None:
-                self._gates.left(entry.record)
+            if self._queue_leases is not None:
+                self._queue_leases.left(entry.record)
 
     def given_up(self, entry: Entry) -> None:
         """Give the record back, so that another need not wait for its lease to end."""
-        if self._gates is not None:
-            self._gates.left(entry.record)
+        if self._queue_leases is not None:
+            self._queue_leases.left(entry.record)
         self._give_back(entry.record)
 
     def _give_back(self, record: Record) -> None:
@@ -200,8 +200,8 @@ class Leased:
             owner.move(Phase.GONE)
         self._former.extend(self._owners.values())
         self._owners.clear()
-        if self._gates is not None:
-            self._gates.session_lost()
+        if self._queue_leases is not None:
+            self._queue_leases.session_lost()
 
     def leave(self, deadline: Deadline) -> None:
         """Fence, give back, drain, acknowledge, leave."""
@@ -227,8 +227,8 @@ class Leased:
             for offset, entry in owner.entries.items():
                 if entry.gate is Gate.STUCK or (entry.gate is Gate.TAKEN and entry.started):
                     self._engine.tell(Overrun(partition=owner.partition, offset=offset))
-        if self._gates is not None:
-            self._gates.leave()
+        if self._queue_leases is not None:
+            self._queue_leases.leave()
 
     def _wind_up(self, deadline: Deadline) -> None:
         """Take the rest of what the client has begun to hand over: given back, all of it would come again, and late."""

@@ -1,8 +1,8 @@
-"""Gates: the queues of a leased source, as far as one member at a time can have them.
+"""Queue leases: the queues of a leased source, as far as one member at a time can have them.
 
-A client that hands out queues among its members without a word (see `GatedSource`) may let two of them read one queue
-for a while. What keeps a message from running twice is its claim, always. The gate is for the rest: the first record of
-a queue waits until the former owner has ended what it had in hand, or is dead.
+A client that hands out queues among its members without a word (see `QueueLeasedSource`) may let two of them read one
+queue for a while. What keeps a message from running twice is its claim, always. The lease is for the rest: the first
+record of a queue waits until the former owner has ended what it had in hand, or is dead.
 
     a record came > acquire its queue's position > (patience at most) > it goes on
     nothing of the queue came for a while, and nothing is in hand > mark > let go
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimSession
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.ports import GatedSource
+    from holdfast.plugin.ports import QueueLeasedSource
     from holdfast.records import Partition, Record
 
 #: After how long without a record a queue is let go. A batch's next record comes within microseconds.
@@ -55,7 +55,7 @@ _FIRST_S = 3.0
 
 
 @dataclass(slots=True, kw_only=True)
-class _Gate:
+class _QueueLease:
     """One queue, as this member sees it."""
 
     queue: Partition
@@ -70,7 +70,7 @@ class _Gate:
     passing: bool = False
     ask_at: float = 0.0
     #: Offsets in the process, and when the last came or left.
-    in_hand: set[int] = field(default_factory=set)
+    in_flight: set[int] = field(default_factory=set)
     moved_at: float = 0.0
     #: What is done: all below the watermark, and these. And what of it is to be marked.
     watermark: int = 0
@@ -91,6 +91,11 @@ class _Gate:
     highest: int = -1
     judge_at: float = 0.0
 
+    @property
+    def idle(self) -> bool:
+        """Whether none of its records waits or is in the process."""
+        return not self.held and not self.in_flight
+
     def known(self, offset: int) -> bool:
         """Whether it is noted as done."""
         return offset < self.watermark or offset in self.above
@@ -110,14 +115,14 @@ class _Gate:
         self.done.clear()
 
 
-class Gates:
+class QueueLeases:
     """One thread, the one that runs the app."""
 
-    def __init__(self, engine: Engine, source: GatedSource) -> None:
+    def __init__(self, engine: Engine, source: QueueLeasedSource) -> None:
         self._engine, self._source = engine, source
-        self._gates: dict[Partition, _Gate] = {}
+        self._leases: dict[Partition, _QueueLease] = {}
         #: Of records in the process, by partition and offset.
-        self._entered: dict[tuple[Partition, int], _Gate] = {}
+        self._entered: dict[tuple[Partition, int], _QueueLease] = {}
         self._look_at = self._mark_at = 0.0
 
     # ---- a record's way
@@ -125,11 +130,11 @@ class Gates:
         """Those of them, and of those that wait, which may be handled now. Others wait."""
         go = []
         for record in records:
-            gate = self._gate(record)
-            if gate is None:
+            lease = self._lease(record)
+            if lease is None:
                 go.append(record)
             else:
-                self._hold(gate, record)
+                self._hold(lease, record)
         session = self._engine.session
         if session is None:
             return go
@@ -138,41 +143,41 @@ class Gates:
                 self._mark(session)
                 self._acquire(session)
                 self._let_go(session)
-        for gate in self._gates.values():
-            self._look(gate, session)
-            self._judge(gate)
-            go += self._open(gate)
+        for lease in self._leases.values():
+            self._look(lease, session)
+            self._judge(lease)
+            go += self._open(lease)
         return go
 
     def entered(self, record: Record) -> None:
         """It is in the process."""
-        gate = self._gate(record)
-        if gate is not None:
-            gate.in_hand.add(record.offset)
-            self._entered[record.partition, record.offset] = gate
+        lease = self._lease(record)
+        if lease is not None:
+            lease.in_flight.add(record.offset)
+            self._entered[record.partition, record.offset] = lease
 
     def left(self, record: Record) -> None:
         """It is settled, or given up."""
-        gate = self._entered.pop((record.partition, record.offset), None)
-        if gate is not None:
-            gate.in_hand.discard(record.offset)
-            gate.moved_at = self._engine.clock.now()
+        lease = self._entered.pop((record.partition, record.offset), None)
+        if lease is not None:
+            lease.in_flight.discard(record.offset)
+            lease.moved_at = self._engine.clock.now()
 
     def done(self, entries: Iterable[Entry]) -> None:
         """Note these, for a later call to the store: until then their claims alone say that they are done."""
         for entry in entries:
-            gate = self._entered.get((entry.record.partition, entry.record.offset))
-            if gate is not None and gate.acquired is not None and not gate.unsure:
+            lease = self._entered.get((entry.record.partition, entry.record.offset))
+            if lease is not None and lease.acquired is not None and not lease.unsure:
                 # What was dead-lettered gave its claim back: it runs again where it comes again, in whatever log.
-                if entry.started and entry.letter is None and any(map(gate.known, entry.offsets)):
-                    gate.refuted, gate.look_at = True, 0.0
-                gate.done += entry.offsets
+                if entry.started and entry.letter is None and any(map(lease.known, entry.offsets)):
+                    lease.refuted, lease.look_at = True, 0.0
+                lease.done += entry.offsets
 
     # ---- the session's
     def session_lost(self) -> None:
         """What was ours is so no more; what waits waits for the next session."""
-        for gate in self._gates.values():
-            gate.lost()
+        for lease in self._leases.values():
+            lease.lost()
 
     def leave(self) -> None:
         """Let all go that has nothing in hand; the end of the session frees the rest."""
@@ -180,63 +185,63 @@ class Gates:
         if session is not None:
             with self._engine.outage.asking():
                 self._mark(session, at_once=True)
-                self._give_up(session, [gate for gate in self._gates.values() if gate.acquired and not gate.in_hand])
+                self._give_up(session, [one for one in self._leases.values() if one.acquired and not one.in_flight])
 
     # ---- inside
-    def _gate(self, record: Record) -> _Gate | None:
+    def _lease(self, record: Record) -> _QueueLease | None:
         """None: its queue cannot be told, or is another than that number was until now; its claim alone decides."""
         queue = self._source.queue(record)
         if queue is None:
             return None
-        gate = self._gates.get(record.partition)
-        if gate is None:
-            gate = self._gates[record.partition] = _Gate(queue=queue, name=self._source.position_name(queue))
-        return gate if gate.queue == queue else None
+        lease = self._leases.get(record.partition)
+        if lease is None:
+            lease = self._leases[record.partition] = _QueueLease(queue=queue, name=self._source.position_name(queue))
+        return lease if lease.queue == queue else None
 
-    def _hold(self, gate: _Gate, record: Record) -> None:
+    def _hold(self, lease: _QueueLease, record: Record) -> None:
         now = self._engine.clock.now()
-        gate.held.append(record)
-        gate.moved_at = now
-        gate.waits_since = gate.waits_since or now
-        gate.lowest = record.offset if gate.lowest is None else min(gate.lowest, record.offset)
-        gate.highest = max(gate.highest, record.offset)
-        gate.came_since = min(gate.came_since, record.offset)
+        lease.held.append(record)
+        lease.moved_at = now
+        lease.waits_since = lease.waits_since or now
+        lease.lowest = record.offset if lease.lowest is None else min(lease.lowest, record.offset)
+        lease.highest = max(lease.highest, record.offset)
+        lease.came_since = min(lease.came_since, record.offset)
 
     def _mark(self, session: ClaimSession, *, at_once: bool = False) -> None:
         now = self._engine.clock.now()
-        gates = [gate for gate in self._gates.values() if gate.done and not gate.refuted]
-        if not gates or (now < self._mark_at and not at_once):
+        leases = [lease for lease in self._leases.values() if lease.done and not lease.refuted]
+        if not leases or (now < self._mark_at and not at_once):
             return
         self._mark_at = now + _MARK_EVERY_S
-        for gate in gates:
-            gate.above.update(offset for offset in gate.done if offset >= gate.watermark)
-            gate.advance()
-        marks = [Mark(gate.name, gate.epoch, gate.watermark, sorted(gate.done)) for gate in gates]
-        for gate, fenced in zip(gates, session.mark(marks), strict=True):
-            gate.done.clear()
+        for lease in leases:
+            lease.above.update(offset for offset in lease.done if offset >= lease.watermark)
+            lease.advance()
+        marks = [Mark(lease.name, lease.epoch, lease.watermark, sorted(lease.done)) for lease in leases]
+        for lease, fenced in zip(leases, session.mark(marks), strict=True):
+            lease.done.clear()
             if fenced:
-                gate.lost()
+                lease.lost()
         self._engine.outage.answered()
 
     def _acquire(self, session: ClaimSession) -> None:
         now = self._engine.clock.now()
         wanted = [
-            gate
-            for gate in self._gates.values()
-            if gate.acquired is None and not gate.unsure and (gate.held or gate.in_hand) and now >= gate.ask_at
+            lease
+            for lease in self._leases.values()
+            if lease.acquired is None and not lease.unsure and (lease.held or lease.in_flight) and now >= lease.ask_at
         ]
         if not wanted:
             return
-        for gate in wanted:
-            gate.unsure, gate.ask_at = True, now + _AGAIN_S
-        for gate, reply in zip(wanted, session.acquire([gate.name for gate in wanted]), strict=True):
-            gate.unsure = False
+        for lease in wanted:
+            lease.unsure, lease.ask_at = True, now + _AGAIN_S
+        for lease, reply in zip(wanted, session.acquire([lease.name for lease in wanted]), strict=True):
+            lease.unsure = False
             if isinstance(reply, Acquired):
-                if reply.epoch != gate.epoch + 1:  # somebody else has had it since we did
-                    gate.look_at, gate.believed, gate.believed_at = 0.0, None, -math.inf
-                gate.acquired, gate.epoch, gate.passing = reply, reply.epoch, False
-                gate.watermark, gate.above = reply.watermark, set(reply.done)
-                gate.advance()
+                if reply.epoch != lease.epoch + 1:  # somebody else has had it since we did
+                    lease.look_at, lease.believed, lease.believed_at = 0.0, None, -math.inf
+                lease.acquired, lease.epoch, lease.passing = reply, reply.epoch, False
+                lease.watermark, lease.above = reply.watermark, set(reply.done)
+                lease.advance()
             elif reply is Verdict.FENCED:
                 return  # the session is lost, as the engine sees in this turn
         self._engine.outage.answered()
@@ -244,100 +249,100 @@ class Gates:
     def _let_go(self, session: ClaimSession) -> None:
         now = self._engine.clock.now()
         idle = [
-            gate
-            for gate in self._gates.values()
-            if gate.unsure or (gate.acquired and not gate.held and not gate.in_hand and now - gate.moved_at >= _IDLE_S)
+            lease
+            for lease in self._leases.values()
+            if lease.unsure or (lease.acquired and lease.idle and now - lease.moved_at >= _IDLE_S)
         ]
         if idle:
             self._give_up(session, idle)
 
-    def _give_up(self, session: ClaimSession, gates: Sequence[_Gate]) -> None:
+    def _give_up(self, session: ClaimSession, leases: Sequence[_QueueLease]) -> None:
         """Where an answer never came, whichever epoch it is."""
-        if gates:
-            asked = [LetGo(gate.name, 0 if gate.unsure else gate.epoch, ()) for gate in gates]
-            for gate in gates:
-                gate.unsure = True
+        if leases:
+            asked = [LetGo(lease.name, 0 if lease.unsure else lease.epoch, ()) for lease in leases]
+            for lease in leases:
+                lease.unsure = True
             session.let_go(asked)
-            for gate in gates:
-                gate.lost()
+            for lease in leases:
+                lease.lost()
             self._engine.outage.answered()
 
-    def _open(self, gate: _Gate) -> list[Record]:
+    def _open(self, lease: _QueueLease) -> list[Record]:
         """The records that wait no longer."""
-        if not gate.held:
+        if not lease.held:
             return []
         now = self._engine.clock.now()
-        if gate.acquired is None or gate.unsure:
-            patience_s = self._source.gate_patience_s
-            if not gate.passing and now - (gate.waits_since or now) >= patience_s:
-                gate.passing = True
+        if lease.acquired is None or lease.unsure:
+            patience_s = self._source.queue_lease_wait_s
+            if not lease.passing and now - (lease.waits_since or now) >= patience_s:
+                lease.passing = True
                 self._engine.tell(
                     SourceTrouble(
-                        error=f"{gate.queue} is another member's, and comes here too, for {patience_s:.1f} s: its "
+                        error=f"{lease.queue} is another member's, and comes here too, for {patience_s:.1f} s: its "
                         "records go by their claims alone until it is let go"
                     )
                 )
-            if not gate.passing:
+            if not lease.passing:
                 return []
-        held, gate.waits_since = list(gate.held), None
-        gate.held.clear()
+        held, lease.waits_since = list(lease.held), None
+        lease.held.clear()
         return held
 
     # ---- what the broker says
-    def _look(self, gate: _Gate, session: ClaimSession) -> None:
+    def _look(self, lease: _QueueLease, session: ClaimSession) -> None:
         """Where the log begins and ends, and what the group has answered."""
         now = self._engine.clock.now()
-        if gate.acquired is None or gate.unsure or now < gate.look_at or now < self._look_at:
+        if lease.acquired is None or lease.unsure or now < lease.look_at or now < self._look_at:
             return
         try:
-            seen = self._source.look(gate.queue, Deadline(_LOOK_S, self._engine.clock))
+            seen = self._source.look(lease.queue, Deadline(_LOOK_S, self._engine.clock))
         except SourceError as error:
             self._look_at = self._engine.clock.now() + _LOOK_AGAIN_S
             self._engine.tell(SourceTrouble(error=str(error)))
             return
-        gate.look_at = now + _LOOK_EVERY_S
-        if gate.refuted or max(gate.watermark - 1, max(gate.above, default=-1)) >= seen.end:
-            self._begin_anew(gate, session, seen.first)
+        lease.look_at = now + _LOOK_EVERY_S
+        if lease.refuted or max(lease.watermark - 1, max(lease.above, default=-1)) >= seen.end:
+            self._begin_anew(lease, session, seen.first)
             return
-        if not gate.judged and seen.dense and (seen.committed is not None or gate.watermark):
-            gate.expected = max(seen.first, gate.watermark, seen.committed or 0)
-            gate.judge_at = now + _FIRST_S
-        gate.judged = True
+        if not lease.judged and seen.dense and (seen.committed is not None or lease.watermark):
+            lease.expected = max(seen.first, lease.watermark, seen.committed or 0)
+            lease.judge_at = now + _FIRST_S
+        lease.judged = True
         # The group's offset may be the word of a member whose client has skipped records. So it counts no further than
         # what has come here and was answered; and only if nothing below has come until the next look, since batches
         # come by several threads. The first look is before our client has answered anything: it is the others' word.
-        unanswered = min(gate.in_hand | {record.offset for record in gate.held}, default=seen.end)
+        unanswered = min(lease.in_flight | {record.offset for record in lease.held}, default=seen.end)
         answered = min(seen.committed or 0, unanswered)
-        if gate.believed is None:
-            gate.advance(min(max(seen.first, answered), unanswered))
-        elif now - gate.believed_at >= _LOOK_EVERY_S:
-            gate.advance(min(gate.believed, gate.came_since))
-        if now - gate.believed_at >= _LOOK_EVERY_S:
-            gate.believed, gate.came_since, gate.believed_at = min(answered, gate.highest + 1), seen.end, now
+        if lease.believed is None:
+            lease.advance(min(max(seen.first, answered), unanswered))
+        elif now - lease.believed_at >= _LOOK_EVERY_S:
+            lease.advance(min(lease.believed, lease.came_since))
+        if now - lease.believed_at >= _LOOK_EVERY_S:
+            lease.believed, lease.came_since, lease.believed_at = min(answered, lease.highest + 1), seen.end, now
 
-    def _judge(self, gate: _Gate) -> None:
+    def _judge(self, lease: _QueueLease) -> None:
         """Has the client begun at the group's offset? One that gets no answer to that question begins at the end."""
-        expected, lowest = gate.expected, gate.lowest
-        if expected is None or lowest is None or self._engine.clock.now() < gate.judge_at:
+        expected, lowest = lease.expected, lease.lowest
+        if expected is None or lowest is None or self._engine.clock.now() < lease.judge_at:
             return
-        gate.expected = None
+        lease.expected = None
         if lowest > expected:
             self._engine.tell(
                 SourceTrouble(
-                    error=f"{gate.queue}: the client began at {lowest}, and the group's offset was {expected}: "
+                    error=f"{lease.queue}: the client began at {lowest}, and the group's offset was {expected}: "
                     f"{lowest - expected} records were skipped by the client; set the group's offset back to "
                     f"{expected} to have them"
                 )
             )
 
-    def _begin_anew(self, gate: _Gate, session: ClaimSession, first: int) -> None:
+    def _begin_anew(self, lease: _QueueLease, session: ClaimSession, first: int) -> None:
         """What is known is of another log: the topic was deleted and made again, or its broker's store was emptied."""
         with self._engine.outage.asking():
-            gate.look_at = 0.0
-            if session.drop(gate.name, gate.epoch, first):
-                self._engine.tell(ResetHonoured(partition=gate.queue, offset=first, watermark=gate.watermark))
-                gate.watermark, gate.above, gate.highest, gate.refuted = first, set(), -1, False
+            lease.look_at = 0.0
+            if session.drop(lease.name, lease.epoch, first):
+                self._engine.tell(ResetHonoured(partition=lease.queue, offset=first, watermark=lease.watermark))
+                lease.watermark, lease.above, lease.highest, lease.refuted = first, set(), -1, False
                 # The group's offset may be of the other log, too: what it says now counts at the next look.
-                gate.believed, gate.believed_at = first, self._engine.clock.now()
+                lease.believed, lease.believed_at = first, self._engine.clock.now()
             else:
-                gate.lost()
+                lease.lost()

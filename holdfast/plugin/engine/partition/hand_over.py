@@ -49,7 +49,7 @@ class HandOver:
         self._phases: dict[str, float] = {}
         self._since = engine.clock.now()
         self._handed_back = 0
-        self._in_hand_at_first = 0
+        self._unacked_at_first = 0
         self._abandoned = 0
 
     def fence(self) -> None:
@@ -65,7 +65,7 @@ class HandOver:
             for entry in [entry for entry in owner.entries.values() if entry.gate in _UNSTARTED]:
                 self._handed_back += entry.count
                 self._engine.outcomes.hand_back(entry)
-        self._in_hand_at_first = sum(len(entry.in_hand) for owner in self._owners for entry in owner.entries.values())
+        self._unacked_at_first = sum(len(entry.unacked) for owner in self._owners for entry in owner.entries.values())
 
     def drain(self, keep_alive: Callable[[], None] | None = None) -> None:
         """Wait for what runs, while the partitions that stay go on."""
@@ -106,19 +106,19 @@ class HandOver:
                 engine.tell(Overrun(partition=owner.partition, offset=offset))
         owners = [owner for owner in self._owners if owner.phase is not Phase.GONE]  # else its session was lost
         for owner in owners:
-            hands = [offset for entry in owner.entries.values() for offset in entry.in_hand]
-            owner.hands = frozenset(hands)
+            unacked = [offset for entry in owner.entries.values() for offset in entry.unacked]
+            owner.handed_over = frozenset(unacked)
             for entry in owner.entries.values():
-                if not entry.in_hand:  # waits in a worker's queue: the fence keeps it from ever starting
+                if not entry.unacked:  # waits in a worker's queue: the fence keeps it from ever starting
                     engine.claiming.give_back(entry)
             if owner.acquired is not None:
-                engine.debts.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(hands)))
+                engine.owed.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(unacked)))
             elif owner.acquire_unanswered:
-                engine.debts.let_go(owner.session_, LetGo(owner.name, 0, ()))
+                engine.owed.let_go(owner.session_, LetGo(owner.name, 0, ()))
             owner.move(Phase.GONE)
         if engine.outage.may_ask:
             with engine.outage.asking():
-                engine.debts.pay()
+                engine.owed.pay()
         engine.recorder.went(self._places(owners), self._trigger)
         self._lap("let_go")
 
@@ -138,7 +138,7 @@ class HandOver:
             protocol=source.protocol,
             group=source.group,
             given=tuple(sorted(owner.partition for owner in self._owners)),
-            drained=self._in_hand_at_first - self._abandoned,
+            drained=self._unacked_at_first - self._abandoned,
             abandoned=self._abandoned,
             handed_back=self._handed_back,
             phases_s=self._phases,

@@ -80,7 +80,7 @@ class Owners:
         if engine.outage.may_ask and waiting:
             try:
                 with engine.outage.asking():
-                    engine.debts.pay()  # a `let_go` that is owed would end the new ownership
+                    engine.owed.pay()  # a `let_go` that is owed would end the new ownership
                     if inside:
                         others = any(owner.phase is Phase.OWNED for owner in self.by_partition.values())
                         self.takeover.begin(owners, others_wait=others)
@@ -143,7 +143,7 @@ class Owners:
                 owner.epoch,
                 owner.ledger.watermark,
                 ends.get(owner.partition),
-                None if owner.phase < Phase.FENCED else sum(len(entry.in_hand) for entry in owner.entries.values()),
+                None if owner.phase < Phase.FENCED else sum(len(entry.unacked) for entry in owner.entries.values()),
             )
             for owner in owners
         ]

@@ -50,7 +50,7 @@ class Ownership:
         "cut",
         "entries",
         "first_start",
-        "hands",
+        "handed_over",
         "late",
         "ledger",
         "name",
@@ -90,7 +90,7 @@ class Ownership:
         #: What was polled and is not settled, by offset.
         self.entries: dict[int, Entry] = {}
         #: What was listed as in hand when it was let go.
-        self.hands: frozenset[int] = frozenset()
+        self.handed_over: frozenset[int] = frozenset()
         #: Offsets whose handlers run for longer than they may.
         self.late: set[int] = set()
         #: When its first record started, by the engine's clock; for reports.
@@ -203,7 +203,7 @@ class Ownership:
         """Whether what has started there is ours to bring to an end: not let go yet, or handed over (others wait)."""
         if not self.session_.live():
             return False
-        return self._phase < Phase.GONE or offset in self.hands
+        return self._phase < Phase.GONE or offset in self.handed_over
 
     def __repr__(self) -> str:
         return f"<{self.partition} {self._phase.name} epoch={self.store_epoch} watermark={self.ledger.watermark}>"

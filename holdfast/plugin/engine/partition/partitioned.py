@@ -18,7 +18,7 @@ from holdfast.plugin.engine.partition.rebalance import Rebalance
 from holdfast.plugin.engine.partition.takeover import may_pass
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.offsets import joined, spans
-from holdfast.plugin.engine.record.unroutable import handler_of_strays
+from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
 from holdfast.plugin.events import LogWentBack, SourceTrouble
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.timing import Deadline
@@ -56,8 +56,10 @@ class Partitioned:
         self._backlog = Backlog(source, engine.clock)
         self.ours = Owners(engine, source, duplicates=self._duplicates, began=self._backlog.begin)
         self.owners, self._assigned, self._commits = self.ours.by_partition, self.ours.assigned, self.ours.commits
-        letters = source.stray_letters
-        self._strays = handler_of_strays(source.retry_topic, letters) if source.retry_topic and letters else None
+        letters = source.unroutable_letters
+        self._unroutable = (
+            handler_of_unroutable(source.retry_topic, letters) if source.retry_topic and letters else None
+        )
         self._poll_at = 0.0
         self._tend_at = 0.0
         self._suspects_at, self._one_by_one = 0.0, False
@@ -93,9 +95,9 @@ class Partitioned:
         topic = record.partition.topic
         return retried_from(record) if self.mixes(topic) else topic
 
-    def stray(self, topic: str) -> Handler | None:
+    def unroutable(self, topic: str) -> Handler | None:
         """Of the broker's retry topic: what lies there was born elsewhere, or is nobody's."""
-        return self._strays if self.mixes(topic) else None
+        return self._unroutable if self.mixes(topic) else None
 
     def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
         """The broker's retry topic, if the source says so."""
@@ -276,7 +278,7 @@ class Partitioned:
     def _look_at_ramp(self) -> None:
         intake, backlog = self._engine.intake, self._backlog
         if not intake.climb.over:
-            backlog.look(self.owners.values(), intake.newcomers)
+            backlog.look(self.owners.values(), intake.new_partitions)
             intake.look_at_ramp(
                 lag=backlog.lag,
                 produced_per_s=backlog.produced_per_s,
@@ -402,7 +404,7 @@ class Partitioned:
             return
         owner.seeks = 0
         owner.seek_needed = False
-        self._engine.intake.newcomers.sent_elsewhere(owner.partition)
+        self._engine.intake.new_partitions.sent_elsewhere(owner.partition)
 
     def _keep_alive(self) -> None:
         """Polls keep the membership while handlers drain; what they bring is not ours to handle any more."""

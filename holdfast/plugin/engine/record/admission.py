@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.flow.intake import Intake
     from holdfast.plugin.engine.record.claiming import Claiming
-    from holdfast.plugin.engine.record.in_flight import Hands
     from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.record.owner import Owner
+    from holdfast.plugin.engine.record.unacked import Unacked
     from holdfast.plugin.engine.record.workers import Workers
     from holdfast.plugin.handlers import Handler, Routes
     from holdfast.plugin.ports import Batch
@@ -42,11 +42,11 @@ class Admission:
         intake: Intake,
         claiming: Claiming,
         workers: Workers,
-        hands: Hands,
+        unacked: Unacked,
     ) -> None:
         self._family, self._routes, self._settings, self._group = family, routes, settings, group
         self._clock, self._lanes, self._intake, self._claiming = clock, lanes, intake, claiming
-        self._workers, self._hands = workers, hands
+        self._workers, self._unacked = workers, unacked
         self._ordering = settings.ordering
         self._unreadable: dict[tuple[Partition, int], tuple[Fence, RecordUnreadable]] = {}
 
@@ -82,7 +82,7 @@ class Admission:
 
     def _admit(self, records: Sequence[Record], owner: Owner, topic: str, now: float, polled: int) -> None:
         """Those of one partition, born in one topic. `polled`: how many came in all."""
-        handler = self._routes.find(topic) or self._family.stray(topic)
+        handler = self._routes.find(topic) or self._family.unroutable(topic)
         if handler is None:
             raise HandlerFailed(f"no handler matches topic {topic!r}: register one, or narrow the pattern")
         if not self._unreadable:
@@ -111,7 +111,7 @@ class Admission:
         else:
             # Not more than can be started whatever else runs: what has started and is not marked is bounded. A run in a
             # lane of one key is cut where it is taken.
-            share = min(self._workers.share(polled), max(1, self._hands.share(handler.kind) // 2))
+            share = min(self._workers.share(polled), max(1, self._unacked.share(handler.kind) // 2))
             at_most = len(records) if self._in_one_lane(handler) else share
             self._in_runs(records, owner, topic, handler, now=now, at_most=at_most)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Claim, ClaimKey, ClaimSession
     from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.engine.record.lanes import Lanes
-    from holdfast.plugin.engine.store.owed import Debts
+    from holdfast.plugin.engine.store.owed import Owed
     from holdfast.plugin.engine.timers import Timers
 
 #: When to ask again for a key that another member holds. The jitter keeps two that gave keys back to each other from
@@ -30,10 +30,10 @@ class Claiming:
     """The claims of one app. One thread."""
 
     def __init__(
-        self, lanes: Lanes, timers: Timers, debts: Debts, skip: Callable[[Entry], None], chance: Random = MACHINE.random
+        self, lanes: Lanes, timers: Timers, owed: Owed, skip: Callable[[Entry], None], chance: Random = MACHINE.random
     ) -> None:
         self._chance = chance
-        self._lanes, self._timers, self._debts, self._skip = lanes, timers, debts, skip
+        self._lanes, self._timers, self._owed, self._skip = lanes, timers, owed, skip
         self._wanted: deque[Entry] = deque()
         lanes.unasked = self._ask
         #: Keys that a record of this process holds or asks for, and who waits for them here: records of one key in one
@@ -121,7 +121,7 @@ class Claiming:
         """The entry will not run here, or not now: its key is free, here and (owed) in the store."""
         if entry.held:
             for claim in entry.asked_for:
-                self._debts.unclaim(entry.owner.session_, claim)
+                self._owed.unclaim(entry.owner.session_, claim)
             entry.held = False
         self.free(entry)
         lane = entry.lane

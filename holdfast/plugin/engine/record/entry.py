@@ -59,7 +59,7 @@ class Entry:
     attempt = 0
     #: How often the store said BUSY in a row.
     asked = 0
-    #: Among what is in hand (`Hands`).
+    #: Among what is in hand (`Unacked`).
     counted = False
     #: It stands among the followers of its lane: behind one that waits for its key.
     follows = False
@@ -125,7 +125,7 @@ class Entry:
         return [range(first, last + 1)] if last - first + 1 == self.count else spans(self.offsets)
 
     @property
-    def in_hand(self) -> list[int]:
+    def unacked(self) -> list[int]:
         """Offsets that have started, and whose mark the store has not acknowledged."""
         if self.gate is Gate.ENDED or self.gate is Gate.STUCK:
             return self.offsets
@@ -135,7 +135,7 @@ class Entry:
     def running(self) -> list[int]:
         """Those of them that have not ended."""
         if self.gate is Gate.TAKEN:
-            return self.in_hand[self.ended - self.base :]
+            return self.unacked[self.ended - self.base :]
         return self.offsets if self.gate is Gate.STUCK else []
 
     def taken(self) -> None:

@@ -82,7 +82,7 @@ class Hung:
         return sum(each.overdue_at is not None for each in self._watched)
 
     @property
-    def in_hand(self) -> int:
+    def stuck(self) -> int:
         """Records whose handlers were given up, and that nobody has settled: others have to wait for our lease."""
         return sum(entry.gate is Gate.STUCK for entry in self._outcomes.stuck)
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
-from holdfast.plugin.engine.record.in_flight import Hands
+from holdfast.plugin.engine.record.unacked import Unacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Lanes:
     """All lanes, and those whose first entry may start. A lane's key is one of its partition."""
 
-    def __init__(self, hands: Hands | None = None) -> None:
-        self.hands = hands or Hands()
+    def __init__(self, unacked: Unacked | None = None) -> None:
+        self.unacked = unacked or Unacked()
         self._lanes: dict[Partition, dict[Hashable, Lane]] = {}
         #: By the kind of handler of their first entry: who may not start now is in nobody else's way.
         self._ready: dict[Kind, deque[Lane]] = {}
@@ -166,7 +166,7 @@ class Lanes:
             self._shorten(lane, taken[-1], taken[-1].count + room)
         for entry in taken:
             entry.taken()
-            self.hands.take(entry)
+            self.unacked.take(entry)
         lane.taken += len(taken)
         self.taken += min(at_most, at_most - room)
         return taken
@@ -193,7 +193,7 @@ class Lanes:
         """A taken entry is back from the workers."""
         entry.gate = gate
         if gate is not Gate.ENDED and gate is not Gate.STUCK:  # those wait for the store, or run on
-            self.hands.leave(entry)
+            self.unacked.leave(entry)
         lane = entry.lane
         lane.taken -= 1
         self.taken -= entry.count
@@ -205,7 +205,7 @@ class Lanes:
     def drop(self, entry: Entry) -> None:
         """An entry that was not taken leaves."""
         entry.gate = Gate.GONE
-        self.hands.leave(entry)
+        self.unacked.leave(entry)
         self.wake(entry.lane)
 
     # ---- runs that meet trouble

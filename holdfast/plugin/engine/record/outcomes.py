@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.recorder import Recorder
     from holdfast.plugin.engine.record.settling import Settling
     from holdfast.plugin.engine.record.workers import Workers
-    from holdfast.plugin.engine.store.owed import Debts
+    from holdfast.plugin.engine.store.owed import Owed
     from holdfast.plugin.engine.timers import Timers
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import DeadLetters
@@ -64,7 +64,7 @@ class Outcomes:
         workers: Workers,
         claiming: Claiming,
         settling: Settling,
-        debts: Debts,
+        owed: Owed,
         recorder: Recorder,
         host: Host,
         letters: DeadLetters | None,
@@ -74,7 +74,7 @@ class Outcomes:
         stop: Callable[[Exception], None],
     ) -> None:
         self._lanes, self._timers, self._workers = lanes, timers, workers
-        self._claiming, self._settling, self._debts, self._forget = claiming, settling, debts, host.forget
+        self._claiming, self._settling, self._owed, self._forget = claiming, settling, owed, host.forget
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
         self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, host.retry_topic_of, host.born_in
         self._recorder = recorder
@@ -147,8 +147,8 @@ class Outcomes:
         self.stuck.discard(entry)
         self._claiming.give_back(entry)
         owner = entry.owner
-        for offset in owner.hands.intersection(entry.offsets):
-            self._debts.release(owner.session_, Token(owner.name, offset, owner.store_epoch))
+        for offset in owner.handed_over.intersection(entry.offsets):
+            self._owed.release(owner.session_, Token(owner.name, offset, owner.store_epoch))
         self._forget(entry)
 
     def gave_up(self, entry: Entry, error: HandlerHung, *, letter: bool) -> None:

@@ -31,7 +31,7 @@ class Owner(Protocol):
     #: Offsets that former owners may still be working on.
     waiting: set[int]
     #: What was listed as in flight when the partition was let go.
-    hands: frozenset[int]
+    handed_over: frozenset[int]
     #: Offsets whose handlers run for longer than they may.
     late: set[int]
     #: Offsets below are replayed on purpose, after a reset.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimSession
     from holdfast.plugin.engine.record.claiming import Claiming
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.in_flight import Hands
+    from holdfast.plugin.engine.record.unacked import Unacked
 
 
 class Settling:
@@ -27,11 +27,11 @@ class Settling:
         self,
         settle: Callable[[Sequence[Entry]], None],
         claiming: Claiming,
-        hands: Hands,
+        unacked: Unacked,
         again: Callable[[Entry], None],
     ) -> None:
         """Args: settle: the source's way, raises StoreUnavailable; again: what to do with one that was taken over."""
-        self._settle, self._claiming, self._hands, self._again = settle, claiming, hands, again
+        self._settle, self._claiming, self._unacked, self._again = settle, claiming, unacked, again
         self._finishing: list[Entry] = []
         self._settling: list[Entry] = []
         #: Duplicates by their key, since the start.
@@ -69,7 +69,7 @@ class Settling:
                 del self._settling[: len(batch)]
                 for entry in batch:
                     self.waiting -= entry.count
-                    self._hands.leave(entry)
+                    self._unacked.leave(entry)
 
     def _finish(self, entries: Sequence[Entry]) -> None:
         session: ClaimSession = entries[0].owner.session_
@@ -82,7 +82,7 @@ class Settling:
             self._claiming.free(entry)
             if verdict is Verdict.FENCED:
                 self.waiting -= 1
-                self._hands.leave(entry)
+                self._unacked.leave(entry)
                 self._again(entry)  # somebody took the key over: our result does not count
             else:
                 self._settling.append(entry)

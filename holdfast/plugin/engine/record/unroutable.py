@@ -1,4 +1,4 @@
-"""Strays: records in the broker's retry topic that do not say where they were born: put there by hand.
+"""Unroutable: records in the broker's retry topic that do not say where they were born: put there by hand.
 
 No handler can be theirs, and neither a retry nor a change to the app cures them: they are put away, and told of.
 """
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from holdfast.records import Record
 
 
-def handler_of_strays(retry_topic: str, letters: str) -> Handler:
+def handler_of_unroutable(retry_topic: str, letters: str) -> Handler:
     """Fails each of them for good, into that dead letter topic."""
     return Handler(
-        name="holdfast.strays", call=_refuse, topics=(retry_topic,), retry=Retry(attempts=1), dead_letter=letters
+        name="holdfast.unroutable", call=_refuse, topics=(retry_topic,), retry=Retry(attempts=1), dead_letter=letters
     )
 
 

@@ -1,4 +1,4 @@
-"""Debts: what is owed to the store until it has answered, or until the session that owes it is lost."""
+"""Owed: what is owed to the store until it has answered, or until the session that owes it is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Claim, ClaimSession, LetGo, Token
 
 
-class Debts:
+class Owed:
     """`let_go`s first, then claims to give back, then records that nobody runs any more.
 
     The order matters: a record handed over can be released only once the store knows that it was handed over.
@@ -36,21 +36,21 @@ class Debts:
 
     def forget(self, session: ClaimSession) -> None:
         """That session is lost: others take over what it had."""
-        self._let_gos = [debt for debt in self._let_gos if debt[0] is not session]
-        self._unclaims = [debt for debt in self._unclaims if debt[0] is not session]
-        self._releases = [debt for debt in self._releases if debt[0] is not session]
+        self._let_gos = [each for each in self._let_gos if each[0] is not session]
+        self._unclaims = [each for each in self._unclaims if each[0] is not session]
+        self._releases = [each for each in self._releases if each[0] is not session]
 
     def pay(self) -> None:
         """Ask until all is answered; nothing where nothing is owed. Raises StoreUnavailable: the rest stays owed."""
         while self._let_gos:
             session = self._let_gos[0][0]
             session.let_go([item for owner, item in self._let_gos if owner is session])
-            self._let_gos = [debt for debt in self._let_gos if debt[0] is not session]
+            self._let_gos = [each for each in self._let_gos if each[0] is not session]
         while self._unclaims:
             session = self._unclaims[0][0]
             session.unclaim([item for owner, item in self._unclaims if owner is session])
-            self._unclaims = [debt for debt in self._unclaims if debt[0] is not session]
+            self._unclaims = [each for each in self._unclaims if each[0] is not session]
         while self._releases:
             session = self._releases[0][0]
             session.release([item for owner, item in self._releases if owner is session])
-            self._releases = [debt for debt in self._releases if debt[0] is not session]
+            self._releases = [each for each in self._releases if each[0] is not session]

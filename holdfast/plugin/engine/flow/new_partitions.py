@@ -1,9 +1,9 @@
-"""Newcomers: partitions that came, while the ramp holds. What was polled of them waits here and goes on in turn.
+"""New partitions: they came while the ramp holds. What was polled of them waits here and goes on in turn.
 
 The client hands out whole fetches: first everything of one partition, then everything of the next. If the ramp took
 less of each poll, the partitions that stay would stand still behind the backlog of those that came. So everything is
-polled as it comes. What is of partitions that stay goes on at once; what is of newcomers waits in a queue for each, and
-they take turns. A newcomer of which much waits is paused, that one alone: its client fetches it again later.
+polled as it comes. What is of partitions that stay goes on at once; what is of new ones waits in a queue for each, and
+they take turns. A new partition of which much waits is paused, that one alone: its client fetches it again later.
 
 What waits is not in the ledger. If the client is sent elsewhere, or the partition goes, it is dropped and comes again.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.ports import End
     from holdfast.records import Partition, Record
 
-#: A newcomer may always have that many waiting: each pause throws away what its client has fetched.
+#: A new partition may always have that many waiting: each pause throws away what its client has fetched.
 _GUARANTEED = 64
 
 
@@ -43,7 +43,7 @@ class _Queue:
         self.end: End | None = None
 
 
-class Newcomers:
+class NewPartitions:
     """One thread."""
 
     def __init__(self, at_most: int, at_most_bytes: int) -> None:
@@ -101,7 +101,7 @@ class Newcomers:
 
     # ---- each turn
     def queue(self, batch: Batch) -> Batch:
-        """Put what is of newcomers into their queues, and return the rest, which waits for nothing."""
+        """Put what is of new partitions into their queues, and return the rest, which waits for nothing."""
         go: list[Record] = []
         for fence, group in groupby(batch.records, key=_FENCE):
             came = list(group)
@@ -128,7 +128,7 @@ class Newcomers:
         """What goes on now: the first of each in any case, then one after the other, as evenly as may be.
 
         Args:
-            at_most: records; None = all, and nobody is a newcomer any more.
+            at_most: records; None = all, and none is new any more.
         """
         out: dict[Partition, list[Record]] = {}
         ends: list[End] = []

@@ -38,7 +38,7 @@ OF_AN_APP = Default("earliest", "holdfast's default: the client's own, latest, w
 OF_A_LOOP = Default("latest", "the client's default")
 
 
-class Beginnings:
+class StartingOffsets:
     """Of one group. One thread.
 
     "latest" is meant for what is there when the group begins. What it learns of later, a topic that a pattern matches

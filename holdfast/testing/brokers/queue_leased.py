@@ -27,14 +27,14 @@ class Log:
         self.answers = True
 
 
-class GatedMember:
+class QueueLeasedMember:
     """One member. A record's value is its offset."""
 
     lease_s = 10.0
     group = "g"
 
     def __init__(self, log: Log, changed: Condition, *, patience_s: float, ids: str) -> None:
-        self.log, self.changed, self.gate_patience_s, self._ids = log, changed, patience_s, ids
+        self.log, self.changed, self.queue_lease_wait_s, self._ids = log, changed, patience_s, ids
         self.acked: list[int] = []
         self._new: deque[Record] = deque()
         self._fence: Fence
@@ -85,7 +85,7 @@ class GatedMember:
     def close(self, deadline: Deadline) -> None:
         """The end."""
 
-    # ---- GatedSource
+    # ---- QueueLeasedSource
     def queue(self, record: Record) -> Partition | None:
         """None: two brokers have a queue of that number."""
         if len(self.log.brokers) > 1:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.timing import Deadline
 
 
-class Beginnings:
+class StartingOffsets:
     """By the settings. One thread."""
 
     def __init__(self, offsets: Offsets, settings: PullSettings) -> None:

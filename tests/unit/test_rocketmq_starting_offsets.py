@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.adapters.rocketmq.beginnings import Beginnings
 from holdfast.adapters.rocketmq.settings import PullSettings
+from holdfast.adapters.rocketmq.starting_offsets import StartingOffsets
 from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
 from holdfast.timing import Deadline
@@ -31,21 +31,21 @@ class Brokers:
         return 100 if start == "latest" else 0
 
 
-def latest(committed: Mapping[Partition, int | None]) -> Beginnings:
+def latest(committed: Mapping[Partition, int | None]) -> StartingOffsets:
     settings = PullSettings(namesrv="a:1", group="g", consume_from_where="latest")
-    return Beginnings(Brokers(committed), settings)  # type: ignore[arg-type]
+    return StartingOffsets(Brokers(committed), settings)  # type: ignore[arg-type]
 
 
 def test_a_topic_that_has_an_offset_at_one_broker_is_no_new_one() -> None:
-    beginnings = latest({READ[0]: 7})
-    beginnings.look(READ, Deadline(60.0))
-    assert beginnings.of(READ[1], Deadline(60.0)) == 0
+    starting_offsets = latest({READ[0]: 7})
+    starting_offsets.look(READ, Deadline(60.0))
+    assert starting_offsets.of(READ[1], Deadline(60.0)) == 0
 
 
 def test_where_all_have_none_it_begins_at_the_end() -> None:
-    beginnings = latest({READ[0]: 7, READ[1]: None, NEW[0]: None, NEW[1]: None})
-    beginnings.look([*READ, *NEW], Deadline(60.0))
-    assert beginnings.of_some([*READ, *NEW], Deadline(60.0)) == dict.fromkeys(READ, 0) | dict.fromkeys(NEW, 100)
+    starting_offsets = latest({READ[0]: 7, READ[1]: None, NEW[0]: None, NEW[1]: None})
+    starting_offsets.look([*READ, *NEW], Deadline(60.0))
+    assert starting_offsets.of_some([*READ, *NEW], Deadline(60.0)) == dict.fromkeys(READ, 0) | dict.fromkeys(NEW, 100)
 
 
 def test_what_only_a_broker_that_is_away_can_know_is_waited_for() -> None:

@@ -1,4 +1,4 @@
-"""Dead letters in a Kafka topic, read and sent back: `plugin.tool_ports.LetterBox`."""
+"""Dead letters in a Kafka topic, read and sent back: `plugin.tool_ports.DeadLetterTool`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.adapters.kafka.admin import refused
 from holdfast.adapters.kafka.callbacks import topic_partitions
 from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, producer_conf
 from holdfast.adapters.kafka.faults import Cure, cure_of
-from holdfast.adapters.kafka.topic_view import Look
+from holdfast.adapters.kafka.topic_view import TopicView
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
 from holdfast.plugin.tool_ports import NoFence
 from holdfast.records import Partition, Record
@@ -30,7 +30,7 @@ _READ_S = 0.2
 _POLL_S = 0.1
 
 
-class KafkaLetterBox(Look):
+class KafkaDeadLetterTool(TopicView):
     """One thread. Needs READ on the topic of the letters, WRITE on where they go."""
 
     def __init__(self, conf: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition, Record
 
 
-class Tray:
+class RunCursor:
     """What has gone to the loop has started, the rest has not. Under the lock of its `Driven`."""
 
     __slots__ = ("_entry", "_gone", "_gone_before", "until")

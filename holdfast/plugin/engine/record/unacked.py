@@ -1,4 +1,4 @@
-"""Hands: what was given to handlers and is not acknowledged by the store. A crash repeats at most that. Pure."""
+"""Unacked: what was given to handlers and is not acknowledged by the store. A crash repeats at most that. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.handlers import Kind
 
 
-class Hands:
+class Unacked:
     """Counts records from when they are taken for their handler until they are acknowledged, given back, or have
     failed.
 
@@ -29,7 +29,7 @@ class Hands:
 
     def share(self, kind: Kind) -> int:
         """What that kind may have at most; one at least."""
-        self._of.setdefault(kind, 0)  # a handler that nobody has registered: of strays
+        self._of.setdefault(kind, 0)  # a handler that nobody has registered: of unroutable records
         return max(1, self._at_most // len(self._of))
 
     def room(self, kind: Kind) -> int:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import TopicPartition
 
-from holdfast.adapters.kafka.beginnings import OF_A_LOOP, OF_AN_APP, Beginnings
 from holdfast.adapters.kafka.offsets import EARLIEST, LATEST
+from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP, OF_AN_APP, StartingOffsets
 from holdfast.errors import SourceError
 from holdfast.records import Partition
 from holdfast.timing import Deadline
@@ -44,11 +44,11 @@ class Known:
         ]
 
 
-def beginnings(policy: str | None = "latest", default: Any = OF_AN_APP) -> Beginnings:
-    return Beginnings("g", {} if policy is None else {"auto.offset.reset": policy}, default)
+def starting_offsets(policy: str | None = "latest", default: Any = OF_AN_APP) -> StartingOffsets:
+    return StartingOffsets("g", {} if policy is None else {"auto.offset.reset": policy}, default)
 
 
-def look(made: Beginnings, known: Known, *topics: str) -> None:
+def look(made: StartingOffsets, known: Known, *topics: str) -> None:
     made.look(cast("Consumer", known), topics, Deadline(60.0))
 
 
@@ -68,34 +68,34 @@ def orders(*numbers: int) -> list[Partition]:
 def test_a_new_group_begins_as_the_configuration_says_or_else_as_its_kind_does(
     policy: str | None, default: Any, when: int
 ) -> None:
-    made = beginnings(policy, default)
+    made = starting_offsets(policy, default)
     look(made, Known(orders=2), "orders")
     assert made.of(orders(0, 1)) == {when: orders(0, 1)}
 
 
 @pytest.mark.parametrize("topic", ["orders", "^ord.*", "^ord[[:alpha:]]+("])
 def test_latest_is_meant_for_what_was_there_before_the_group_and_not_for_what_is_added(topic: str) -> None:
-    made = beginnings()
+    made = starting_offsets()
     look(made, Known(orders=2), topic)
     assert made.of(orders(1, 2)) == {EARLIEST: orders(2), LATEST: orders(1)}
     assert made.of([Partition("orders-2", 0)]) == {EARLIEST: [Partition("orders-2", 0)]}
 
 
 def test_partitions_that_were_added_while_nobody_was_there_are_read_from_their_first_record() -> None:
-    made = beginnings()
+    made = starting_offsets()
     look(made, Known({("orders", 0): "holdfast:1:5:id"}, orders=2, bills=1), "orders", "bills")
     bills = Partition("bills", 0)
     assert made.of([*orders(1), bills]) == {EARLIEST: orders(1), LATEST: [bills]}
 
 
 def test_a_partition_in_which_a_plain_loop_has_met_nothing_is_not_new() -> None:
-    made = beginnings()
+    made = starting_offsets()
     look(made, Known({("orders", 0): ""}, orders=2), "orders")
     assert made.of(orders(1)) == {LATEST: orders(1)}
 
 
 def test_a_topic_that_is_subscribed_to_later_is_looked_at_then() -> None:
-    made = beginnings()
+    made = starting_offsets()
     look(made, Known(orders=1), "orders")
     look(made, Known({("orders", 0): "holdfast:1:5:id"}, orders=2, bills=1), "orders", "bills")
     assert made.of([*orders(1), Partition("bills", 0)]) == {EARLIEST: orders(1), LATEST: [Partition("bills", 0)]}
@@ -103,7 +103,7 @@ def test_a_topic_that_is_subscribed_to_later_is_looked_at_then() -> None:
 
 def test_where_it_may_not_choose_it_says_so() -> None:
     with pytest.raises(SourceError, match=r"auto\.offset\.reset=error forbids"):
-        beginnings("error").of(orders(0))
+        starting_offsets("error").of(orders(0))
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ def test_where_it_may_not_choose_it_says_so() -> None:
     ],
 )
 def test_one_line_says_where_and_why(policy: str | None, default: Any, said: str) -> None:
-    assert said in str(beginnings(policy, default))
+    assert said in str(starting_offsets(policy, default))

@@ -1,4 +1,4 @@
-"""What waits under the ramp: nothing is lost or overtaken, each newcomer begins at once, and they share evenly."""
+"""What waits under the ramp: nothing is lost or overtaken, each new partition begins at once, and they share evenly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.plugin.engine.flow.newcomers import Newcomers
+from holdfast.plugin.engine.flow.new_partitions import NewPartitions
 from holdfast.plugin.ports import Batch, End
 from holdfast.records import Partition, Record
 
@@ -32,11 +32,11 @@ class Owner:
         ]
 
 
-def made(count: int, *, at_most: int = 1_000) -> tuple[Newcomers, list[Owner]]:
+def made(count: int, *, at_most: int = 1_000) -> tuple[NewPartitions, list[Owner]]:
     owners = [Owner(number) for number in range(count)]
-    newcomers = Newcomers(at_most, 10_000)
-    newcomers.add(cast("list[Ownership]", owners))
-    return newcomers, owners
+    new_partitions = NewPartitions(at_most, 10_000)
+    new_partitions.add(cast("list[Ownership]", owners))
+    return new_partitions, owners
 
 
 #: What a poll brings of each of three partitions, of which the last stays; whether their ends; how much may go on.
@@ -52,7 +52,7 @@ TURNS = st.lists(
 
 @given(turns=TURNS)
 def test_each_partitions_records_go_on_once_and_in_their_order_and_its_end_never_before_them(turns: list[Any]) -> None:
-    newcomers, owners = made(2)
+    new_partitions, owners = made(2)
     stays = Owner(2)
     went: dict[Partition, list[int]] = {each.partition: [] for each in (*owners, stays)}
 
@@ -67,58 +67,58 @@ def test_each_partitions_records_go_on_once_and_in_their_order_and_its_end_never
             record for owner, count in zip((*owners, stays), counts, strict=True) for record in owner.records(count)
         ]
         ends = [End(each.partition, each.next) for each in (*owners, stays)] if at_end else []
-        passed, due = newcomers.queue(Batch(came, ends)), newcomers.take(at_most)
+        passed, due = new_partitions.queue(Batch(came, ends)), new_partitions.take(at_most)
         goes(Batch([*passed.records, *due.records], [*passed.ends, *due.ends]))
         assert len(went[stays.partition]) == stays.next
-        assert newcomers.records == sum(each.next for each in owners) - sum(
+        assert new_partitions.records == sum(each.next for each in owners) - sum(
             len(went[each.partition]) for each in owners
         )
-        assert newcomers.bytes == 10 * newcomers.records
+        assert new_partitions.bytes == 10 * new_partitions.records
         assert all(went[each.partition] for each in owners if each.next)
-    goes(newcomers.take(None))
-    assert not newcomers
+    goes(new_partitions.take(None))
+    assert not new_partitions
     for owner in (*owners, stays):
         assert went[owner.partition] == list(range(owner.next))
 
 
 @given(backlogs=st.lists(st.integers(1, 200), min_size=1, max_size=8), at_most=st.lists(st.integers(0, 7), max_size=60))
 def test_what_goes_on_is_shared_evenly_among_those_that_have_something(backlogs: list[int], at_most: list[int]) -> None:
-    newcomers, owners = made(len(backlogs))
+    new_partitions, owners = made(len(backlogs))
     backlog = dict(zip(owners, backlogs, strict=True))
-    newcomers.queue(Batch([record for owner in owners for record in owner.records(backlog[owner])]))
+    new_partitions.queue(Batch([record for owner in owners for record in owner.records(backlog[owner])]))
     went: Counter[Partition] = Counter()
     for each in at_most:
-        went.update(record.partition for record in newcomers.take(each).records)
+        went.update(record.partition for record in new_partitions.take(each).records)
         left = [owner.partition for owner in owners if went[owner.partition] < backlog[owner]]
         assert max(went.values(), default=0) - min((went[each] for each in left), default=10**6) <= 2
 
 
 def test_what_waits_of_a_partition_that_goes_or_is_read_again_from_elsewhere_is_forgotten() -> None:
-    newcomers, (first, second, third) = made(3)
-    newcomers.queue(Batch([*first.records(5), *second.records(5), *third.records(5)]))
-    newcomers.drop([first.partition])
-    newcomers.sent_elsewhere(second.partition)
+    new_partitions, (first, second, third) = made(3)
+    new_partitions.queue(Batch([*first.records(5), *second.records(5), *third.records(5)]))
+    new_partitions.drop([first.partition])
+    new_partitions.sent_elsewhere(second.partition)
     third.open = False
-    assert newcomers.take(None).records == []
-    assert newcomers.records == newcomers.bytes == 0
+    assert new_partitions.take(None).records == []
+    assert new_partitions.records == new_partitions.bytes == 0
 
 
 def test_records_of_an_ownership_that_is_over_do_not_wait() -> None:
-    newcomers, [former] = made(1)
-    newcomers.add(cast("list[Ownership]", [Owner(0)]))
+    new_partitions, [former] = made(1)
+    new_partitions.add(cast("list[Ownership]", [Owner(0)]))
     old = former.records(3)
-    assert newcomers.queue(Batch(old)).records == old
+    assert new_partitions.queue(Batch(old)).records == old
 
 
 def test_each_may_wait_with_its_part_and_is_let_go_on_when_half_of_that_has_gone() -> None:
-    newcomers, owners = made(2, at_most=400)
+    new_partitions, owners = made(2, at_most=400)
     first = cast("Ownership", owners[0])
-    newcomers.queue(Batch(owners[0].records(199)))
-    assert not newcomers.too_many(first, paused=False)
-    newcomers.queue(Batch(owners[0].records(1)))
-    assert newcomers.too_many(first, paused=False)
-    newcomers.take(99)
-    assert newcomers.too_many(first, paused=True)
-    newcomers.take(1)
-    assert not newcomers.too_many(first, paused=True)
-    assert not newcomers.too_many(cast("Ownership", owners[1]), paused=False)
+    new_partitions.queue(Batch(owners[0].records(199)))
+    assert not new_partitions.too_many(first, paused=False)
+    new_partitions.queue(Batch(owners[0].records(1)))
+    assert new_partitions.too_many(first, paused=False)
+    new_partitions.take(99)
+    assert new_partitions.too_many(first, paused=True)
+    new_partitions.take(1)
+    assert not new_partitions.too_many(first, paused=True)
+    assert not new_partitions.too_many(cast("Ownership", owners[1]), paused=False)

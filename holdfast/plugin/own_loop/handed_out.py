@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
 
 
-class InHand:
+class HandedOut:
     """Entries; a run of records is split where only some of them are asked for. Under the lock of its `Driven`.
 
     What has nothing in hand is not kept: neither partitions nor ownerships, of which there is a new one with each

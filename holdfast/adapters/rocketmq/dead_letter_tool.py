@@ -1,4 +1,4 @@
-"""Dead letters in a RocketMQ topic, read and sent back: `plugin.tool_ports.LetterBox`."""
+"""Dead letters in a RocketMQ topic, read and sent back: `plugin.tool_ports.DeadLetterTool`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.adapters.rocketmq.dead_letter import as_message, failure
 from holdfast.adapters.rocketmq.delivery import Delivery
 from holdfast.adapters.rocketmq.headers import headers_of, sent_on
 from holdfast.adapters.rocketmq.remoting.properties import KEYS, RETRY_TOPIC
-from holdfast.adapters.rocketmq.topic_view import Look
+from holdfast.adapters.rocketmq.topic_view import TopicView
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
 from holdfast.plugin.dead_letter import PREFIX
@@ -29,7 +29,7 @@ _ATTEMPT_S = 5.0
 _ORIGIN = f"{PREFIX}origin-topic"
 
 
-class RocketMQLetterBox(Look):
+class RocketMQDeadLetterTool(TopicView):
     """One thread. A dead letter topic that an old broker made cannot be read (perm 2): it needs perm 6."""
 
     def __init__(self, connect: Callable[[], RemotingClient]) -> None:

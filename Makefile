@@ -61,7 +61,7 @@ audit: ## the demo again, its members telling what they do, and what `holdfast a
 	.venv-demo/bin/python -m examples.lab.demo --events
 	@code=0; .venv-demo/bin/python -m holdfast audit demo-out/events --html demo-out/audit.html || code=$$?; \
 	case $$code in 0|1|4) ;; *) exit $$code ;; esac
-	@echo "The demo's own ledger counts more repetitions: C could not tell what it did right before it was killed."
+	@echo "The demo's own ledger counts more repetitions: a member cannot tell what it did right before it was killed."
 
 chaos: setup-all ## the scenarios again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq, ON=spark KILLS=20, or ON=audit; results in chaos-out/
 ifeq ($(ON),spark)

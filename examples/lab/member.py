@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.lab.ledger import LedgerWriter
+from examples.lab.orders import SLOW_ORDER
 from holdfast import Audit, FileEvents, LoopAudit
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Assignment:
     group: str
     ledger: Path
     handler_ms: float
+    slow_order_s: float
     workers: int
     redis_url: str
     #: A folder for what members tell of themselves; empty = they do not.
@@ -47,6 +49,9 @@ class Assignment:
             "group.protocol": "consumer",
             # The library's default, latest, would skip the backlog: every tutorial sets this one.
             "auto.offset.reset": "earliest",
+            # How long a handler may keep a plain loop from polling. The default is five minutes: here they are 4 s, so
+            # that you need not wait for a handler that takes longer.
+            "max.poll.interval.ms": 4000,
             # The mock cluster answers a fetch only when this time is over, also when it has records by then (a real
             # broker answers at once). With the default, 500 ms, all curves would only show that.
             "fetch.wait.max.ms": 50,
@@ -60,6 +65,7 @@ def assignment_from_command_line() -> Assignment:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--handler-ms", type=float, required=True)
+    parser.add_argument("--slow-order-s", type=float, required=True)
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--redis-url", default="")
     parser.add_argument("--events", default="")
@@ -96,12 +102,13 @@ class Till:
         if loop and (audit := assignment.audit()) is not None:
             self._told = LoopAudit(audit, assignment.group, source="confluent-kafka")
             atexit.register(self._told.stopped)
-        self._handler_s = assignment.handler_ms / 1000
+        self._handler_s, self._slow_order_s = assignment.handler_ms / 1000, assignment.slow_order_s
 
     def charge(self, partition: int, offset: int, key: str) -> None:
         """Handle one order. A second call for the same order would charge the customer twice."""
         self._ledger.start(partition, offset, key)
-        time.sleep(self._handler_s)  # stands for a payment service's answer
+        # Stands for a payment service's answer.
+        time.sleep(self._slow_order_s if key == SLOW_ORDER else self._handler_s)
         self._ledger.end(partition, offset, key)
         if self._told is not None:
             self._told.handled(self._topic, partition, offset, key=key)

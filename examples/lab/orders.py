@@ -14,6 +14,9 @@ from confluent_kafka import KafkaError, Message, Producer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+#: The id of the one order that takes longer than a plain loop may be away from `poll()`.
+SLOW_ORDER = "slow-order"
+
 
 @dataclass(frozen=True, slots=True)
 class Produced:
@@ -31,12 +34,15 @@ class OrderStream:
     """
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], *, per_second: float, backlog: int) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "log_level": 3})
+        self._producer = Producer(
+            # Idempotent: what is sent again because an answer was late must not be there twice.
+            {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 3}
+        )
         self._topics = tuple(topics)
         self._per_second = per_second
         self._backlog = backlog
         self._random = random.Random(7)  # the same orders in every run
-        self._stop = threading.Event()
+        self._stop, self._slow = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
         self._number = 0
         self.produced: dict[str, list[Produced]] = {topic: [] for topic in topics}
@@ -48,6 +54,10 @@ class OrderStream:
             self._produce()
         self._producer.flush(10)
         self._thread.start()
+
+    def slow(self) -> None:
+        """Ask for the slow order: the next one of the steady stream."""
+        self._slow.set()
 
     def stop(self) -> None:
         """End the stream; returns when the broker has acknowledged all of it."""
@@ -64,11 +74,14 @@ class OrderStream:
             for _ in range(due - sent):
                 self._produce()
             sent = max(sent, due)
+            if self._slow.is_set():
+                self._slow.clear()
+                self._produce(SLOW_ORDER)
             self._producer.poll(0)
 
-    def _produce(self) -> None:
+    def _produce(self, order_id: str = "") -> None:
         self._number += 1
-        order_id = f"order-{self._number}"
+        order_id = order_id or f"order-{self._number}"
         order = json.dumps({"order_id": order_id, "amount": round(self._random.uniform(5, 500), 2)})
         for topic in self._topics:
             self._producer.produce(topic, key=order_id, value=order, on_delivery=self._note(topic, time.monotonic()))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -19,22 +21,33 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from examples.lab.group import Kind, Life
-    from examples.lab.referee import Verdict
+    from examples.lab.referee import Execution, Verdict
 
 # Okabe and Ito's palette: told apart with all common kinds of colour blindness.
 _ALIVE, _LAG, _AGAIN, _EVENT, _FROZEN = "#0072B2", "#56B4E9", "#D55E00", "#444444", "#999999"
 _AGAIN_TEXT = "#A33F00"  # the same hue, dark enough to read
+_SLOW = "#003B5C"
 _STEP_S = 0.1
-_TOGETHER_S = 2.0
+#: Repetitions that follow each other more closely have one label.
+_TOGETHER_S = 5.0
+#: A block as long as that has its label inside.
+_WIDE_S = 7.0
+#: Where the chart ends and the figures begin, as a part of the width.
+_CHART = 0.775
+#: The height of the labels of events, in levels, each of two lines of text.
+_LEVELS, _LEVEL_PT = 2, 33
+_LABELS_PT = 28
+#: Text that lines pass behind.
+_ON_WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What the picture needs of one consumer. All times in seconds since the run's start."""
+    """What the picture needs of one consumer. All times in seconds of the monotonic clock."""
 
     kind: Kind
     verdict: Verdict
-    lives: Mapping[str, Life]
+    lives: Mapping[str, Sequence[Life]]
 
 
 def draw(
@@ -48,11 +61,12 @@ def draw(
 def _draw(
     rows: Sequence[Row], events: Sequence[tuple[float, str]], origin: float, until: float, folder: Path
 ) -> list[Path]:
-    height = 2.2 + 3.1 * len(rows)
+    height = 2.9 + 2.75 * len(rows)
     figure = Figure(figsize=(14, height))  # not by pyplot: it needs neither a display nor a global state
+    FigureCanvasAgg(figure)
     # Above the rows: the title and the events' labels; below: the axis' label and the legend.
     outer = figure.add_gridspec(
-        len(rows), 1, left=0.075, right=0.985, top=1 - 1.75 / height, bottom=0.95 / height, hspace=0.3
+        len(rows), 1, left=0.075, right=_CHART, top=1 - 2.2 / height, bottom=0.95 / height, hspace=0.32
     )
     highest = max((waiting for row in rows for at, waiting in row.verdict.lag if at >= origin), default=1)
     for place, row in enumerate(rows):
@@ -73,10 +87,11 @@ def _draw(
             lag.tick_params(axis="x", labelbottom=False)
         else:
             lag.set_xlabel("seconds since the first members' start")
+        _write_figures(members, row.verdict, headed=place == 0)
     figure.text(
         0.012,
         1 - 0.2 / height,
-        "Who works, and what is done twice, when a consumer group changes",
+        "What is done twice, and what is lost, when a consumer group changes",
         fontsize=17,
         va="top",
     )
@@ -88,6 +103,7 @@ def _draw(
         va="top",
         color=_EVENT,
     )
+    figure.align_ylabels()
     _draw_legend(figure)
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "rebalance.png", folder / "rebalance.svg"]
@@ -98,37 +114,28 @@ def _draw(
 
 def _draw_members(axis: Axes, row: Row, origin: float, until: float) -> None:
     names = sorted(row.lives)
+    verdict = row.verdict
     for level, name in enumerate(names):
-        life = row.lives[name]
-        ended = life.ended if life.ended is not None else until
-        alive_since = life.began
-        for began, over in [*life.stopped, (ended, None)]:
-            axis.hlines(level, alive_since - origin, began - origin, color=_ALIVE, linewidth=7)
-            if over is not None:
-                axis.hlines(level, began - origin, over - origin, color=_FROZEN, linewidth=2, linestyle=":")
-                alive_since = over
-        if life.how in {"killed", "failed"}:
-            axis.plot(ended - origin, level, marker="X", color="black", markersize=11, linestyle="", zorder=4)
-        again = [at - origin for at, member in row.verdict.repetitions if member == name]
-        axis.vlines(again, level - 0.34, level + 0.34, color=_AGAIN, linewidth=1.2, zorder=3)
+        lives = row.lives[name]
+        for life in lives:
+            _draw_life(axis, level, life, origin, until)
+        for run in verdict.slow:
+            if run.member == name:
+                _block(axis, level, run.start - origin, _end_of(run, lives, until) - origin, _SLOW)
+        again = [run for run in verdict.repetitions if run.member == name]
+        for run in again:
+            _block(axis, level, run.start - origin, _end_of(run, lives, until) - origin, _AGAIN)
         for cluster in _clusters(again):
-            axis.annotate(
-                f"{len(cluster):,} again",
-                (cluster[-1], level - 0.14),
-                xytext=(4, 0),
-                textcoords="offset points",
-                color=_AGAIN_TEXT,
-                fontsize=10,
-                fontweight="bold",
-                va="bottom",
-                zorder=5,
-                path_effects=[withStroke(linewidth=3, foreground="white")],
-            )
+            last = cluster[-1]
+            wide = _end_of(last, lives, until) - last.start > _WIDE_S
+            _label(axis, level, last.start - origin, f"{len(cluster):,} again", inside=wide)
+        for run in verdict.losses:
+            if run.member == name:
+                _label(axis, level, _end_of(run, lives, until) - origin, "lost", shift=8)
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.55, -0.8)
     axis.set_ylabel("members")
     axis.tick_params(axis="y", length=0)
-    verdict = row.verdict
     title = axis.annotate(
         row.kind.title,
         (0, 1),
@@ -137,29 +144,67 @@ def _draw_members(axis: Axes, row: Row, origin: float, until: float) -> None:
         textcoords="offset points",
         fontweight="bold",
         fontsize=13,
+        bbox=_ON_WHITE,
+        zorder=4,
     )
-    axis.annotate(row.kind.what, (1, 0), xycoords=title, xytext=(10, 2.5), textcoords="offset points", color=_EVENT)
     axis.annotate(
-        f"handled again: {verdict.repeated:,}      lost: {verdict.lost:,}      "
-        f"longest pause: {verdict.longest_pause_s:.1f} s",
-        (1, 1),
-        xycoords="axes fraction",
-        xytext=(0, 6),
+        row.kind.what,
+        (1, 0),
+        xycoords=title,
+        xytext=(10, 2.5),
         textcoords="offset points",
-        ha="right",
-        fontsize=12,
-        fontweight="bold" if verdict.repeated or verdict.lost else "normal",
+        color=_EVENT,
+        bbox=_ON_WHITE,
+        zorder=4,
     )
 
 
-def _clusters(moments: Sequence[float]) -> list[list[float]]:
+def _draw_life(axis: Axes, level: int, life: Life, origin: float, until: float) -> None:
+    ended = life.ended if life.ended is not None else until
+    alive_since = life.began
+    for began, over in [*life.stopped, (ended, None)]:
+        axis.hlines(level, alive_since - origin, began - origin, color=_ALIVE, linewidth=7)
+        if over is not None:
+            axis.hlines(level, began - origin, over - origin, color=_FROZEN, linewidth=2, linestyle=":")
+            alive_since = over
+    if life.how in {"killed", "failed"}:
+        axis.plot(ended - origin, level, marker="X", color="black", markersize=11, linestyle="", zorder=4)
+
+
+def _end_of(run: Execution, lives: Sequence[Life], until: float) -> float:
+    """When the handler ended, or the process without which it did not."""
+    if isfinite(run.end):
+        return run.end
+    return next((life.ended for life in lives if life.ended is not None and life.ended >= run.start), until)
+
+
+def _block(axis: Axes, level: int, start: float, end: float, colour: str) -> None:
+    axis.fill_betweenx([level - 0.34, level + 0.34], start, end, color=colour, linewidth=1.2, zorder=3)
+
+
+def _label(axis: Axes, level: int, at: float, text: str, *, shift: float = 4, inside: bool = False) -> None:
+    axis.annotate(
+        text,
+        (at, level if inside else level - 0.14),
+        xytext=(shift, 0),
+        textcoords="offset points",
+        color="white" if inside else _AGAIN_TEXT,
+        fontsize=10,
+        fontweight="bold",
+        va="center" if inside else "bottom",
+        zorder=5,
+        path_effects=[] if inside else [withStroke(linewidth=3, foreground="white")],
+    )
+
+
+def _clusters(runs: Sequence[Execution]) -> list[list[Execution]]:
     """Repetitions that follow each other closely are labelled together."""
-    clusters: list[list[float]] = []
-    for moment in moments:
-        if clusters and moment - clusters[-1][-1] < _TOGETHER_S:
-            clusters[-1].append(moment)
+    clusters: list[list[Execution]] = []
+    for run in runs:
+        if clusters and run.start - clusters[-1][-1].start < _TOGETHER_S:
+            clusters[-1].append(run)
         else:
-            clusters.append([moment])
+            clusters.append([run])
     return clusters
 
 
@@ -172,18 +217,57 @@ def _draw_waiting(axis: Axes, row: Row, origin: float, until: float, highest: in
     axis.set_ylabel("orders\nwaiting")
 
 
+def _write_figures(axis: Axes, verdict: Verdict, *, headed: bool) -> None:
+    """What is to be seen at first sight: three figures beside the chart."""
+    columns = (("handled\nagain", verdict.repeated), ("lost", verdict.lost), ("waiting\nat the end", verdict.left))
+    for place, (name, count) in enumerate(columns):
+        x = 1.055 + 0.098 * place
+        axis.text(
+            x,
+            0.42,
+            f"{count:,}",
+            transform=axis.transAxes,
+            fontsize=21,
+            fontweight="bold" if count else "normal",
+            color=_AGAIN_TEXT if count else _EVENT,
+            ha="center",
+            va="center",
+        )
+        if headed:
+            axis.text(x, 1.06, name, transform=axis.transAxes, ha="center", va="bottom")
+
+
 def _label_events(axis: Axes, events: Sequence[tuple[float, str]], origin: float) -> None:
+    """Each label stands at its event, and a level higher where it would touch the one before."""
+    ends = [-1.0] * _LEVELS
     for at, label in events:
-        axis.annotate(
+        text = axis.annotate(
             label,
             (at - origin, 1.0),
             xycoords=("data", "axes fraction"),
-            xytext=(0, 26),
+            xytext=(0, _LABELS_PT),
             textcoords="offset points",
             fontsize=10.5,
             ha="left",
             va="bottom",
             linespacing=1.25,
+            bbox=_ON_WHITE,
+            zorder=4,
+        )
+        box = text.get_window_extent()
+        level = next((level for level, end in enumerate(ends) if end < box.x0), ends.index(min(ends)))
+        ends[level] = box.x1 + 6
+        height = _LABELS_PT + level * _LEVEL_PT
+        text.xyann = (0, height)
+        line = {"arrowstyle": "-", "color": _EVENT, "linewidth": 0.9, "linestyle": (0, (4, 3))}
+        axis.annotate(
+            "",
+            (at - origin, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, height),
+            textcoords="offset points",
+            arrowprops=line,
+            zorder=1,
         )
 
 
@@ -193,22 +277,14 @@ def _draw_legend(figure: Figure) -> None:
             Line2D([], [], color=_ALIVE, linewidth=7, label="process runs"),
             Line2D([], [], color=_FROZEN, linewidth=2, linestyle=":", label="process is frozen"),
             Line2D([], [], color="black", marker="X", markersize=11, linestyle="", label="process is killed"),
-            Line2D(
-                [],
-                [],
-                color=_AGAIN,
-                marker="|",
-                markersize=15,
-                markeredgewidth=3,
-                linestyle="",
-                label="an order is handled again by this process",
-            ),
+            Patch(color=_SLOW, label="the slow order"),
+            Patch(color=_AGAIN, label="an order is handled again"),
             Patch(color=_LAG, label="orders that wait or are in work"),
         ],
         loc="lower center",
-        ncols=5,
+        ncols=6,
         frameon=False,
         fontsize=10.5,
         handletextpad=0.6,
-        columnspacing=2.4,
+        columnspacing=2.0,
     )

@@ -6,8 +6,10 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING
+
+from examples.lab.orders import SLOW_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,13 +25,14 @@ _Order = tuple[int, int]  # partition, offset: what the order is at the broker
 
 @dataclass(slots=True)
 class Execution:
-    """One time that a handler ran. `end` is infinite where it never came to its end."""
+    """One time that a handler ran. `end` is infinite where the handler never ended."""
 
     order: _Order
+    key: str
     member: str
     pid: int
     start: float
-    end: float = float("inf")
+    end: float = inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,22 +65,34 @@ class Verdict:
 
     produced: int
     handled: int
+    #: Never done, and never to be: a later order of the same partition is done.
     lost: int
+    #: Not done when the run ended, and nothing after it in its partition is: it waits.
+    left: int
     repeated: int
     at_the_same_time: int
     longest_pause_s: float
+    #: The longest of the events' but the start's; infinite: orders waited when the run ended.
     recover_s: float
     #: Of `repeated`: the order was in the hands of the killed or stopped process at that moment.
     from_hands: int
     by_event: tuple[Recovery, ...]
-    #: For the picture: (time, orders waiting), and each repetition as (time, member).
+    #: For the picture: (time, orders waiting), each repetition, and the last time that somebody was at a lost order.
     lag: tuple[tuple[float, int], ...] = field(repr=False)
-    repetitions: tuple[tuple[float, str], ...] = field(repr=False)
+    repetitions: tuple[Execution, ...] = field(repr=False)
+    losses: tuple[Execution, ...] = field(repr=False)
+    #: The first time that somebody was at the slow order.
+    slow: tuple[Execution, ...] = field(repr=False)
 
     @property
     def repeated_gracefully(self) -> int:
         """Repetitions after events in which every member could finish its work."""
         return sum(event.repeated for event in self.by_event if event.graceful)
+
+    @property
+    def broken(self) -> bool:
+        """Whether a promise of holdfast does not hold here."""
+        return bool(self.lost or self.repeated_gracefully)
 
 
 def executions(entries: Sequence[Entry]) -> list[Execution]:
@@ -87,7 +102,7 @@ def executions(entries: Sequence[Entry]) -> list[Execution]:
     for entry in entries:
         place = (entry.pid, entry.partition, entry.offset)
         if entry.starts:
-            run = Execution((entry.partition, entry.offset), entry.member, entry.pid, entry.at)
+            run = Execution((entry.partition, entry.offset), entry.key, entry.member, entry.pid, entry.at)
             opened[place] = run
             found.append(run)
         elif place in opened:
@@ -105,9 +120,13 @@ def judge(
     for run in runs:
         by_order[run.order].append(run)
     orders = {(order.partition, order.offset) for order in produced}
-    done_at = {order: end for order, tries in by_order.items() if (end := min(run.end for run in tries)) < float("inf")}
-    again = [(run, earlier) for tries in by_order.values() for earlier, run in pairwise(tries)]
-    again.sort(key=lambda pair: pair[0].start)
+    done_at = {order: end for order, tries in by_order.items() if (end := min(run.end for run in tries)) < inf}
+    again = sorted((run for tries in by_order.values() for run in tries[1:]), key=lambda run: run.start)
+    last_done: dict[int, int] = {}
+    for partition, offset in done_at:
+        last_done[partition] = max(offset, last_done.get(partition, -1))
+    open_still = orders - done_at.keys()
+    lost = {order for order in open_still if order[1] < last_done.get(order[0], -1)}
 
     lag = _lag(produced, done_at)
     pauses = _pauses(produced, runs, until)
@@ -118,7 +137,7 @@ def judge(
             Recovery(
                 name=mark.name,
                 graceful=mark.graceful,
-                repeated=sum(mark.at <= run.start < following for run, _ in again),
+                repeated=sum(mark.at <= run.start < following for run in again),
                 recover_s=_recovered(lag, mark.at, following, calm) - mark.at,
                 longest_pause_s=max((long for began, long in pauses if mark.at <= began + long < following), default=0),
             )
@@ -126,16 +145,19 @@ def judge(
     return Verdict(
         produced=len(orders),
         handled=len(done_at),
-        lost=len(orders - done_at.keys()),
+        lost=len(lost),
+        left=len(open_still) - len(lost),
         repeated=len(again),
         at_the_same_time=sum(_overlap(tries) for tries in by_order.values()),
         longest_pause_s=max((long for _, long in pauses), default=0.0),
         # The start apart: how fast a machine starts processes, with a backlog waiting, is nothing that a group does.
-        recover_s=max((event.recover_s for event in events[1:]), default=0.0),
-        from_hands=sum(any(_in_hand(by_order[run.order], run, mark) for mark in marks) for run, _ in again),
+        recover_s=inf if len(open_still) > calm else max((event.recover_s for event in events[1:]), default=0.0),
+        from_hands=sum(any(_in_hand(by_order[run.order], run, mark) for mark in marks) for run in again),
         by_event=tuple(events),
         lag=tuple(lag),
-        repetitions=tuple((run.start, run.member) for run, _ in again),
+        repetitions=tuple(again),
+        losses=tuple(by_order[order][-1] for order in sorted(lost) if by_order[order]),
+        slow=tuple(tries[0] for tries in by_order.values() if tries[0].key == SLOW_ORDER),
     )
 
 
@@ -191,7 +213,7 @@ def _pauses(produced: Sequence[Produced], runs: Sequence[Execution], until: floa
 def _overlap(tries: Sequence[Execution]) -> int:
     """How many of these executions of one order began while another process was still at it."""
     return sum(
-        any(earlier.pid != run.pid and earlier.end > run.start and earlier.end < float("inf") for earlier in tries[:at])
+        any(earlier.pid != run.pid and earlier.end > run.start and earlier.end < inf for earlier in tries[:at])
         for at, run in enumerate(tries)
     )
 

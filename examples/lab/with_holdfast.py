@@ -21,7 +21,8 @@ def main() -> None:
     app = Holdfast(
         KafkaSource(assignment.client_configuration(), assignment="keep"),
         claims=RedisClaims.from_url(assignment.redis_url, lease_s=2.0),
-        settings=Settings(workers=assignment.workers, ordering="key"),
+        # Less than usual, as all times here: a drain has to end within max.poll.interval.ms (4 s here, else 5 min).
+        settings=Settings(workers=assignment.workers, ordering="key", drain_timeout_s=1.5),
         audit=assignment.audit(),
     )
 

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import Retry, Settings, Unretriable
 from holdfast.adapters.rocketmq import RocketMQProducer
-from holdfast.adapters.rocketmq.remoting import Credentials, NotTrusted, Subscription, pulling
+from holdfast.adapters.rocketmq.remoting import Credentials, NotTrusted, Subscription, queues
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable
 from holdfast.plugin.events import LogWentBack, ResetHonoured
 from holdfast.timing import Deadline
@@ -93,11 +93,11 @@ def _of_a(names: Iterable[str]) -> set[str]:
 def _has(field: Field, address: str, messages: int) -> bool:
     """Whether a slave has so many in each queue, and knows what it needs to hand them out."""
     for queue in field.queues():
-        asked = pulling.PullRequest(
+        asked = queues.PullRequest(
             queue=queue, group=field.group, offset=0, subscription=Subscription(topic=queue.topic), suspend_s=0
         )
-        answer = field.client.network.ask(address, pulling.pull(asked, of_master=False), deadline())
-        if pulling.read_pull(answer).max_offset < messages:
+        answer = field.client.network.ask(address, queues.pull(asked, of_master=False), deadline())
+        if queues.read_pull(answer).max_offset < messages:
             return False
     return True
 

@@ -13,15 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.adapters.rocketmq.remoting import Message, RemotingClient, Sender, decode_messages, properties
-from holdfast.adapters.rocketmq.remoting import compression as bodies
+from holdfast.adapters.rocketmq.remoting import Message, RemotingClient, Sender, decode_messages
 from holdfast.adapters.rocketmq.remoting.admin import Admin
-from holdfast.adapters.rocketmq.remoting.answers import Answer
-from holdfast.adapters.rocketmq.remoting.errors import Malformed
+from holdfast.adapters.rocketmq.remoting.answers import Answer, Malformed
+from holdfast.adapters.rocketmq.remoting.decoding import MAGIC_V1, MAGIC_V2, read_plain
 from holdfast.adapters.rocketmq.remoting.membership import read_locked, read_members
-from holdfast.adapters.rocketmq.remoting.messages import MAGIC_V1, MAGIC_V2, read_plain
-from holdfast.adapters.rocketmq.remoting.offsets import read_commit, read_offset, read_query
-from holdfast.adapters.rocketmq.remoting.pulling import read_pull
+from holdfast.adapters.rocketmq.remoting.messages import MOST_BODY_BYTES, decompress, read_properties, write_properties
+from holdfast.adapters.rocketmq.remoting.queues import read_commit, read_offset, read_pull, read_query
 from holdfast.adapters.rocketmq.remoting.routes import read_route
 from holdfast.errors import MissingExtraError, SettingError, SourceError
 from holdfast.records import Partition
@@ -58,7 +56,7 @@ class Stored:
     def encode(self) -> bytes:
         body = zlib.compress(self.body) if self.zlib else self.body
         bits = (0x301 if self.zlib else 0) | (0x10 if self.born_v6 else 0) | (0x20 if self.store_v6 else 0)
-        topic, text = self.topic.encode(), properties.write(self.properties).encode()
+        topic, text = self.topic.encode(), write_properties(self.properties).encode()
         after = struct.pack(
             ">iiiqqiq", zlib.crc32(body) & 0x7FFFFFFF, self.queue, self.flag, self.offset, self.physical_offset, bits,
             self.born_ms,
@@ -131,7 +129,7 @@ def test_usual_messages_are_plain(
     topic: str, body: bytes, pairs: dict[str, str], offset: int, times: int, born_ms: int
 ) -> None:
     message = Stored(topic, body, pairs, offset=offset, times=times, born_ms=born_ms)
-    assert read_plain(message.encode() * 2) == [(offset, born_ms, times, body, properties.write(pairs).encode())] * 2
+    assert read_plain(message.encode() * 2) == [(offset, born_ms, times, body, write_properties(pairs).encode())] * 2
 
 
 @given(st.binary(max_size=300))
@@ -144,18 +142,18 @@ def test_any_bytes_are_messages_or_malformed(payload: bytes) -> None:
 
 @given(st.text(max_size=60))
 def test_any_properties_are_read(text: str) -> None:
-    assert all(name and value for name, value in properties.read(text).items())
+    assert all(name and value for name, value in read_properties(text).items())
 
 
 @given(pairs)
 def test_properties_are_read_as_they_were_written(sent: dict[str, str]) -> None:
-    assert properties.read(properties.write(sent)) == sent
+    assert read_properties(write_properties(sent)) == sent
 
 
 @pytest.mark.parametrize("wrong", [{"": "x"}, {"a\x01": "x"}, {"a": "x\x02"}, {"a": "x" * 40_000}])
 def test_properties_that_could_not_be_told_apart_are_not_sent(wrong: dict[str, str]) -> None:
     with pytest.raises(SettingError):
-        properties.write(wrong)
+        write_properties(wrong)
 
 
 def test_a_body_that_grows_without_end_is_stopped_early() -> None:
@@ -165,11 +163,11 @@ def test_a_body_that_grows_without_end_is_stopped_early() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(Malformed, match="grow"):
-            bodies.decompress(bomb, 3)
+            decompress(bomb, 3)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < 3 * bodies.MOST_BYTES  # a buffer that doubles, and a copy
+    assert most < 3 * MOST_BODY_BYTES  # a buffer that doubles, and a copy
 
 
 def test_a_number_without_end_is_malformed() -> None:
@@ -183,7 +181,7 @@ def test_a_number_without_end_is_malformed() -> None:
 @given(st.binary(max_size=100), st.integers(0, 7))
 def test_any_compressed_body_is_read_or_an_error_of_ours(body: bytes, kind: int) -> None:
     try:
-        bodies.decompress(body, kind)
+        decompress(body, kind)
     except (Malformed, MissingExtraError):
         return
 

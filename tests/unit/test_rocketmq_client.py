@@ -25,7 +25,7 @@ from holdfast.adapters.rocketmq.remoting import (
     Subscription,
     codes,
 )
-from holdfast.adapters.rocketmq.remoting.errors import NoAnswer
+from holdfast.adapters.rocketmq.remoting.answers import NoAnswer
 from holdfast.adapters.rocketmq.remoting.frame import Command, encode
 from holdfast.errors import (
     NotAuthorised,

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.adapters.rocketmq.remoting import connecting
-from holdfast.adapters.rocketmq.remoting.channel import Channel
-from holdfast.adapters.rocketmq.remoting.connecting import split_address
+from holdfast.adapters.rocketmq.remoting.answers import Malformed, NoAnswer
+from holdfast.adapters.rocketmq.remoting.channel import Channel, connect, split_address
 from holdfast.adapters.rocketmq.remoting.connection import Connection
-from holdfast.adapters.rocketmq.remoting.errors import Malformed, NoAnswer
 from holdfast.adapters.rocketmq.remoting.frame import MOST_BYTES, Command, FrameReader, encode
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable, StateError
@@ -236,14 +234,14 @@ def test_what_was_not_sent_in_its_time_is_never_sent() -> None:
 
 
 def test_nor_is_what_was_over_when_a_process_that_was_stopped_had_connected(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, connect = HandClock(), connecting.connect
+    clock = HandClock()
 
     def stopped(*args: Any, **named: Any) -> socket.socket:
         made = connect(*args, **named)
         clock.sleep(1.0)
         return made
 
-    monkeypatch.setattr(connecting, "connect", stopped)
+    monkeypatch.setattr("holdfast.adapters.rocketmq.remoting.connection.connect", stopped)
     with FakeServer(echo) as server, connected(server.address, clock=clock) as connection:
         assert isinstance(begun(connection, Request(15, "committing", {}), 0.5).get(timeout=LONG_S), NoAnswer)
         connection.ask(ASK, Deadline(LONG_S))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.rocketmq.headers import BASE64, Headers, headers_of, properties_of, sent_on
-from holdfast.adapters.rocketmq.remoting import properties
+from holdfast.adapters.rocketmq.remoting.messages import read_properties
 
 _NAMES = st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), min_size=1).filter(
     lambda name: not name.startswith(BASE64)
@@ -57,7 +57,7 @@ def test_of_a_batch_each_keeps_its_own_identity_though_the_batchs_own_follows() 
     raw = b"u\x011\x02UNIQ_KEY\x01OWN\x02WAIT\x01true\x02UNIQ_KEY\x01BATCH\x02CLUSTER\x01c"
     for each in (raw, raw.removeprefix(b"u\x011\x02")):
         assert Headers(each).last("UNIQ_KEY") == dict(headers_of(each))["UNIQ_KEY"] == b"OWN"
-        assert properties.read(each.decode())["UNIQ_KEY"] == "OWN"
+        assert read_properties(each.decode())["UNIQ_KEY"] == "OWN"
     assert Headers(b"UNIQ_KEY\x02" + raw).last("UNIQ_KEY") == b"OWN"
 
 

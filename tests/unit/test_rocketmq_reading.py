@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.adapters.rocketmq.reading import Chunk, Reading
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
-from holdfast.adapters.rocketmq.remoting.messages import encode_batch
+from holdfast.adapters.rocketmq.remoting.decoding import encode_batch
 from holdfast.records import Partition
 from tests.properties.test_rocketmq_messages import Stored
 

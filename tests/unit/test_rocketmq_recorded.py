@@ -11,11 +11,10 @@ import pytest
 
 from holdfast.adapters.rocketmq.remoting import Credentials, Subscription, decode_messages
 from holdfast.adapters.rocketmq.remoting.admin import _table
-from holdfast.adapters.rocketmq.remoting.answers import Answer
-from holdfast.adapters.rocketmq.remoting.compression import decompress
-from holdfast.adapters.rocketmq.remoting.errors import Malformed
+from holdfast.adapters.rocketmq.remoting.answers import Answer, Malformed
+from holdfast.adapters.rocketmq.remoting.decoding import encode_batch
 from holdfast.adapters.rocketmq.remoting.frame import decode
-from holdfast.adapters.rocketmq.remoting.messages import StoredMessage, encode_batch
+from holdfast.adapters.rocketmq.remoting.messages import StoredMessage, decompress
 from holdfast.adapters.rocketmq.remoting.routes import read_route
 from holdfast.errors import MissingExtraError
 from holdfast.records import Partition

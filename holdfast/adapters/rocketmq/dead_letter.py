@@ -11,7 +11,7 @@ from holdfast.adapters.rocketmq import outgoing
 from holdfast.adapters.rocketmq.delivery import Delivery
 from holdfast.adapters.rocketmq.headers import sent_on
 from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused, Message, SendStatus, codes
-from holdfast.adapters.rocketmq.remoting.properties import KEYS, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, UNIQUE_KEY
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
 from holdfast.errors import (
     DeadLetterError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.dead_letter import as_message, failure
 from holdfast.adapters.rocketmq.delivery import Delivery
 from holdfast.adapters.rocketmq.headers import headers_of, sent_on
-from holdfast.adapters.rocketmq.remoting.properties import KEYS, RETRY_TOPIC
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, RETRY_TOPIC
 from holdfast.adapters.rocketmq.topic_view import TopicView
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError

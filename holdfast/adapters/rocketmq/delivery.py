@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.remoting import BrokerRefused, Sender, codes
-from holdfast.adapters.rocketmq.remoting.properties import UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
 from holdfast.adapters.rocketmq.rotation import Rotation, by_key, ordered, to_write
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 from holdfast.timing import SYSTEM_CLOCK, Deadline

@@ -15,7 +15,6 @@ from holdfast.adapters.rocketmq.names import is_ours
 from holdfast.adapters.rocketmq.pop_view import given_out
 from holdfast.adapters.rocketmq.queue_view import QueueViews
 from holdfast.adapters.rocketmq.remoting import Admin, codes
-from holdfast.adapters.rocketmq.remoting.all_brokers import ask_each
 from holdfast.adapters.rocketmq.remoting.membership import (
     connections,
     read_connections,
@@ -24,6 +23,7 @@ from holdfast.adapters.rocketmq.remoting.membership import (
     running,
     topics_of,
 )
+from holdfast.adapters.rocketmq.remoting.network import ask_each
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
 from holdfast.plugin.advice.group_view import GroupView, MemberView
 from holdfast.timing import Deadline

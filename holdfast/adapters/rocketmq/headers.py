@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, overload
 
-from holdfast.adapters.rocketmq.remoting.properties import UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from holdfast.adapters.rocketmq.remoting import PullStatus
-from holdfast.adapters.rocketmq.remoting.messages import first_stored
+from holdfast.adapters.rocketmq.remoting.decoding import first_stored
 
 if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting import PullAnswer

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.headers import RESERVED, fits
-from holdfast.adapters.rocketmq.remoting.properties import DELAY, KEYS, MOST_BYTES, TAGS, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import DELAY, KEYS, MOST_PROPERTIES_BYTES, TAGS, UNIQUE_KEY
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -107,9 +107,11 @@ def _check_property(name: object, value: object) -> None:
 def check_properties(properties: Mapping[str, str]) -> None:
     """Raises SettingError: the log has no room for them."""
     size = properties_bytes(properties)
-    if size > MOST_BYTES - _ROOM_BYTES:
+    if size > MOST_PROPERTIES_BYTES - _ROOM_BYTES:
         raise SettingError(
-            "properties", f"{size:,} bytes", f"they take {MOST_BYTES - _ROOM_BYTES:,} at most: put more into the value"
+            "properties",
+            f"{size:,} bytes",
+            f"they take {MOST_PROPERTIES_BYTES - _ROOM_BYTES:,} at most: put more into the value",
         )
 
 

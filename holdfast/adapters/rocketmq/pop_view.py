@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.names import retry_topic
 from holdfast.adapters.rocketmq.remoting import codes
-from holdfast.adapters.rocketmq.remoting.all_brokers import ask_each
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
+from holdfast.adapters.rocketmq.remoting.network import ask_each
 from holdfast.errors import UnknownTopic
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from holdfast.adapters.rocketmq.delivery import Delivery
 from holdfast.adapters.rocketmq.outgoing import Message
 from holdfast.adapters.rocketmq.remoting import Message as WireMessage
 from holdfast.adapters.rocketmq.remoting import RemotingClient, SendStatus
-from holdfast.adapters.rocketmq.remoting.properties import UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
 from holdfast.errors import SettingError
 from holdfast.timing import Deadline

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.remoting.admin import ask_lag, ask_stats, read_lag, read_stats
-from holdfast.adapters.rocketmq.remoting.all_brokers import ask_each
-from holdfast.adapters.rocketmq.remoting.offsets import query, read_query
+from holdfast.adapters.rocketmq.remoting.network import ask_each
+from holdfast.adapters.rocketmq.remoting.queues import query, read_query
 from holdfast.errors import SourceError, UnknownTopic
 from holdfast.plugin.advice.group_view import Node, PartitionView
 

@@ -9,9 +9,8 @@ from holdfast.adapters.rocketmq.headers import Headers, headers_of, value_of
 from holdfast.adapters.rocketmq.names import RETRY, tags_of
 from holdfast.adapters.rocketmq.pulls import Pulls
 from holdfast.adapters.rocketmq.remoting import Malformed
-from holdfast.adapters.rocketmq.remoting.each import decode_each
-from holdfast.adapters.rocketmq.remoting.messages import Plain, read_plain
-from holdfast.adapters.rocketmq.remoting.properties import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS
+from holdfast.adapters.rocketmq.remoting.decoding import Plain, decode_each, read_plain
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS
 from holdfast.errors import HoldfastError, RecordUnreadable, SourceError
 from holdfast.plugin.dead_letter import PREFIX, RETRY_OF
 from holdfast.records import Record

@@ -20,8 +20,8 @@ from holdfast.adapters.rocketmq.names import client_id, position_name, retry_top
 from holdfast.adapters.rocketmq.offsets import Offsets
 from holdfast.adapters.rocketmq.prefetch import Prefetch
 from holdfast.adapters.rocketmq.remoting import RemotingClient
-from holdfast.adapters.rocketmq.remoting.acl import credentials_of
-from holdfast.adapters.rocketmq.remoting.properties import RECONSUME_TIMES, RETRY_TOPIC, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import RECONSUME_TIMES, RETRY_TOPIC, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.network import credentials_of
 from holdfast.adapters.rocketmq.send_back import BrokerRetries
 from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.adapters.rocketmq.starting_offsets import StartingOffsets

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from holdfast.adapters.rocketmq.grpc import faults
 from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Verdict
 from holdfast.adapters.rocketmq.packages import Package, installed, load_grpc
-from holdfast.adapters.rocketmq.remoting.properties import KEYS, RECONSUME_TIMES, TAGS, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, TAGS, UNIQUE_KEY
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
 

@@ -11,8 +11,8 @@ from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
 from holdfast.adapters.rocketmq.grpc.leases import Leases
 from holdfast.adapters.rocketmq.grpc.receiving import Receiving
 from holdfast.adapters.rocketmq.remoting import RemotingClient
-from holdfast.adapters.rocketmq.remoting.acl import credentials_of
-from holdfast.adapters.rocketmq.remoting.properties import UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.network import credentials_of
 from holdfast.errors import SettingError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import NOTHING, Batch
 from holdfast.records import Partition, Record

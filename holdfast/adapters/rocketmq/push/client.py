@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.adapters.rocketmq.packages import load_classic
-from holdfast.adapters.rocketmq.remoting.properties import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS, UNIQUE_KEY
 from holdfast.errors import SourceFatal
 from holdfast.records import Partition
 

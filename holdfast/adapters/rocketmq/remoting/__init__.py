@@ -1,10 +1,8 @@
 """A small client of RocketMQ's remoting protocol. Needs the standard library alone."""
 
-from holdfast.adapters.rocketmq.remoting.acl import Credentials
 from holdfast.adapters.rocketmq.remoting.admin import Admin, Cluster, QueueLag, QueueStats
-from holdfast.adapters.rocketmq.remoting.answers import Answer
-from holdfast.adapters.rocketmq.remoting.client import Notice, RemotingClient
-from holdfast.adapters.rocketmq.remoting.errors import (
+from holdfast.adapters.rocketmq.remoting.answers import (
+    Answer,
     BrokerBusy,
     BrokerRefused,
     CommitIgnored,
@@ -12,9 +10,12 @@ from holdfast.adapters.rocketmq.remoting.errors import (
     NoAnswer,
     NotTrusted,
 )
+from holdfast.adapters.rocketmq.remoting.client import Notice, RemotingClient
+from holdfast.adapters.rocketmq.remoting.decoding import decode_messages
 from holdfast.adapters.rocketmq.remoting.membership import Consumer, GroupConnections, GroupMember, Subscription
-from holdfast.adapters.rocketmq.remoting.messages import StoredMessage, decode_messages
-from holdfast.adapters.rocketmq.remoting.pulling import PullAnswer, PullRequest, PullStatus
+from holdfast.adapters.rocketmq.remoting.messages import StoredMessage
+from holdfast.adapters.rocketmq.remoting.network import Credentials
+from holdfast.adapters.rocketmq.remoting.queues import PullAnswer, PullRequest, PullStatus
 from holdfast.adapters.rocketmq.remoting.routes import QueueData, Route
 from holdfast.adapters.rocketmq.remoting.sending import Message, Sender, SendStatus, Sent
 

@@ -6,10 +6,9 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.rocketmq.remoting import codes, loose_json, membership
-from holdfast.adapters.rocketmq.remoting.answers import Shape
+from holdfast.adapters.rocketmq.remoting import codes, membership
+from holdfast.adapters.rocketmq.remoting.answers import BrokerRefused, Shape, loose_json
 from holdfast.adapters.rocketmq.remoting.client import as_fields
-from holdfast.adapters.rocketmq.remoting.errors import BrokerRefused
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.membership import read_queue
 from holdfast.errors import SourceUnavailable
@@ -57,7 +56,7 @@ class Admin:
         """All brokers."""
         answer = self._client.ask_name_server(codes.Request.GET_BROKER_CLUSTER_INFO, {}, deadline)
         shape = Shape(f"the cluster by {answer.address}")
-        body = shape.record(loose_json.loads(answer.body), "the body")
+        body = shape.record(loose_json(answer.body), "the body")
         brokers: dict[str, Mapping[int, str]] = {}
         for name, value in shape.record(body.get("brokerAddrTable"), "brokerAddrTable").items():
             brokers[name] = shape.addresses(shape.record(value, name).get("brokerAddrs"), "brokerAddrs")
@@ -75,7 +74,7 @@ class Admin:
             if codes.MASTER in addresses:
                 answer = self._client.network.ask(addresses[codes.MASTER], request, deadline).expect()
                 shape = Shape(f"what {answer.address} says of itself")
-                table = shape.record(shape.record(loose_json.loads(answer.body), "the body").get("table"), "table")
+                table = shape.record(shape.record(loose_json(answer.body), "the body").get("table"), "table")
                 found.append(shape.text(table.get("brokerVersionDesc"), "brokerVersionDesc"))  # such as V5_5_0
         if not found:
             raise SourceUnavailable("no broker has a master now")
@@ -246,7 +245,7 @@ def read_stats(answer: Answer) -> dict[Partition, QueueStats]:
 def _table(answer: Answer, names: tuple[str, str, str]) -> dict[Partition, tuple[int, int, int]]:
     """A table by queue, whose keys are objects."""
     shape = Shape(f"{answer.what} at {answer.address}")
-    body = shape.record(loose_json.loads(answer.body), "the body")
+    body = shape.record(loose_json(answer.body), "the body")
     found: dict[Partition, tuple[int, int, int]] = {}
     for key, value in shape.pairs(body.get("offsetTable"), "offsetTable"):
         numbers = [shape.number(shape.record(value, "a queue").get(name), name) for name in names]

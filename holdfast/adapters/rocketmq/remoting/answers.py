@@ -1,14 +1,84 @@
-"""Reading answers: a number that is missing or no number is Malformed, never a KeyError."""
+"""What a server has answered: read, or the error that it stands for.
+
+Errors are typed by the answer's code; nothing is decided by a remark's text. A number that is missing or no number is
+Malformed, never a KeyError.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from json import decoder
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.adapters.rocketmq.remoting import codes
-from holdfast.adapters.rocketmq.remoting.errors import Malformed, refusal
+from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+_NOT_NOW = frozenset({codes.SYSTEM_BUSY, codes.SERVICE_NOT_AVAILABLE, codes.FLOW_CONTROL, codes.GO_AWAY})
+_REMARK_CHARACTERS = 300  # a broker may put a whole stack trace there
+
+
+class NoAnswer(SourceUnavailable):
+    """The time is over. It says nothing about what was asked: that may have been done, or may yet be done."""
+
+
+class NotTrusted(SourceUnavailable):
+    """The server's certificate is none that we trust. It may be that one server's alone; where it is all of them, no
+    waiting cures it."""
+
+
+class BrokerBusy(SourceUnavailable):
+    """The broker answers that it cannot do it now (overload, shutting down, flow control)."""
+
+    def __init__(self, message: str, code: int, remark: str) -> None:
+        super().__init__(message)
+        self.code, self.remark = code, remark
+
+
+class BrokerRefused(SourceError):
+    """The broker answers no.
+
+    Attributes:
+        code: of `codes`; 1 is what brokers say where they have nothing more exact.
+        remark: the broker's own words, for people.
+    """
+
+    def __init__(self, message: str, code: int, remark: str) -> None:
+        super().__init__(message)
+        self.code, self.remark = code, remark
+
+
+class CommitIgnored(SourceError):
+    """The broker has been told to reset this queue's offset, and ignores commits until the group's next pull there."""
+
+
+class Malformed(SourceError):
+    """These bytes are none that a RocketMQ server sends."""
+
+
+def refusal(what: str, address: str, code: int, remark: str | None) -> SourceError:
+    """The error that an answer other than 0 stands for.
+
+    Args:
+        what: the request, for people.
+        address: who answered.
+        code: the answer's.
+        remark: the answer's; a stack trace is cut.
+    """
+    words = (remark or "").strip()[:_REMARK_CHARACTERS]
+    said = f"{what} at {address}: code {code}" + (f", {words!r}" if words else "")
+    if code in _NOT_NOW:
+        return BrokerBusy(f"{said}; the broker cannot do it now: try again", code, words)
+    if code == codes.TOPIC_NOT_EXIST:
+        return UnknownTopic(f"{said}; create the topic, or mend its name")
+    if code == codes.NO_PERMISSION:
+        return NotAuthorised(f"{said}; check the credentials, and the permissions of the topic and the group")
+    return BrokerRefused(said, code, words)
+
 
 _MOST: Final = 1 << 63
 
@@ -92,3 +162,97 @@ class Shape:
                 raise self.wrong(part)
             found[int(key)] = self.text(address, part)
         return found
+
+
+_DEEPEST: Final = 32
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_SCALAR: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?|true|false|null")
+
+
+def loose_json(body: bytes) -> Any:  # noqa: ANN401 - JSON
+    """Read what servers call JSON in some bodies: keys that are numbers without quotes (106), or objects (202, 208).
+
+    An object whose keys are all texts or numbers becomes a dict with the keys as texts; one with an object among its
+    keys becomes a list of pairs. Raises Malformed.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise Malformed("the body is no text") from error
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _Reader(text).whole()
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+
+    def whole(self) -> Any:  # noqa: ANN401
+        found = self._value(0)
+        if self._next() != "":
+            raise self._wrong()
+        return found
+
+    def _value(self, depth: int) -> Any:  # noqa: ANN401
+        if depth > _DEEPEST:
+            raise self._wrong()
+        first = self._next()
+        if first == "{":
+            return self._object(depth)
+        if first == "[":
+            return self._list(depth)
+        if first == '"':
+            return self._string()
+        scalar = _SCALAR.match(self._text, self._at)
+        if scalar is None:
+            raise self._wrong()
+        self._at = scalar.end()
+        return json.loads(scalar[0])
+
+    def _object(self, depth: int) -> dict[str, Any] | list[tuple[Any, Any]]:
+        pairs: list[tuple[Any, Any]] = []
+        self._at += 1
+        while self._next() != "}":
+            key = self._value(depth + 1)
+            self._skip(":")
+            pairs.append((key, self._value(depth + 1)))
+            if self._next() != "}":
+                self._skip(",")
+        self._at += 1
+        if all(isinstance(key, str | int) for key, _ in pairs):
+            return {str(key): value for key, value in pairs}
+        return pairs
+
+    def _list(self, depth: int) -> list[Any]:
+        found: list[Any] = []
+        self._at += 1
+        while self._next() != "]":
+            found.append(self._value(depth + 1))
+            if self._next() != "]":
+                self._skip(",")
+        self._at += 1
+        return found
+
+    def _string(self) -> str:
+        found: str
+        try:
+            found, self._at = decoder.scanstring(self._text, self._at + 1, True)  # type: ignore[attr-defined]
+        except ValueError as error:
+            raise self._wrong() from error
+        return found
+
+    def _next(self) -> str:
+        """The character after blanks; empty at the end."""
+        blank = _BLANK.match(self._text, self._at)
+        self._at = blank.end() if blank else self._at
+        return self._text[self._at : self._at + 1]
+
+    def _skip(self, wanted: str) -> None:
+        if self._next() != wanted:
+            raise self._wrong()
+        self._at += 1
+
+    def _wrong(self) -> Malformed:
+        return Malformed(f"no JSON at character {self._at}")

@@ -7,10 +7,9 @@ import secrets
 import socket
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from holdfast.adapters.rocketmq.remoting import codes, membership, offsets, pulling
-from holdfast.adapters.rocketmq.remoting.all_brokers import ask_everyone
+from holdfast.adapters.rocketmq.remoting import codes, membership, queues
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
-from holdfast.adapters.rocketmq.remoting.network import Network
+from holdfast.adapters.rocketmq.remoting.network import Network, ask_everyone
 from holdfast.adapters.rocketmq.remoting.routes import Routes
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
-    from holdfast.adapters.rocketmq.remoting.acl import Credentials
     from holdfast.adapters.rocketmq.remoting.answers import Answer
     from holdfast.adapters.rocketmq.remoting.frame import Command
     from holdfast.adapters.rocketmq.remoting.membership import Consumer
-    from holdfast.adapters.rocketmq.remoting.pulling import PullAnswer, PullRequest
+    from holdfast.adapters.rocketmq.remoting.network import Credentials
+    from holdfast.adapters.rocketmq.remoting.queues import PullAnswer, PullRequest
     from holdfast.adapters.rocketmq.remoting.routes import Route
     from holdfast.records import Partition
     from holdfast.timing import Clock, Deadline
@@ -128,7 +127,7 @@ class RemotingClient:
 
     def query_offset(self, queue: Partition, group: str, deadline: Deadline) -> int | None:
         """The group's committed offset: the next one to read. None = it has none, and the broker says so."""
-        return offsets.read_query(self.ask_master(queue, offsets.query(queue, group), deadline))
+        return queues.read_query(self.ask_master(queue, queues.query(queue, group), deadline))
 
     def begin_query_offset(
         self,
@@ -139,7 +138,7 @@ class RemotingClient:
         timeout_s: float = 5.0,
     ) -> None:
         """The same without waiting."""
-        self.begin_master(queue, offsets.query(queue, group), timeout_s, offsets.read_query, on_answer)
+        self.begin_master(queue, queues.query(queue, group), timeout_s, queues.read_query, on_answer)
 
     def commit_offset(self, queue: Partition, group: str, offset: int, deadline: Deadline) -> None:
         """Set the group's offset; the broker takes any value of anybody.
@@ -147,7 +146,7 @@ class RemotingClient:
         Raises:
             CommitIgnored: a reset is pending there.
         """
-        offsets.read_commit(self.ask_master(queue, offsets.commit(queue, group, offset), deadline))
+        queues.read_commit(self.ask_master(queue, queues.commit(queue, group, offset), deadline))
 
     def begin_commit(
         self,
@@ -159,26 +158,26 @@ class RemotingClient:
         timeout_s: float = 5.0,
     ) -> None:
         """The same without waiting; None = done."""
-        request = offsets.commit(queue, group, offset)
-        self.begin_master(queue, request, timeout_s, offsets.read_commit, on_answer)
+        request = queues.commit(queue, group, offset)
+        self.begin_master(queue, request, timeout_s, queues.read_commit, on_answer)
 
     def max_offset(self, queue: Partition, deadline: Deadline) -> int:
         """The end of the log: the next offset that is written. 0 for a queue that the broker does not know."""
-        return offsets.read_offset(self.ask_master(queue, offsets.longest(queue), deadline))
+        return queues.read_offset(self.ask_master(queue, queues.longest(queue), deadline))
 
     def begin_max_offset(
         self, queue: Partition, on_answer: Callable[[int | SourceError], None], *, timeout_s: float = 5.0
     ) -> None:
         """The same without waiting."""
-        self.begin_master(queue, offsets.longest(queue), timeout_s, offsets.read_offset, on_answer)
+        self.begin_master(queue, queues.longest(queue), timeout_s, queues.read_offset, on_answer)
 
     def min_offset(self, queue: Partition, deadline: Deadline) -> int:
         """The beginning of the log."""
-        return offsets.read_offset(self.ask_master(queue, offsets.first(queue), deadline))
+        return queues.read_offset(self.ask_master(queue, queues.first(queue), deadline))
 
     def offset_at(self, queue: Partition, timestamp_ms: int, deadline: Deadline) -> int:
         """The first offset that was stored at that time or later; the end where there is none."""
-        return offsets.read_offset(self.ask_master(queue, offsets.at_time(queue, timestamp_ms), deadline))
+        return queues.read_offset(self.ask_master(queue, queues.at_time(queue, timestamp_ms), deadline))
 
     # -- membership
 
@@ -233,15 +232,15 @@ class RemotingClient:
                 self._suggested[request.queue] = result.suggested_broker_id
             on_answer(result)
 
-        asked = pulling.pull(request, of_master=broker_id == codes.MASTER)
-        self.network.begin(address, asked, request.timeout_s, pulling.read_pull, answered)
+        asked = queues.pull(request, of_master=broker_id == codes.MASTER)
+        self.network.begin(address, asked, request.timeout_s, queues.read_pull, answered)
 
     def pull(self, request: PullRequest, deadline: Deadline) -> PullAnswer:
         """The same, waiting. Let the deadline be longer than the suspension."""
         self._addresses(request.queue.broker, request.queue.topic, deadline)
         broker_id, address = self._reader(request.queue)
-        asked = pulling.pull(request, of_master=broker_id == codes.MASTER)
-        answer = pulling.read_pull(self.network.ask(address, asked, deadline))
+        asked = queues.pull(request, of_master=broker_id == codes.MASTER)
+        answer = queues.read_pull(self.network.ask(address, asked, deadline))
         self._suggested[request.queue] = answer.suggested_broker_id
         return answer
 

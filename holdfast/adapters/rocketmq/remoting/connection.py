@@ -13,9 +13,9 @@ import threading
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from holdfast.adapters.rocketmq.remoting import codes, connecting
-from holdfast.adapters.rocketmq.remoting.channel import READ, WRITE, Channel, Waiter
-from holdfast.adapters.rocketmq.remoting.errors import Malformed, NoAnswer, NotTrusted
+from holdfast.adapters.rocketmq.remoting import codes
+from holdfast.adapters.rocketmq.remoting.answers import Malformed, NoAnswer, NotTrusted
+from holdfast.adapters.rocketmq.remoting.channel import READ, WRITE, Channel, Waiter, connect
 from holdfast.adapters.rocketmq.remoting.frame import Command, FrameReader, encode
 from holdfast.adapters.rocketmq.remoting.in_flight import Asked, InFlight
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable, StateError
@@ -236,7 +236,7 @@ class Connection:
 
     def _serve(self) -> None:
         """Connect, then read and write until it breaks. Raises OSError, Malformed, _Closing."""
-        connected = connecting.connect(
+        connected = connect(
             self.address,
             self._tls,
             until=self._clock.now() + self._connect_timeout_s,

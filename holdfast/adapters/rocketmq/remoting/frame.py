@@ -12,7 +12,7 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdfast.adapters.rocketmq.remoting.errors import Malformed
+from holdfast.adapters.rocketmq.remoting.answers import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdfast.adapters.rocketmq.remoting import codes, loose_json
-from holdfast.adapters.rocketmq.remoting.answers import Shape
+from holdfast.adapters.rocketmq.remoting import codes
+from holdfast.adapters.rocketmq.remoting.answers import Shape, loose_json
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.errors import SettingError
 from holdfast.plugin.assign.java import java_hash
@@ -116,7 +116,7 @@ def read_members(answer: Answer) -> list[str] | None:
         return None
     answer.expect()
     shape = Shape(f"the members by {answer.address}")
-    body = shape.record(loose_json.loads(answer.body) if answer.body else None, "the body")
+    body = shape.record(loose_json(answer.body) if answer.body else None, "the body")
     return [shape.text(each, "consumerIdList") for each in shape.array(body.get("consumerIdList"), "consumerIdList")]
 
 
@@ -151,7 +151,7 @@ def read_connections(answer: Answer) -> GroupConnections | None:
         return None
     answer.expect()
     shape = Shape(f"the connections by {answer.address}")
-    body = shape.record(loose_json.loads(answer.body), "the body")
+    body = shape.record(loose_json(answer.body), "the body")
     found: list[GroupMember] = []
     for one in shape.array(body.get("connectionSet"), "connectionSet"):
         each = shape.record(one, "a connection")
@@ -183,7 +183,7 @@ def read_running(answer: Answer) -> RunningInfo:
     """Raises SourceError: the member is not there, or does not answer."""
     answer.expect()
     shape = Shape(f"{answer.what} by {answer.address}")
-    body = shape.record(loose_json.loads(answer.body), "the body")
+    body = shape.record(loose_json(answer.body), "the body")
     subscriptions = {}
     for one in shape.array(body.get("subscriptionSet"), "subscriptionSet"):
         each = shape.record(one, "a subscription")
@@ -202,7 +202,7 @@ def read_topics(answer: Answer) -> list[str]:
     """Raises SourceError."""
     answer.expect()
     shape = Shape(f"{answer.what} by {answer.address}")
-    body = shape.record(loose_json.loads(answer.body) if answer.body else None, "the body")
+    body = shape.record(loose_json(answer.body) if answer.body else None, "the body")
     return [shape.text(each, "topicList") for each in shape.array(body.get("topicList"), "topicList")]
 
 
@@ -223,7 +223,7 @@ def read_locked(answer: Answer) -> list[Partition]:
     """The queues that are ours now. Raises SourceError."""
     answer.expect()
     shape = Shape(f"the locks by {answer.address}")
-    body = shape.record(loose_json.loads(answer.body) if answer.body else None, "the body")
+    body = shape.record(loose_json(answer.body) if answer.body else None, "the body")
     return sorted(read_queue(shape, each) for each in shape.array(body.get("lockOKMQSet"), "lockOKMQSet"))
 
 

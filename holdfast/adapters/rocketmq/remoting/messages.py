@@ -1,46 +1,60 @@
-"""Messages as a broker stores and sends them, without I/O.
+"""A message as a broker has stored it, without I/O: its properties, and its body, which a producer may have compressed.
 
-    size i32, magic i32, crc i32, queue id i32, flag i32, queue offset i64, physical offset i64, sysFlag i32, born i64,
-    born host (4 or 16 bytes + i32), stored i64, store host, reconsume times i32, prepared transaction offset i64,
-    body length i32 + body, topic length u8 (v2: i16) + topic, properties length i16 + properties
-
-A group's whole intake comes through here, and most messages are asked for their body and a property or two: so nothing
-is unpacked twice, and body and properties are read when they are asked for.
+Most messages are asked for their body and a property or two: so both are read when they are asked for.
 """
 
 from __future__ import annotations
 
-import struct
+import importlib
+import re
 import zlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.adapters.rocketmq.remoting import properties as props
-from holdfast.adapters.rocketmq.remoting.compression import decompress
-from holdfast.adapters.rocketmq.remoting.errors import Malformed
+from holdfast.adapters.rocketmq.remoting.answers import Malformed
+from holdfast.errors import MissingExtraError, SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-MAGIC_V1: Final = -626843481
-MAGIC_V2: Final = -626843477
+
+UNIQUE_KEY: Final = "UNIQ_KEY"
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+DELAY: Final = "DELAY"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+#: How often a message has been tried, as a header of its record: the message has it in its frame, not here.
+RECONSUME_TIMES: Final = "RECONSUME_TIMES"
+
+MOST_PROPERTIES_BYTES: Final = 32767  # the length is an i16
+
+_SEPARATORS = re.compile("[\x01\x02]")
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Name to value. What has no name, or no value, is left out, as Java's reader does; of several the last counts, but
+    of identities the first: a batch's own may follow (4.9)."""
+    found: dict[str, str] = {}
+    for pair in text.split("\x02"):
+        name, _, value = pair.partition("\x01")
+        if name and value and not (name == UNIQUE_KEY and name in found):
+            found[name] = value
+    return found
+
+
+def write_properties(properties: Mapping[str, str]) -> str:
+    """The text for the wire. Raises SettingError for what cannot be told apart any more, or is too long."""
+    for name, value in properties.items():
+        if not name or _SEPARATORS.search(name) or _SEPARATORS.search(value):
+            raise SettingError("properties", {name: value}, "a name is not empty, and neither has the bytes 1 and 2")
+    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    if len(text.encode()) > MOST_PROPERTIES_BYTES:
+        raise SettingError(
+            "properties", f"<{len(text)} characters>", f"{MOST_PROPERTIES_BYTES} bytes at most: put it into the body"
+        )
+    return text
+
 
 COMPRESSED: Final = 0x1
-COMPRESSION_KIND: Final = 0x700
-INNER_BATCH: Final = 0xC0  #: one entry of the log that holds several messages (topics of queue type BatchCQ)
-BORN_HOST_V6: Final = 0x10
-STORE_HOST_V6: Final = 0x20
-
-# By the lengths of the two hosts' addresses.
-_HEADS = {(born, stored): struct.Struct(f">5i2qiq{born}siq{stored}siiqi") for born in (4, 16) for stored in (4, 16)}
-_HEAD_V4 = _HEADS[4, 4]
-# Of IPv4 alone, and without what `Plain` has not.
-_PLAIN = struct.Struct(">3i4x4xq8xiq8x8x8xi8xi")
-_NOT_PLAIN = COMPRESSED | INNER_BATCH | BORN_HOST_V6 | STORE_HOST_V6
-_SYS_FLAG = struct.Struct(">i")
-_OFFSET_AT, _SYS_FLAG_AT, _STORED_AT = 20, 36, 56
-_I64 = struct.Struct(">q")
-_I16 = struct.Struct(">h")
-_INNER = struct.Struct(">5i")  # size, magic, crc, flag, length of the body
 
 
 class StoredMessage:
@@ -127,28 +141,28 @@ class StoredMessage:
     def properties(self) -> Mapping[str, str]:
         """All properties, the broker's own among them. Bytes that are no UTF-8 become U+FFFD, as in Java."""
         if self._properties is None:
-            self._properties = props.read(self.raw_properties.decode("utf-8", "replace"))
+            self._properties = read_properties(self.raw_properties.decode("utf-8", "replace"))
         return self._properties
 
     @property
     def unique_key(self) -> str | None:
         """The message's identity: it survives the producer's own retries and the broker's retry topics."""
-        return self.properties.get(props.UNIQUE_KEY)
+        return self.properties.get(UNIQUE_KEY)
 
     @property
     def keys(self) -> str | None:
         """The producer's keys, parted by blanks."""
-        return self.properties.get(props.KEYS)
+        return self.properties.get(KEYS)
 
     @property
     def tags(self) -> str | None:
         """The producer's tag."""
-        return self.properties.get(props.TAGS)
+        return self.properties.get(TAGS)
 
     @property
     def origin_topic(self) -> str:
         """The topic that it was sent to; differs from `topic` for what came back through a retry topic."""
-        return self.properties.get(props.RETRY_TOPIC, self.topic)
+        return self.properties.get(RETRY_TOPIC, self.topic)
 
     @property
     def message_id(self) -> str:
@@ -160,162 +174,72 @@ class StoredMessage:
         return f"StoredMessage({self.topic!r}, queue {self.queue_id}, offset {self.offset})"
 
 
-def decode_messages(payload: bytes) -> list[StoredMessage]:
-    """All messages of a pull's answer. Raises Malformed where it is none, or ends within a message."""
-    found: list[StoredMessage] = []
-    at, end = 0, len(payload)
-    try:
-        while at < end:
-            message, at = one(payload, at)
-            if message.sys_flag & INNER_BATCH == INNER_BATCH:
-                found.extend(unwrapped(message))
-            else:
-                found.append(message)
-    except struct.error as error:
-        raise Malformed("the answer ends within a message") from error
-    return found
+#: A body may not become larger: brokers take 4 MiB by default, so this leaves room for who has raised that.
+MOST_BODY_BYTES: Final = 64 * 1024 * 1024
+_EXTRA: Final = "rocketmq-codecs"
+_PIECE_BYTES: Final = 512
 
 
-def first_stored(payload: bytes) -> tuple[int, int] | None:
-    """Of the first message of a pull's answer its offset, and when it was stored, in milliseconds since 1970. None =
-    there is none."""
-    try:
-        [offset] = _I64.unpack_from(payload, _OFFSET_AT)
-        [sys_flag] = _SYS_FLAG.unpack_from(payload, _SYS_FLAG_AT)
-        [stored_ms] = _I64.unpack_from(payload, _STORED_AT + (12 if sys_flag & BORN_HOST_V6 else 0))
-    except struct.error:
-        return None
-    return offset, stored_ms
-
-
-class Plain(NamedTuple):
-    """Of a message what most consumers look at."""
-
-    offset: int
-    born_ms: int
-    reconsume_times: int
-    body: bytes
-    raw_properties: bytes
-
-
-def read_plain(payload: bytes) -> list[Plain] | None:
-    """The same for those who need no more of messages, in half the time.
-
-    None = they are not all plain (IPv6 hosts, compressed bodies, batches in one entry), or something is wrong with
-    them: `decode_messages` knows.
-    """
-    found: list[Plain] = []
-    at, end = 0, len(payload)
-    unpack, crc32, new = _PLAIN.unpack_from, zlib.crc32, tuple.__new__
-    try:
-        while at < end:
-            size, magic, crc, offset, sys_flag, born_ms, reconsume_times, length = unpack(payload, at)
-            body, last = at + _PLAIN.size, at + size
-            topic = body + length
-            if magic != MAGIC_V1 or sys_flag & _NOT_PLAIN or length < 0 or topic + 3 > last or last > end:
-                return None
-            properties = topic + 1 + payload[topic] + 2
-            last_property = properties + (payload[properties - 2] << 8 | payload[properties - 1])
-            text = payload[body:topic]
-            if last_property > last or crc32(text) & 0x7FFFFFFF != crc:
-                return None
-            fields = (offset, born_ms, reconsume_times, text, payload[properties:last_property])
-            found.append(new(Plain, fields))  # Plain(...) goes through a function in Python
-            at = last
-    except (struct.error, IndexError):
-        return None
-    return found
-
-
-def one(payload: bytes, at: int) -> tuple[StoredMessage, int]:
-    """The message there, and where the next begins. Raises Malformed, struct.error."""
-    [sys_flag] = _SYS_FLAG.unpack_from(payload, at + _SYS_FLAG_AT)
-    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
-        head = _HEADS[16 if sys_flag & BORN_HOST_V6 else 4, 16 if sys_flag & STORE_HOST_V6 else 4]
-    else:
-        head = _HEAD_V4
-    (
-        size, magic, crc, queue_id, flag, offset, physical_offset, _, born_ms, born_ip, born_port,
-        stored_ms, store_ip, store_port, reconsume_times, prepared_offset, length,
-    ) = head.unpack_from(payload, at)  # fmt: skip
-    last = at + size
-    body = at + head.size
-    topic = body + length
-    if last > len(payload) or length < 0 or topic + 3 > last:
-        raise Malformed("a message's lengths do not fit")
-    if magic == MAGIC_V1:
-        topic_length = payload[topic]
-        topic += 1
-    elif magic == MAGIC_V2:
-        [topic_length] = _I16.unpack_from(payload, topic)
-        topic += 2
-    else:
-        raise Malformed(f"a message of a kind that is not known: magic {magic}")
-    properties = topic + topic_length
-    if topic_length < 0 or properties + 2 > last:
-        raise Malformed("a message's topic does not fit")
-    [properties_length] = _I16.unpack_from(payload, properties)
-    properties += 2
-    if properties_length < 0 or properties + properties_length > last:
-        raise Malformed("a message's properties do not fit")
-    message = StoredMessage(
-        payload[topic : topic + topic_length].decode("utf-8", "replace"),
-        queue_id,
-        offset,
-        physical_offset=physical_offset,
-        flag=flag,
-        sys_flag=sys_flag,
-        crc=crc,
-        born_ms=born_ms,
-        born_host=(born_ip, born_port),
-        stored_ms=stored_ms,
-        store_host=(store_ip, store_port),
-        reconsume_times=reconsume_times,
-        prepared_offset=prepared_offset,
-        raw_body=payload[body : body + length],
-        raw_properties=payload[properties : properties + properties_length],
-    )
-    return message, last
-
-
-def unwrapped(batch: StoredMessage) -> Iterator[StoredMessage]:
-    """The messages inside: their offsets follow the batch's own (MessageDecoder.decodeMessage)."""
-    inner, at, offset = batch.body, 0, batch.offset
-    while at < len(inner):
-        size, _, _, flag, length = _INNER.unpack_from(inner, at)
-        body = at + _INNER.size
-        properties = body + length
-        if length < 0 or properties + 2 > at + size or at + size > len(inner):
-            raise Malformed("a message inside a batch does not fit")
-        [properties_length] = _I16.unpack_from(inner, properties)
-        properties += 2
-        if properties_length < 0 or properties + properties_length > at + size:
-            raise Malformed("the properties of a message inside a batch do not fit")
-        yield StoredMessage(
-            batch.topic,
-            batch.queue_id,
-            offset,
-            physical_offset=batch.physical_offset,
-            flag=flag,
-            born_ms=batch.born_ms,
-            born_host=batch.born_host,
-            stored_ms=batch.stored_ms,
-            store_host=batch.store_host,
-            raw_body=inner[body : properties - 2],
-            raw_properties=inner[properties : properties + properties_length],
-        )
-        at, offset = at + size, offset + 1
-
-
-def encode_batch(messages: Iterable[tuple[bytes, str, int]]) -> bytes:
-    """The body of a batch that is sent.
+def decompress(body: bytes, kind: int) -> bytes:
+    """The body as it was before.
 
     Args:
-        messages: body, properties as `properties.write` makes them, flag.
+        body: the compressed bytes.
+        kind: bits 8 to 10 of the message's sysFlag: 1 lz4, 2 zstd, 3 zlib; 0 is what clients before 5.0 wrote for zlib.
+
+    Raises:
+        Malformed: it is none of that kind, or would grow beyond MOST_BODY_BYTES.
+        MissingExtraError: the kind's package is not installed.
     """
-    parts: list[bytes] = []
-    for body, text, flag in messages:
-        written = text.encode()
-        size = _INNER.size + len(body) + _I16.size + len(written)
-        parts += (_INNER.pack(size, 0, 0, flag, len(body)), body, _I16.pack(len(written)), written)
-    return b"".join(parts)
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise Malformed(f"a body compressed in a way that is not known: {kind}")
+    plain = reader(body)
+    if plain is None:
+        raise Malformed("the compressed body is damaged or cut")
+    if len(plain) > MOST_BODY_BYTES:
+        raise Malformed(f"the body would grow beyond {MOST_BODY_BYTES} bytes")
+    return plain
+
+
+def _zlib(body: bytes) -> bytes | None:
+    reader = zlib.decompressobj()
+    try:
+        plain = reader.decompress(body, MOST_BODY_BYTES + 1)
+    except zlib.error:
+        return None
+    return plain if reader.eof or len(plain) > MOST_BODY_BYTES else None
+
+
+def _lz4(body: bytes) -> bytes | None:
+    reader = _package("lz4.frame", "lz4").LZ4FrameDecompressor()
+    try:
+        plain: bytes = reader.decompress(body, max_length=MOST_BODY_BYTES + 1)
+    except RuntimeError:  # that is what the package raises
+        return None
+    return plain if reader.eof or len(plain) > MOST_BODY_BYTES else None
+
+
+def _zstd(body: bytes) -> bytes | None:
+    package = _package("zstandard", "zstandard")
+    reader = package.ZstdDecompressor(max_window_size=MOST_BODY_BYTES).decompressobj()
+    plain = bytearray()
+    try:
+        # It takes no bound for what it gives, so it gets little at a time: a block of at most 128 KiB needs 4 bytes.
+        for at in range(0, len(body), _PIECE_BYTES):
+            plain += reader.decompress(body[at : at + _PIECE_BYTES])
+            if reader.eof or len(plain) > MOST_BODY_BYTES:
+                return bytes(plain)
+    except package.ZstdError:
+        return None
+    return None
+
+
+def _package(module: str, package: str) -> Any:  # noqa: ANN401 - neither has types
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtraError(package, _EXTRA) from None
+
+
+_READERS: dict[int, Callable[[bytes], bytes | None]] = {0: _zlib, 1: _lz4, 2: _zstd, 3: _zlib}

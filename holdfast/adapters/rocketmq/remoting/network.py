@@ -1,29 +1,71 @@
-"""Servers by address: connections, signed requests, typed answers; name servers in turn."""
+"""Servers by address: connections, signed requests, typed answers; name servers in turn, or many brokers at once."""
 
 from __future__ import annotations
 
+import base64
+import hmac
 import random
 import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from holdfast.adapters.rocketmq.remoting.answers import Answer
-from holdfast.adapters.rocketmq.remoting.connecting import split_address
+from holdfast.adapters.rocketmq.remoting.answers import Answer, NoAnswer, NotTrusted
+from holdfast.adapters.rocketmq.remoting.channel import split_address
 from holdfast.adapters.rocketmq.remoting.connection import Connection
-from holdfast.adapters.rocketmq.remoting.errors import NotTrusted
 from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable, UnknownTopic
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import TypeVar
 
-    from holdfast.adapters.rocketmq.remoting.acl import Credentials
     from holdfast.adapters.rocketmq.remoting.frame import Command
     from holdfast.adapters.rocketmq.remoting.in_flight import Request
     from holdfast.timing import Clock
 
     T = TypeVar("T")
+
+
+def credentials_of(access_key: str | None, secret_key: str | None) -> Credentials | None:
+    """Of both keys; None where they are not given. Raises SettingError: a key is empty."""
+    if access_key is None or secret_key is None:
+        return None
+    return Credentials(access_key=access_key, secret_key=secret_key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Who we are. Neither key is ever shown.
+
+    Raises:
+        SettingError: a key is empty.
+    """
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("access_key", "secret_key"):
+            if not getattr(self, name):
+                raise SettingError(name, "", "both keys are needed, as the broker knows them; without ACL give none")
+
+    def __repr__(self) -> str:
+        return "Credentials(***)"
+
+    def sign(self, fields: Mapping[str, str], body: bytes) -> dict[str, str]:
+        """The fields with the signature among them. Any thread."""
+        signed = {**fields, "AccessKey": self.access_key}
+        if self.security_token is not None:
+            signed["SecurityToken"] = self.security_token
+        content = "".join(signed[name] for name in sorted(signed) if name != "Signature").encode() + body
+        digest = hmac.digest(self.secret_key.encode(), content, "sha1")
+        signed["Signature"] = base64.b64encode(digest).decode()
+        return signed
+
 
 _UNUSED_S: Final = 60.0
 _REFRESH_S: Final = 3.0  # of one name server, in a refresh that nobody waits for
@@ -195,3 +237,41 @@ class Network:
 
 def _answer(request: Request, address: str, command: Command) -> Answer:
     return Answer(request.what, address, command.code, command.remark, command.fields, command.body)
+
+
+def ask_everyone(
+    network: Network, addresses: Collection[str], request: Request, deadline: Deadline
+) -> dict[str, SourceError]:
+    """Ask all of them and wait for all. Returns what went wrong, by address; empty = nothing."""
+    replies = ask_each(network, [(address, request) for address in addresses], deadline, _read)
+    return {address: reply for address, reply in zip(addresses, replies, strict=True) if reply is not None}
+
+
+def ask_each(
+    network: Network, asked: Sequence[tuple[str, Request]], deadline: Deadline, read: Callable[[Answer], T]
+) -> list[T | SourceError]:
+    """Ask servers by their addresses, all at once, and wait for all. Returns what was read of each answer, or why there
+    is none, in the order of `asked`."""
+    answers: SimpleQueue[tuple[int, T | SourceError]] = SimpleQueue()
+    found: dict[int, T | SourceError] = {}
+    for number, (address, request) in enumerate(asked):
+        try:
+            network.begin(address, request, deadline.left_s(), read, _note(answers, number))
+        except SourceError as error:
+            found[number] = error
+    with suppress(Empty):
+        while len(found) < len(asked):
+            number, reply = answers.get(timeout=deadline.left_s())
+            found[number] = reply
+    return [
+        found.get(number, NoAnswer(f"{request.what}: no answer of {address} in time"))
+        for number, (address, request) in enumerate(asked)
+    ]
+
+
+def _read(answer: Answer) -> None:
+    answer.expect()
+
+
+def _note(answers: SimpleQueue[tuple[int, T | SourceError]], number: int) -> Callable[[T | SourceError], None]:
+    return lambda reply: answers.put((number, reply))

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from holdfast.adapters.rocketmq.remoting import codes, loose_json
-from holdfast.adapters.rocketmq.remoting.answers import Shape
+from holdfast.adapters.rocketmq.remoting import codes
+from holdfast.adapters.rocketmq.remoting.answers import Shape, loose_json
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.records import Partition
@@ -62,7 +62,7 @@ def read_route(topic: str, answer: Answer) -> Route:
     """What a name server answered. Raises UnknownTopic, Malformed, SourceError."""
     answer.expect()
     shape = Shape(f"the route of {topic} by {answer.address}")
-    whole = shape.record(loose_json.loads(answer.body), "the body")
+    whole = shape.record(loose_json(answer.body), "the body")
     datas: list[QueueData] = []
     for each in shape.array(whole.get("queueDatas"), "queueDatas"):
         data = shape.record(each, "queueDatas")

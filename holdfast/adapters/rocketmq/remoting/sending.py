@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from holdfast.adapters.rocketmq.remoting import codes, properties
+from holdfast.adapters.rocketmq.remoting import codes
 from holdfast.adapters.rocketmq.remoting.client import as_fields
+from holdfast.adapters.rocketmq.remoting.decoding import encode_batch
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
-from holdfast.adapters.rocketmq.remoting.messages import encode_batch
+from holdfast.adapters.rocketmq.remoting.messages import DELAY, KEYS, TAGS, UNIQUE_KEY, write_properties
 from holdfast.errors import SettingError
 from holdfast.timing import wall_ms
 
@@ -62,15 +63,15 @@ class Message:
 
     def stamped(self) -> dict[str, str]:
         """All properties, with an identity."""
-        stamped = {properties.UNIQUE_KEY: "", **self.properties}
-        if not stamped[properties.UNIQUE_KEY]:
-            stamped[properties.UNIQUE_KEY] = uuid.uuid4().hex.upper()
+        stamped = {UNIQUE_KEY: "", **self.properties}
+        if not stamped[UNIQUE_KEY]:
+            stamped[UNIQUE_KEY] = uuid.uuid4().hex.upper()
         if self.tags:
-            stamped[properties.TAGS] = self.tags
+            stamped[TAGS] = self.tags
         if self.keys:
-            stamped[properties.KEYS] = self.keys if isinstance(self.keys, str) else " ".join(self.keys)
+            stamped[KEYS] = self.keys if isinstance(self.keys, str) else " ".join(self.keys)
         if self.delay_level:
-            stamped[properties.DELAY] = str(self.delay_level)
+            stamped[DELAY] = str(self.delay_level)
         stamped.setdefault("WAIT", "true")
         return stamped
 
@@ -178,9 +179,9 @@ class Sender:
 
     def _one(self, queue: Partition, message: Message) -> tuple[Request, str]:
         stamped = message.stamped()
-        fields = self._fields(queue, message, properties.write(stamped), batch=False)
+        fields = self._fields(queue, message, write_properties(stamped), batch=False)
         what = f"sending to {_checked(queue, message)}"
-        return Request(codes.Request.SEND_MESSAGE, what, fields, message.body), stamped[properties.UNIQUE_KEY]
+        return Request(codes.Request.SEND_MESSAGE, what, fields, message.body), stamped[UNIQUE_KEY]
 
     def _several(self, queue: Partition, messages: Sequence[Message]) -> tuple[Request, str]:
         if not messages:
@@ -192,11 +193,11 @@ class Sender:
             if each.delay_level or each.sys_flag:
                 raise SettingError("messages", each, "a batch takes no delayed and no compressed ones: send it alone")
             stamped = each.stamped()
-            keys.append(stamped[properties.UNIQUE_KEY])
-            parts.append((each.body, properties.write(stamped), each.flag))
+            keys.append(stamped[UNIQUE_KEY])
+            parts.append((each.body, write_properties(stamped), each.flag))
         # The batch as a whole has properties too; Java gives it an identity of its own.
         whole = Message(queue.topic, encode_batch(parts))
-        fields = self._fields(queue, whole, properties.write(whole.stamped()), batch=True)
+        fields = self._fields(queue, whole, write_properties(whole.stamped()), batch=True)
         what = f"sending {len(messages)} to {queue}"
         return Request(codes.Request.SEND_BATCH_MESSAGE, what, fields, whole.body), ",".join(keys)
 

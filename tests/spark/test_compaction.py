@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrameWriter
 
 from holdfast.adapters.spark import BatchRefused, writers
-from holdfast.adapters.spark.lives import Life
+from holdfast.adapters.spark.attempt_session import AttemptSession
 from holdfast.adapters.spark.writers.files import Files
 from holdfast.dedup.batches import BatchId, Begun
 from holdfast.dedup.redis_batches import RedisBatches
@@ -139,16 +139,16 @@ def test_a_compaction_that_was_frozen_and_goes_on_after_its_successors_does_no_h
         monkeypatch, Files, "found", "remove", "remove_if_empty", "touch", "write", "text", "size", "modified_ms"
     )
     zombie.watch(monkeypatch, DataFrameWriter, "save")
-    lives: list[Life] = []
-    new = Life._new
+    sessions: list[AttemptSession] = []
+    new = AttemptSession._new
 
-    def noted(life: Life) -> RedisSession:
-        lives.append(life)
-        return new(life)
+    def noted(session: AttemptSession) -> RedisSession:
+        sessions.append(session)
+        return new(session)
 
-    monkeypatch.setattr(Life, "_new", noted)
+    monkeypatch.setattr(AttemptSession, "_new", noted)
     zombie.stand()
-    for each in lives:  # a frozen process renews nothing
+    for each in sessions:  # a frozen process renews nothing
         each.session.abandon()
         RedisBatches.of(lake.store).give_up(each.session.id)
     lake.put(4, ("k4", 4))

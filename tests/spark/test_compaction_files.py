@@ -19,8 +19,7 @@ import pytest
 
 from holdfast.adapters.spark import writers
 from holdfast.adapters.spark.writers.compaction import Compacted, Compaction
-from holdfast.adapters.spark.writers.counting import Counting, Standing
-from holdfast.adapters.spark.writers.manifests import Manifests, name_of
+from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standing, name_of
 from holdfast.adapters.spark.writers.marks import Mark
 from holdfast.dedup.batches import BatchId, Begun
 from holdfast.dedup.memory import MemoryClaims

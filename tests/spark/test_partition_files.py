@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from holdfast.adapters.spark import BatchRefused, BatchWrite, writers
-from holdfast.adapters.spark.writers import schemas
+from holdfast.adapters.spark.writers.layout import known
 from holdfast.adapters.spark.writers.marks import Mark, Marks
 from holdfast.dedup.batches import Attempt, BatchId
 from tests.spark.frozen import Frozen
@@ -92,7 +92,7 @@ class Written:
 
     def columns(self) -> str:
         files: Any = Folder(None)
-        layout = schemas.known(files, str(self.path / "_holdfast"))
+        layout = known(files, str(self.path / "_holdfast"))
         assert layout is not None
         return layout.columns.simpleString()
 

@@ -137,7 +137,7 @@ def _writer() -> Callable[[Path, Callable[[Table], Iterator[Row]]], None]:
 
 def _by_spark(options: argparse.Namespace, output: Output, folder: Path) -> None:
     from holdfast.adapters.spark import audit  # noqa: PLC0415 - Spark, where it is used
-    from holdfast.adapters.spark.local import local_spark  # noqa: PLC0415 - as above
+    from holdfast.adapters.spark.session import local_spark  # noqa: PLC0415 - as above
 
     kafka = {} if options.kafka_config is None else _properties(options.kafka_config)
     output.note("Spark starts, which takes a while")

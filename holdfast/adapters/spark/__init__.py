@@ -1,10 +1,10 @@
 """Spark by pyspark: `pip install 'holdfast[spark]'`, Java 17 or 21."""
 
 from holdfast.adapters.spark import writers
-from holdfast.adapters.spark.done import drop_done
-from holdfast.adapters.spark.reasons import reason
-from holdfast.adapters.spark.require import require_java, require_kafka
+from holdfast.adapters.spark.marking import drop_done
+from holdfast.adapters.spark.session import require_java, require_kafka
 from holdfast.adapters.spark.sink import IdempotentSink, idempotent_sink
+from holdfast.adapters.spark.telling import reason
 from holdfast.adapters.spark.values import BatchFenced, BatchRefused, BatchReport, BatchWrite, WriteFailed
 
 __all__ = [

@@ -1,4 +1,7 @@
-"""A batch's keys asked for, what was told of them counted, and the rows that are to be written: on the driver."""
+"""A batch's keys asked for, what was told of them counted, and the rows that are to be written: on the driver.
+
+And `drop_done`: what is done already, out of any data frame, for jobs that are no streams.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import F, Window, types
-from holdfast.adapters.spark.confs import changed
-from holdfast.adapters.spark.keys import column, digest, with_key
-from holdfast.adapters.spark.tasks import COPY, FAILED, NAME, NO_KEY, ROWS, VERDICT, claiming, told_schema
+from holdfast.adapters.spark.keys import check_columns, check_names, column, digest, key_columns, with_key
+from holdfast.adapters.spark.session import changed
+from holdfast.adapters.spark.store import StoreAt
+from holdfast.adapters.spark.tasks import COPY, FAILED, NAME, NO_KEY, ROWS, VERDICT, claiming, keeping, told_schema
 from holdfast.adapters.spark.values import BatchFenced, BatchRefused
 from holdfast.dedup.batches import BatchVerdict, Fate
 from holdfast.errors import KeyMissing, SettingError, StoreError, StoreUnavailable
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from holdfast.adapters.spark._pyspark import Column, DataFrame
-    from holdfast.adapters.spark.store import StoreAt
     from holdfast.dedup.batches import Attempt
     from holdfast.dedup.redis_batches import RedisBatches
 
@@ -220,3 +223,46 @@ def fenced(attempt: Attempt, batches: RedisBatches) -> BatchFenced:
     return BatchFenced(
         f"batch {attempt.of.batch} of sink {attempt.of.sink!r} does not count: {why.format(query=attempt.of.query)}"
     )
+
+
+def drop_done(
+    rows: DataFrame,
+    *,
+    key: str | Sequence[str],
+    claims: str,
+    scope: str,
+    namespace: str = "holdfast",
+    hash_keys: bool = False,
+    keys_expected: int = 1_000_000,
+    timeout_s: float = 5.0,
+) -> DataFrame:
+    """The rows whose keys nobody has done: no sink has written them, no consumer has handled them.
+
+    Claims nothing and marks nothing: what runs at the same time may do them meanwhile. Evaluated with the result,
+    each time anew. Rows without a key stay. A Redis that does not answer fails the job.
+
+    Args:
+        rows: any.
+        key: as in `idempotent_sink`.
+        claims: as in `idempotent_sink`.
+        scope: the sink's name, or the handler's scope.
+        namespace: as in RedisClaims.
+        hash_keys: as in RedisClaims.
+        keys_expected: as in RedisClaims.
+        timeout_s: for a connection to Redis, and for each reply.
+
+    Raises:
+        SettingError: a setting cannot work, or no such column.
+    """
+    columns = key_columns(key)
+    check_columns(rows, columns)
+    check_names(rows)
+    at = StoreAt(
+        url=claims,
+        namespace=namespace,
+        remember_s=7 * 86_400.0,
+        hash_keys=hash_keys,
+        keys_expected=keys_expected,
+        timeout_s=timeout_s,
+    )
+    return rows.mapInArrow(keeping(at.resolved(rows.sparkSession), scope, columns), rows.schema)

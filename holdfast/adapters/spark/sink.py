@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark import upkeep
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS
+from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish
 from holdfast.adapters.spark.badrows import BadRows, bad_rows_of
-from holdfast.adapters.spark.confs import described
+from holdfast.adapters.spark.batch_status import is_replay, require_replay
 from holdfast.adapters.spark.keys import check_columns, key_columns
-from holdfast.adapters.spark.lives import begin, finish, life
 from holdfast.adapters.spark.marking import Keep, asked, check, counted, fenced, kept, named, owned
-from holdfast.adapters.spark.query import origin_of, query_of
-from holdfast.adapters.spark.replays import is_replay, require_replay
+from holdfast.adapters.spark.session import described, origin_of, query_of, require_workers
 from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.telling import Telling
 from holdfast.adapters.spark.values import BatchReport, BatchWrite
-from holdfast.adapters.spark.workers import require_workers
 from holdfast.adapters.spark.writers import writer_of
 from holdfast.dedup.batches import BatchId, Finished
 from holdfast.errors import HoldfastError, SettingError
@@ -168,9 +166,9 @@ class IdempotentSink:
         at, origin = self.at.resolved(spark), origin_of(rows)
         with (
             at.opened(self.patience_s) as (store, batches),
-            life(store, batches, self.lease_s, self.patience_s) as lived,
+            attempt_session(store, batches, self.lease_s, self.patience_s) as own,
         ):
-            begun, beside = begin(of, batches, lived, self.patience_s, origin=origin), None
+            begun, beside = begin(of, batches, own, self.patience_s, origin=origin), None
             while isinstance(begun, Finished):
                 self.confirm(spark, begun.attempt)
                 if is_replay(
@@ -186,10 +184,10 @@ class IdempotentSink:
                     self.telling.skipped(_skipped(begun.attempt))
                     return
                 beside = begun.attempt
-                begun = begin(of, batches, lived, self.patience_s, origin=origin, beside=beside)
+                begun = begin(of, batches, own, self.patience_s, origin=origin, beside=beside)
             if begun.last is not None:  # its driver may have died before it came to that
                 self.confirm(spark, begun.last)
-            attempt, session = begun.attempt, lived.session
+            attempt, session = begun.attempt, own.session
             if beside is None and self.writer.finished(spark, BatchWrite.of(attempt, self.key, 0)):
                 # Redis has forgotten it, and the sink has not. Its keys are claimed again, so Redis knows them too:
                 # they are what the next look is for.

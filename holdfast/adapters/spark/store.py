@@ -5,16 +5,24 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.adapters.spark.confs import resolved_url
-from holdfast.adapters.spark.patience import patiently
+from tenacity import (
+    RetryError,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from holdfast.adapters.spark.session import resolved_url
 from holdfast.dedup.redis_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.adapters.spark._pyspark import SparkSession
 
@@ -77,3 +85,27 @@ class StoreAt:
 @lru_cache(maxsize=4)  # a worker serves few sinks; what falls out closes its connections when it is collected
 def _kept(at: StoreAt) -> RedisClaims:
     return at._made()  # noqa: SLF001 - our own
+
+
+T = TypeVar("T")
+
+
+def patiently(patience_s: float, ask: Callable[[], T], again: Callable[[T], bool] = lambda _: False) -> T:
+    """Ask until the store answers, and the answer is none that has to be asked for `again`; the last one, in any case.
+
+    Raises:
+        StoreUnavailable: no answer in time.
+        StoreRefused: at once.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception_type(StoreUnavailable) | retry_if_result(again),
+        stop=stop_after_delay(patience_s),
+        wait=wait_random_exponential(multiplier=0.05, max=1.0),
+    )
+    try:
+        return retrying(ask)
+    except RetryError as error:
+        if error.last_attempt.failed:
+            error.reraise()
+        answer: T = error.last_attempt.result()
+        return answer

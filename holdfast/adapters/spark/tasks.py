@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark._pyspark import np, pa, pc, types
 from holdfast.adapters.spark.keys import key_texts
-from holdfast.adapters.spark.patience import patiently
+from holdfast.adapters.spark.store import patiently
 from holdfast.dedup.batches import BatchVerdict
 from holdfast.errors import StoreError
 

@@ -1,17 +1,15 @@
-"""What the sink tells of a batch: a log line, the observer, and `on_skip`."""
+"""What the sink tells of a batch: a log line, the observer, `on_skip`; our sentence out of what Spark makes of it."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from holdfast.adapters.spark.values import BatchRefused, BatchReport
-from holdfast.errors import SettingError
-
-if TYPE_CHECKING:
-    from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, SettingError
 
 log = logging.getLogger("holdfast.spark")
 
@@ -74,7 +72,7 @@ class Telling:
         self._observed(report)
 
     def failed(self, sink: str, error: HoldfastError) -> None:
-        """The query ends by it. Said here too: Spark puts it below a trace and above a plan; see reasons.py."""
+        """The query ends by it. Said here too: Spark puts it below a trace and above a plan; see `reason`."""
         log.error("sink %s: %s", sink, error)
 
     def _observed(self, report: BatchReport) -> None:
@@ -84,3 +82,18 @@ class Telling:
             self.observer(report)
         except Exception:  # an observer is the application's code, and the batch is finished
             log.exception("the observer failed on %s", report)
+
+
+_SAID = re.compile(r"^holdfast(?:\.\w+)+: (.+)$", re.MULTILINE)  # as Python ends a trace
+
+
+def reason(error: BaseException | None) -> str | None:
+    """Our sentence in the `StreamingQueryException` of a query that the sink has ended: `reason(query.exception())`.
+
+    Spark has it as text alone, in the middle of a trace and a plan. For people and their logs: nothing should be
+    decided by it. None: holdfast said nothing.
+    """
+    if isinstance(error, HoldfastError):
+        return str(error)
+    said = _SAID.findall(str(error)) if error is not None else []
+    return said[-1] if said else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.spark.lives import begin, finish, life
+from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish
 from holdfast.adapters.spark.values import BatchFenced
 from holdfast.adapters.spark.writers import PartitionWriter
 from holdfast.dedup.batches import BatchId, Finished
@@ -33,9 +33,9 @@ def remove_orphans(sink: IdempotentSink, spark: SparkSession) -> list[str]:
     of = BatchId(sink.name, "holdfast.orphans", 0)
     with (
         sink.at.resolved(spark).opened(sink.patience_s) as (store, batches),
-        life(store, batches, sink.lease_s, sink.patience_s) as lived,
+        attempt_session(store, batches, sink.lease_s, sink.patience_s) as own,
     ):
-        begun = begin(of, batches, lived, sink.patience_s)
+        begun = begin(of, batches, own, sink.patience_s)
         if isinstance(begun, Finished):
             return []  # it never is
         if begun.last is not None:  # finished, and perhaps without its mark yet
@@ -53,17 +53,17 @@ def compact(sink: IdempotentSink, spark: SparkSession, grace_s: float, file_mb: 
     for name, lake in lakes(sink).items():
         with (
             sink.at.resolved(spark).opened(sink.patience_s) as (store, batches),
-            life(store, batches, sink.lease_s, sink.patience_s) as lived,
+            attempt_session(store, batches, sink.lease_s, sink.patience_s) as own,
         ):
             # Apart from the sink's own attempts: its queries go on. By a name of its own, so that of two compactions
             # the second waits for the first, where it would fence it by the same name.
-            of = BatchId(f"{sink.name}/{name}", f"compaction-{lived.session.id}", 0)
-            begun = begin(of, batches, lived, sink.patience_s)
+            of = BatchId(f"{sink.name}/{name}", f"compaction-{own.session.id}", 0)
+            begun = begin(of, batches, own, sink.patience_s)
             if isinstance(begun, Finished):
                 continue  # nobody else has this name
             if begun.last is not None:  # its driver may have died before it came to that
                 lake.compacted(spark, begun.last)
-            attempt, session = begun.attempt, lived.session
+            attempt, session = begun.attempt, own.session
             ended = partial(finish, attempt, batches, session, sink.patience_s)
             try:
                 done.append(lake.compact(spark, attempt, ended, grace_s=grace_s, file_mb=file_mb))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import Claim, ClaimSession
 
-
 log = logging.getLogger("holdfast.dedup")
 
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0

@@ -17,7 +17,6 @@ from holdfast.errors import ResultNotStored, SettingError
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-
 OnDone: TypeAlias = Literal["result", "marker"]
 OnBusy: TypeAlias = Literal["wait", "raise", "skip"]
 RaiseOrReturn: TypeAlias = Literal["raise", "return"]

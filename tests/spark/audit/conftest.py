@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.adapters.spark.confs import changed
+from holdfast.adapters.spark.session import changed
 from tests.spark.session import SHORT_LIFE
 
 if TYPE_CHECKING:

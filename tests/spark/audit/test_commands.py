@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.servers.kafka import KafkaServer
 
-
 pytestmark = pytest.mark.full
 
 
@@ -45,7 +44,7 @@ def test_a_topic_is_judged_as_it_grows(kafka: KafkaServer, tmp_path: Path, capsy
 
 
 _SPARK = """
-from holdfast.adapters.spark.local import local_spark
+from holdfast.adapters.spark.session import local_spark
 with local_spark("quiet", {}) as spark:
     print(spark.range(3).count())
 """

@@ -17,7 +17,6 @@ from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, Unkno
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 _NOT_NOW = frozenset({codes.SYSTEM_BUSY, codes.SERVICE_NOT_AVAILABLE, codes.FLOW_CONTROL, codes.GO_AWAY})
 _REMARK_CHARACTERS = 300  # a broker may put a whole stack trace there
 

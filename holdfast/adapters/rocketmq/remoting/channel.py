@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from holdfast.timing import Clock
 
-
 READ: Final = selectors.EVENT_READ
 WRITE: Final = selectors.EVENT_WRITE
 _RECEIVE_BYTES: Final = 256 * 1024

@@ -23,7 +23,6 @@ from holdfast.adapters.rocketmq.remoting.messages import COMPRESSED, StoredMessa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
 

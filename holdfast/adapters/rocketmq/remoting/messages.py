@@ -16,7 +16,6 @@ from holdfast.errors import MissingExtraError, SettingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-
 UNIQUE_KEY: Final = "UNIQ_KEY"
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"

@@ -14,8 +14,8 @@ from holdfast.adapters.spark._pyspark import PySparkException, SparkSession
 from holdfast.adapters.spark.audit.events import stream
 from holdfast.adapters.spark.audit.following import follow
 from holdfast.adapters.spark.audit.job import audit
-from holdfast.adapters.spark.reasons import reason
-from holdfast.adapters.spark.require import require_java
+from holdfast.adapters.spark.session import require_java
+from holdfast.adapters.spark.telling import reason
 from holdfast.errors import ClientUnusable, HoldfastError
 from holdfast.plugin.audit_report.judge.settings import AuditSettings
 

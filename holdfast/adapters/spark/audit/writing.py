@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from holdfast.adapters.spark._pyspark import ClassicDataFrame, F
-from holdfast.adapters.spark.query import query_of
+from holdfast.adapters.spark.session import query_of
 from holdfast.adapters.spark.writers.files import Files
 from holdfast.errors import SettingError
 from holdfast.plugin.audit_report.tables import SUMMARY, TABLES

@@ -1,6 +1,6 @@
 """A lake's many small files put together into few: START at `Compaction`, whose methods are the steps in their order.
 
-The rows of finished attempts are copied into a part, and a manifest says so: see manifests.py. It counts when Redis has
+The rows of finished attempts are copied into a part, and a manifest says so: see counting.py. It counts when Redis has
 finished the compaction's own attempt, which it refuses if another compaction has begun, and when it is marked then; the
 next compaction marks it where the driver died before that. So whatever dies, or stands still and goes on late, readers
 have the attempts or the part.
@@ -18,8 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.spark.writers.counting import Counting, Standing
-from holdfast.adapters.spark.writers.manifests import Manifest, Span, fence_of
+from holdfast.adapters.spark.writers.counting import Counting, Manifest, Span, Standing, fence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

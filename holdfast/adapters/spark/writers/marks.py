@@ -61,7 +61,7 @@ class Marks:
         self._files.touch(self._places(mark)[0])
 
     def remove(self, mark: Mark) -> None:
-        """Its rows are elsewhere now: see manifests.py."""
+        """Its rows are elsewhere now: see counting.py."""
         for place in self._places(mark):
             self._files.remove(place)
 

@@ -2,8 +2,8 @@
 
     <path>/hf_query=<query>/hf_batch=<batch>/hf_attempt=<attempt>/...   what an attempt has written
     <path>/_holdfast/<query>/<batch // 1000>/<batch>.<attempt>         empty: that attempt is finished; see marks.py
-    <path>/_holdfast/_schemas/<attempt>                                which columns there are: see schemas.py
-    <path>/_holdfast/_compacted/...                                    what was put together since: see manifests.py
+    <path>/_holdfast/_schemas/<attempt>                                which columns there are: see layout.py
+    <path>/_holdfast/_compacted/...                                    what was put together since: see counting.py
 
 Redis decides what is finished; a mark is its copy, for readers, and for a Redis that has lost its data. It is made
 after that decision, and should the driver die just then, by the next batch of the sink: a reader sees the batch
@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.adapters.spark._pyspark import F
 from holdfast.adapters.spark.keys import lacking
-from holdfast.adapters.spark.writers import schemas
 from holdfast.adapters.spark.writers.compaction import Compacted, Compaction
-from holdfast.adapters.spark.writers.counting import Counting, Standing
+from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standing, name_of
 from holdfast.adapters.spark.writers.files import Files
-from holdfast.adapters.spark.writers.loading import ATTEMPT, OWN, Loading
-from holdfast.adapters.spark.writers.manifests import Manifests, name_of
+from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, Layout, Loading, fitted, known
 from holdfast.adapters.spark.writers.marks import Mark
 from holdfast.dedup.batches import fence_of
 from holdfast.errors import SettingError
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 
 _MARKS = "_holdfast"  # Spark's readers pass over names that begin with "_"
 _FOLDERS = "hf_query=*/hf_batch=*/hf_attempt=*"
-_PARTS = "hf_query=*/hf_batch=*/hf_attempt=c*"  # see manifests.py
+_PARTS = "hf_query=*/hf_batch=*/hf_attempt=c*"  # see counting.py
 
 
 def partition(
@@ -125,7 +123,7 @@ class PartitionWriter:
         standing = self._counting(files).all()
         if not standing.marks and not standing.parts:
             raise SettingError("path", self.path, "holds no finished batch yet: read it when the first one is written")
-        return self._loading(spark).rows(standing, schemas.known(files, self._marks))
+        return self._loading(spark).rows(standing, known(files, self._marks))
 
     def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
         """What finished attempts at that batch have written, or that one of them; None: nothing."""
@@ -138,7 +136,7 @@ class PartitionWriter:
         if not there and not together:
             return None
         standing = Standing(frozenset(there), parts if together else ())
-        rows = self._loading(spark).rows(standing, schemas.known(files, self._marks))
+        rows = self._loading(spark).rows(standing, known(files, self._marks))
         return rows.where(F.col(ATTEMPT).isin([mark.attempt for mark in (*there, *together)]))
 
     def orphans(self, spark: SparkSession) -> list[str]:
@@ -173,7 +171,7 @@ class PartitionWriter:
             SettingError: the lake has another format or `partition_by`.
         """
         files = Files(spark)
-        layout = schemas.known(files, self._marks)
+        layout = known(files, self._marks)
         if layout and (layout.format, layout.partition_by) != (self.format, self.partition_by):
             raise SettingError(
                 "write",
@@ -195,17 +193,17 @@ class PartitionWriter:
 
     def _fit(self, files: Files, rows: DataFrame, batch: BatchWrite) -> None:
         spark, marks = rows.sparkSession, self._marks
-        old = schemas.known(files, marks, batch.fence)
+        old = known(files, marks, batch.fence)
         if (
-            old is None and any(self._counting(files).all()) and schemas.known(files, marks) is None
+            old is None and any(self._counting(files).all()) and known(files, marks) is None
         ):  # an earlier version noted none
             columns = self.read(spark).drop(*OWN.names, *self.partition_by).schema
-            old = schemas.Layout(format=self.format, partition_by=self.partition_by, columns=columns)
-        own = schemas.Layout(format=self.format, partition_by=self.partition_by, columns=rows.schema)
+            old = Layout(format=self.format, partition_by=self.partition_by, columns=columns)
+        own = Layout(format=self.format, partition_by=self.partition_by, columns=rows.schema)
         sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
-        fitted = schemas.fitted(old, own, batch, self.path, case_sensitive=sensitive)
-        if fitted != old:
-            files.write(f"{marks}/_schemas/{batch.attempt}", fitted.json(batch))
+        wanted = fitted(old, own, batch, self.path, case_sensitive=sensitive)
+        if wanted != old:
+            files.write(f"{marks}/_schemas/{batch.attempt}", wanted.json(batch))
 
     def _remove(self, files: Files, folders: str, fence: int, marks: set[Mark] | None = None) -> list[str]:
         """Of these folders those without a mark, of attempts older than that fence. None: all marks are looked at."""

@@ -1,8 +1,17 @@
-"""The one place that imports psycopg, and not before it is needed: who writes elsewhere has no use for it."""
+"""The one place that imports psycopg, and not before it is needed: who writes elsewhere has no use for it.
+
+And what its errors say, in one line with a remedy, and without what is secret.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from holdfast.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 try:
     import psycopg
@@ -10,4 +19,29 @@ try:
 except ImportError as error:  # or its C part without a libpq, which the extra brings
     raise MissingExtraError("psycopg", "postgres") from error
 
-__all__ = ["Connection", "conninfo", "errors", "psycopg", "sql"]
+__all__ = ["Connection", "conninfo", "errors", "psycopg", "said", "sql"]
+
+
+_AGAIN = "start the query again"
+_REMEDIES: tuple[tuple[type[psycopg.Error], str], ...] = (
+    (errors.InsufficientPrivilege, "grant the user INSERT, UPDATE and SELECT on the table, and CREATE on the schema"),
+    (errors.LockNotAvailable, f"another attempt's transaction holds the sink for long: end it, or {_AGAIN} later"),
+    (errors.IdleInTransactionSessionTimeout, f"the driver stood still in its transaction, which is undone: {_AGAIN}"),
+    (errors.NotNullViolation, "fill the column before the sink, or let it be null"),
+    (errors.UniqueViolation, "another unique index than the key's refuses a row: drop it, or make it part of the key"),
+    (errors.DiskFull, f"make room, and {_AGAIN}"),
+    (errors.IntegrityError, "the table's own rules refuse a row: mend the rows before the sink, or the rule"),
+    (errors.DataError, "a value does not fit its column: cast it before the sink, or alter the column"),
+    (errors.ProgrammingError, "see that the table and the user's rights are what the sink needs"),
+    (errors.OperationalError, f"see that the server is well, and {_AGAIN}"),
+)
+
+
+def said(error: psycopg.Error, secrets: Sequence[str]) -> str:
+    """The first line of what the server or the client says, with a remedy. Details are left out: they quote rows."""
+    text = error.diag.message_primary or str(error) or type(error).__name__
+    text = " ".join(text.split())
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    remedy = next((remedy for kind, remedy in _REMEDIES if isinstance(error, kind)), "")
+    return f"{text}: {remedy}" if remedy and error.sqlstate else text

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.spark.confs import resolved_url
+from holdfast.adapters.spark.session import resolved_url
 from holdfast.adapters.spark.values import WriteFailed
 from holdfast.errors import SettingError
 
@@ -55,8 +55,7 @@ class PostgresAt:
             WriteFailed: no connection, it broke, or the server refused. After a commit without an answer nobody
                 knows whether it has happened.
         """
-        from holdfast.adapters.spark.writers.postgres._psycopg import psycopg  # noqa: PLC0415 - of an extra
-        from holdfast.adapters.spark.writers.postgres.faults import said  # noqa: PLC0415 - as above
+        from holdfast.adapters.spark.writers.postgres._psycopg import psycopg, said  # noqa: PLC0415 - of an extra
 
         parameters = self._parameters()
         where = _place(parameters)

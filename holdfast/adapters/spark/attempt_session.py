@@ -1,4 +1,4 @@
-"""The life of an attempt: a session in Redis that is renewed, its begin and its finish. On the driver.
+"""An attempt's session in Redis that is renewed, its begin and its finish. On the driver.
 
 A Redis that is away is asked again here, as everywhere else: without its answer nothing is begun and nothing finished.
 """
@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark.marking import fenced
-from holdfast.adapters.spark.patience import patiently
+from holdfast.adapters.spark.store import patiently
 from holdfast.adapters.spark.values import BatchRefused
 from holdfast.dedup.batches import Begun, Behind, Elsewhere, Finished
 from holdfast.errors import StoreError
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.spark")
 
 
-class Life:
-    """A session, and another one in its place as long as nothing was begun with it. Made by `life`."""
+class AttemptSession:
+    """A session, and another one in its place as long as nothing was begun with it. Made by `attempt_session`."""
 
     def __init__(self, store: RedisClaims, batches: RedisBatches, lease_s: float, patience_s: float) -> None:
         self._store = store
@@ -56,9 +56,11 @@ class Life:
 
 
 @contextmanager
-def life(store: RedisClaims, batches: RedisBatches, lease_s: float, patience_s: float) -> Iterator[Life]:
-    """An attempt's life. Raises StoreUnavailable, StoreRefused."""
-    made = Life(store, batches, lease_s, patience_s)
+def attempt_session(
+    store: RedisClaims, batches: RedisBatches, lease_s: float, patience_s: float
+) -> Iterator[AttemptSession]:
+    """An attempt's session. Raises StoreUnavailable, StoreRefused."""
+    made = AttemptSession(store, batches, lease_s, patience_s)
     try:
         yield made
     finally:
@@ -68,7 +70,7 @@ def life(store: RedisClaims, batches: RedisBatches, lease_s: float, patience_s: 
 def begin(
     of: BatchId,
     batches: RedisBatches,
-    life: Life,
+    own: AttemptSession,
     patience_s: float,
     *,
     origin: str = "",
@@ -83,7 +85,7 @@ def begin(
     where = f"batch {of.batch} of sink {of.sink!r}"
     deadline = Deadline(patience_s)
     while True:
-        asking = partial(batches.begin, of, life.session, origin=origin, beside=beside)
+        asking = partial(batches.begin, of, own.session, origin=origin, beside=beside)
         found = patiently(deadline.left_s(), asking)
         if isinstance(found, Begun | Finished):
             return found
@@ -97,7 +99,7 @@ def begin(
                 raise BatchRefused(
                     f"{where} was not begun: Redis counts this driver as dead after a moment; give a longer lease_s"
                 )
-            life.again()
+            own.again()
             continue
         if deadline.passed:
             raise BatchRefused(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.adapters.spark import BatchFenced
-from holdfast.adapters.spark.lives import begin, finish, life
+from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish
 from holdfast.adapters.spark.marking import fenced
 from holdfast.adapters.spark.store import StoreAt
 from holdfast.dedup.batches import BatchId, Begun, Finished
@@ -61,47 +61,47 @@ def test_a_redis_that_is_away_at_a_step_is_asked_again(
     asked = away_for_the_first(monkeypatch, server, owner, name)
     with (
         at(server).opened(_PATIENCE_S) as (store, batches),
-        life(store, batches, 300.0, _PATIENCE_S) as lived,
+        attempt_session(store, batches, 300.0, _PATIENCE_S) as own,
     ):
-        begun = begin(OF, batches, lived, _PATIENCE_S)
+        begun = begin(OF, batches, own, _PATIENCE_S)
         assert isinstance(begun, Begun)
-        finish(begun.attempt, batches, lived.session, _PATIENCE_S)
-        assert begin(OF, batches, lived, _PATIENCE_S) == Finished(begun.attempt)
+        finish(begun.attempt, batches, own.session, _PATIENCE_S)
+        assert begin(OF, batches, own, _PATIENCE_S) == Finished(begun.attempt)
     assert len(asked) > 1
 
 
 def test_a_session_that_died_before_anything_was_begun_is_followed_by_another(server: RedisServer) -> None:
-    with at(server).opened(_PATIENCE_S) as (store, batches), life(store, batches, 300.0, _PATIENCE_S) as lived:
-        first = lived.session.id
+    with at(server).opened(_PATIENCE_S) as (store, batches), attempt_session(store, batches, 300.0, _PATIENCE_S) as own:
+        first = own.session.id
         batches.give_up(first)  # as if Redis had been away for longer than a lease
-        assert isinstance(begin(OF, batches, lived, _PATIENCE_S), Begun)
-        assert lived.session.id != first
+        assert isinstance(begin(OF, batches, own, _PATIENCE_S), Begun)
+        assert own.session.id != first
 
 
 def test_a_redis_that_does_not_come_back_is_said_after_patience(server: RedisServer) -> None:
-    with at(server).opened(_PATIENCE_S) as (store, batches), life(store, batches, 300.0, _PATIENCE_S) as lived:
-        begun = begin(OF, batches, lived, _PATIENCE_S)
+    with at(server).opened(_PATIENCE_S) as (store, batches), attempt_session(store, batches, 300.0, _PATIENCE_S) as own:
+        begun = begin(OF, batches, own, _PATIENCE_S)
         assert isinstance(begun, Begun)
         server.kill()
         with pytest.raises(StoreUnavailable, match="no answer from the Redis"):
-            finish(begun.attempt, batches, lived.session, 0.1)
+            finish(begun.attempt, batches, own.session, 0.1)
         assert "was silent for longer than lease_s, or Redis was away" in str(fenced(begun.attempt, batches))
 
 
 def test_a_store_that_was_emptied_in_mid_batch_says_so(server: RedisServer) -> None:
-    with at(server).opened(_PATIENCE_S) as (store, batches), life(store, batches, 300.0, _PATIENCE_S) as lived:
-        begun = begin(OF, batches, lived, _PATIENCE_S)
+    with at(server).opened(_PATIENCE_S) as (store, batches), attempt_session(store, batches, 300.0, _PATIENCE_S) as own:
+        begun = begin(OF, batches, own, _PATIENCE_S)
         assert isinstance(begun, Begun)
         store.parts().client.flushdb()
         with pytest.raises(BatchFenced, match="Redis has lost what it knew in the middle of it: it was emptied"):
-            finish(begun.attempt, batches, lived.session, _PATIENCE_S)
+            finish(begun.attempt, batches, own.session, _PATIENCE_S)
 
 
 def test_another_run_of_the_query_is_named(server: RedisServer) -> None:
-    with at(server).opened(_PATIENCE_S) as (store, batches), life(store, batches, 300.0, _PATIENCE_S) as lived:
-        begun = begin(OF, batches, lived, _PATIENCE_S)
+    with at(server).opened(_PATIENCE_S) as (store, batches), attempt_session(store, batches, 300.0, _PATIENCE_S) as own:
+        begun = begin(OF, batches, own, _PATIENCE_S)
         assert isinstance(begun, Begun)
-        with life(store, batches, 300.0, _PATIENCE_S) as other:
+        with attempt_session(store, batches, 300.0, _PATIENCE_S) as other:
             begin(OF, batches, other, _PATIENCE_S)
             with pytest.raises(BatchFenced, match="another run of query q"):
-                finish(begun.attempt, batches, lived.session, _PATIENCE_S)
+                finish(begun.attempt, batches, own.session, _PATIENCE_S)

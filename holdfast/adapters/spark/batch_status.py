@@ -11,8 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark.badrows import lacking_key
-from holdfast.adapters.spark.confs import described
 from holdfast.adapters.spark.keys import with_key
+from holdfast.adapters.spark.session import described
 from holdfast.adapters.spark.tasks import COUNTED, NAME, counting
 from holdfast.adapters.spark.values import BatchRefused, BatchWrite, Keeping
 from holdfast.errors import StoreUnavailable

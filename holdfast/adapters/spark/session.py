@@ -1,0 +1,232 @@
+"""The Spark session: what it needs and does not bring, its confs, the query's id, its Python workers.
+
+And one inside this process, for commands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark._pyspark import SPARK_ERRORS, ClassicDataFrame, SparkSession
+from holdfast.adapters.spark.telling import reason
+from holdfast.errors import ClientUnusable, SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from holdfast.adapters.spark._pyspark import DataFrame, pa
+
+#: Spark 4 is compiled for 17. What was run: 17 and 21.
+_OLDEST = 17
+_PATIENCE_S = 60.0
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def require_java() -> int:
+    """The major version of the Java that a classic session of this process would start, where it is one that will do.
+
+    Call it before the session is built: the examples and `holdfast audit` do. A session that exists, or one of
+    Spark Connect on another machine, needs no Java here.
+
+    Raises:
+        ClientUnusable: there is none, it does not run, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")  # as Spark's own script looks for it (bin/spark-class)
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118 - a command's name
+    remedy = "install Java 17 or 21 (Debian and Ubuntu: apt install openjdk-17-jre-headless), or point JAVA_HOME to it"
+    if java is None:
+        raise ClientUnusable(f"Spark needs Java, and there is no 'java' on PATH and no JAVA_HOME: {remedy}")
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_PATIENCE_S, check=True)  # noqa: S603 - the command that Spark runs
+    except (OSError, subprocess.SubprocessError) as error:
+        where = f"JAVA_HOME is {home}" if home else f"'java' on PATH is {java}"
+        raise ClientUnusable(f"Spark needs Java, and {where}, which does not run ({error}): {remedy}") from error
+    found = _VERSION.search(told.stderr + told.stdout)
+    version = int(found[1]) if found else 0
+    if version < _OLDEST:
+        named = f"Java {version}" if version else "no Java that tells its version"
+        raise ClientUnusable(f"Spark 4 needs Java 17 or later, and {java} is {named}: {remedy}")
+    return version
+
+
+def require_kafka(spark: SparkSession, *, format: str = "kafka") -> None:  # noqa: A002 - as Spark has it
+    """Whether the session can read from Kafka and write to it. Asks no broker.
+
+    Raises:
+        ClientUnusable: its jars are not there.
+    """
+    reader = spark.read.format(format).option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "any")
+    try:
+        _ = reader.load().schema
+    except SPARK_ERRORS as error:
+        raise ClientUnusable(
+            f"Spark has no connector {format!r}: add org.apache.spark:spark-sql-kafka-0-10_2.13 in Spark's version "
+            f"({spark.version}; where there is none, the last before it) to the conf spark.jars.packages before the "
+            "session starts"
+        ) from error
+
+
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": f'-Dlog4j2.configurationFile="{Path(__file__).with_name("log4j2.properties")}"',
+    # For one machine: 200 by default.
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@contextmanager
+def local_spark(name: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session on all cores of this machine. `conf` wins over what is usual here.
+
+    One that runs already (inside spark-submit) is used as it is, and goes on afterwards.
+
+    Raises:
+        ClientUnusable: no Java that will do; or Spark has failed: what we said there, or its first line; the rest
+            with `--debug`.
+    """
+    running = SparkSession.getActiveSession()
+    try:
+        if running is not None:
+            yield running
+            return
+        require_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # its workers': "python3" by default
+        builder = SparkSession.builder.appName(name).master("local[*]")
+        for key, value in {**_CONF, **conf}.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
+    except SPARK_ERRORS as error:
+        first = reason(error) or next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ClientUnusable(f"Spark has failed: {first} (--debug shows the rest)") from error
+
+
+_DESCRIPTION = "spark.job.description"
+_CONF_NAME = re.compile(r"[\w.-]+")
+
+
+@contextmanager
+def changed(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
+    """With these confs, and afterwards as it was before."""
+    before = {name: spark.conf.get(name, None) for name in confs}
+    for name, value in confs.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+@contextmanager
+def described(rows: DataFrame, what: str) -> Iterator[None]:
+    """This thread's jobs are called so in Spark's UI and event log, meanwhile. Spark Connect has no such names."""
+    if not isinstance(rows, ClassicDataFrame):
+        yield
+        return
+    context = rows.sparkSession.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setJobDescription(what)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type] # None: there was none
+
+
+def resolved_url(setting: str, given: str, scheme: str, spark: SparkSession) -> str:
+    """The URL itself. Args: setting: what it was given as; scheme: of such URLs, for the error.
+
+    Raises:
+        SettingError: it is no URL, and the session has no conf of that name.
+    """
+    if "://" in given:
+        return given
+    found: str | None = spark.conf.get(given, None)
+    if not found:
+        shown = given if _CONF_NAME.fullmatch(given) else "***"  # a URL with a slip in it has a password too
+        raise SettingError(
+            setting, shown, f"is no URL ({scheme}://...), and the Spark session has no conf of that name: set it"
+        )
+    return found
+
+
+_QUERY_ID = "sql.streaming.queryId"  # of Spark's local properties; seen on 4.0.0, 4.2.0 and 4.3.0
+
+
+def origin_of(rows: DataFrame) -> str:
+    """Spark's id of the query, which is the checkpoint's: also where the query was given a name. "": it tells none."""
+    if not isinstance(rows, ClassicDataFrame):
+        return ""
+    return str(rows.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or "")
+
+
+def query_of(rows: DataFrame, given: str | None) -> str:
+    """The id that is the same from start to start of the query.
+
+    Raises:
+        SettingError: there is none.
+    """
+    if given is not None:
+        return given
+    if not isinstance(rows, ClassicDataFrame):
+        raise SettingError("query", None, "Spark Connect tells no id of the query: give query='a name that stays'")
+    query = origin_of(rows)
+    if not query:
+        raise SettingError(
+            "query",
+            None,
+            "the sink was called outside of foreachBatch, where Spark tells no id of a query: give query='a name that "
+            "stays'",
+        )
+    return query
+
+
+def require_workers(spark: SparkSession) -> None:
+    """Two tiny jobs, which tell the one from the other; Spark says both in the middle of a trace.
+
+    Raises:
+        ClientUnusable: workers of another Python, or without what mapInArrow needs, or without holdfast.
+    """
+    if (error := _worker_failure(spark, FunctionType(_through.__code__, {}))) is not None:
+        raise ClientUnusable(
+            f"Spark's Python workers do not run: they need this driver's Python, {sys.version_info[0]}."
+            f"{sys.version_info[1]}, with 'holdfast[spark]' installed: set PYSPARK_PYTHON, or the conf "
+            "spark.pyspark.python, to such a one before the session starts"
+        ) from error
+    if (error := _worker_failure(spark, _through)) is not None:
+        raise ClientUnusable(
+            "Spark's Python workers cannot import holdfast: pip install 'holdfast[spark]' where the executors run, in "
+            "the version that the driver has"
+        ) from error
+
+
+def _through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Travels by its name, so a worker imports this package to find it; its code alone, without one, by its value."""
+    yield from batches
+
+
+def _worker_failure(
+    spark: SparkSession, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+) -> Exception | None:
+    try:
+        spark.range(1).mapInArrow(function, "id bigint").collect()
+    except SPARK_ERRORS as error:
+        return error
+    return None

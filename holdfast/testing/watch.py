@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.brokers.watcher import Watcher
@@ -119,8 +121,8 @@ class Watch:
 
 def owners_of(engine: Engine) -> Sequence[Ownership]:
     """Whatever it has, of either family."""
-    owners: dict[Partition, Ownership] = getattr(engine.family, "owners", None) or getattr(engine.family, "_owners", {})
-    return list(owners.values())
+    family = engine.family
+    return list(family.owners.values()) if isinstance(family, (Partitioned, Leased)) else []
 
 
 def _ready(engine: Engine) -> dict[str, Entry]:

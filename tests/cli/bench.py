@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 
 from holdfast import Holdfast, RedisClaims, Settings, Unretriable
 from holdfast.adapters.kafka import KafkaSource
-from holdfast.timing import Deadline
 from tests.servers.forks import fork
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,14 +119,11 @@ class Shop:
 
     def until(self, *, billed: int) -> None:
         """Until so many orders were billed."""
-        with self._ended:
-            assert self._ended.wait_for(lambda: self.billed.total() >= billed, PATIENCE_S), self.billed
+        until(lambda: self.billed.total() >= billed, self.billed, changed=self._ended)
 
     def until_letters(self, count: int) -> None:
         """Until so many letters are acknowledged."""
-        ends = Deadline(PATIENCE_S)
-        while sum(self.kafka.end_offsets(self.dlq).values()) < count:
-            assert not ends.passed, self.kafka.end_offsets(self.dlq)
+        until(lambda: sum(self.kafka.end_offsets(self.dlq).values()) >= count, lambda: self.kafka.end_offsets(self.dlq))
 
 
 class Member:

@@ -13,6 +13,7 @@ from holdfast.adapters.kafka.group_view import KafkaGroupViews
 from holdfast.errors import UnknownGroup
 from holdfast.timing import Deadline
 from tests.cli.bench import PATIENCE_S, holdfast
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import subprocess
@@ -93,10 +94,11 @@ class Crew:
     def leave(self, name: str) -> None:
         """Returns when the group goes on without it. Not by close(): see `drop`."""
         self.members[name].unsubscribe()
-        ends = Deadline(PATIENCE_S)
-        while name in [each.client_id for each in self.look.view(Deadline(PATIENCE_S)).members]:
-            assert not ends.passed, name
-            self._poll()  # the others too: who is on its way in leaves when it has come in
+        until(
+            lambda: name not in [each.client_id for each in self.look.view(Deadline(PATIENCE_S)).members],
+            name,
+            meanwhile=self._poll,  # the others too: who is on its way in leaves when it has come in
+        )
         self.drop(name)
 
     def _poll(self, *names: str) -> None:
@@ -110,15 +112,14 @@ class Crew:
 
     def until(self, over: Callable[[GroupView], bool], *polled: str) -> GroupView:
         """Poll these members (none named: all) until the group looks like that."""
-        ends = Deadline(PATIENCE_S)
-        while True:
+        seen: list[GroupView] = []
+
+        def look() -> GroupView | None:
             self._poll(*polled)
-            view = None
-            with suppress(UnknownGroup):  # nobody has been heard of yet
-                view = self.look.view(Deadline(PATIENCE_S))
-            if view is not None and over(view):
-                return view
-            assert not ends.passed, view
+            seen[:] = [self.look.view(Deadline(PATIENCE_S))]
+            return seen[0] if over(seen[0]) else None
+
+        return until(look, seen, despite=(UnknownGroup,))  # nobody has been heard of yet
 
     def settled(self) -> GroupView:
         """Until all are in, have as many of their one topic, and nothing is on its way.

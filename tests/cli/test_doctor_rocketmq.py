@@ -14,6 +14,7 @@ from tests.cli.bench import PATIENCE_S, lines
 from tests.contracts.kafka_brokers import closed_port
 from tests.contracts.rocketmq_field import Field
 from tests.oracles.oracle import ROCKETMQ_LIB, Oracle
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import subprocess
@@ -36,16 +37,20 @@ def asked(field: Field, *more: object) -> tuple[object, ...]:
     return ("doctor", *where, "--looks", 1, "--json", *more)
 
 
-def until(field: Field, over: Callable[[GroupView], bool]) -> GroupView:
+def seen(field: Field, over: Callable[[GroupView], bool]) -> GroupView:
     """Look until the group is like that."""
     look = RocketMQGroupViews(lambda: RemotingClient(field.server.namesrv), field.group)
-    ends = Deadline(PATIENCE_S * 2)  # Java's members look for each other each 20 s, if a notice is lost
+    views: list[GroupView] = []
+
+    def holds() -> bool:
+        views[:] = [look.view(Deadline(PATIENCE_S))]
+        return over(views[0])
+
     try:
-        while not over(view := look.view(Deadline(PATIENCE_S))):
-            assert not ends.passed, view
+        until(holds, views, patience_s=2 * PATIENCE_S)  # Java's members look each 20 s, if a notice is lost
     finally:
         look.close()
-    return view
+    return views[0]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +91,7 @@ def test_a_foreign_member_in_a_coordinated_group_is_found(field: Field, here: He
 def test_members_with_differing_subscriptions_are_found(field: Field, here: Here, java: Oracle) -> None:
     for name, tags in (("paid", "Paid"), ("all", "*")):
         start(java, field, name, f"{field.topic}={tags}")
-    until(field, lambda view: len({str(each.expressions) for each in view.members}) == 2)
+    seen(field, lambda view: len({str(each.expressions) for each in view.members}) == 2)
     told = found(here(*asked(field), code=1))
     assert f"{field.topic} [Paid]: " in told["subscriptions-differ"]["found"]
     assert told["subscriptions-differ"]["severity"] == "error"
@@ -99,7 +104,7 @@ def test_two_processes_of_one_client_id_are_found(field: Field, here: Here, java
     with Oracle("RocketMQMembers.java", ROCKETMQ_LIB) as other:
         for process in (java, other):
             start(process, field, "till", f"{field.topic}=*")
-        until(field, lambda view: [each.connections for each in view.members] == [2] and _sizes(view) == [2])
+        seen(field, lambda view: [each.connections for each in view.members] == [2] and _sizes(view) == [2])
         told = found(here(*asked(field), code=1))
         assert f"@till-{field.group} at " in told["client-id-doubled"]["where"]
         assert told["read-by-nobody"]["where"] == f"{field.topic}-broker-a-2"
@@ -116,12 +121,12 @@ def test_topics_that_pile_up_on_the_first_member_and_idle_ones_are_found(
     subscribed = (f"{field.topic}=*", f"{second}=*")
     for number in range(2):
         start(java, field, str(number), *subscribed)
-    until(field, lambda view: _sizes(view) == [2, 4])
+    seen(field, lambda view: _sizes(view) == [2, 4])
     told = found(here(*asked(field), code=4))
     assert "has 4 partitions, " in told["spread-uneven"]["found"]
     for number in range(2, 4):
         start(java, field, str(number), *subscribed)
-    until(field, lambda view: _sizes(view) == [0, 2, 2, 2])
+    seen(field, lambda view: _sizes(view) == [0, 2, 2, 2])
     told = found(here(*asked(field), code=4))
     assert "members-idle" not in told  # there would be enough for all
     assert told["spread-uneven"]["found"].endswith(" 0")

@@ -6,7 +6,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from holdfast.adapters.cli.reach import await_listener
 from tests.cli.bench import ROOT, holdfast
 from tests.contracts.kafka_brokers import closed_port
 from tests.servers.redis import RedisServer
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,8 +145,7 @@ def test_a_listener_that_comes_in_time_is_found(caplog: pytest.LogCaptureFixture
     with ThreadPoolExecutor(1) as pool, socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         waits = pool.submit(await_listener, f"PLAINTEXT://127.0.0.1:{server.getsockname()[1]}", 9092, 60.0)
-        while not caplog.records:
-            time.sleep(0.01)
+        until(lambda: caplog.records)
         server.listen()
         waits.result(60)
 

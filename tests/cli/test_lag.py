@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.timing import Deadline
-from tests.cli.bench import PATIENCE_S
 from tests.cli.crew import Crew
 from tests.contracts.kafka_brokers import closed_port
 from tests.contracts.rocketmq_field import Field
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,9 +164,8 @@ def test_a_topic_that_may_not_be_seen_is_left_out_of_no_sum_in_silence_and_a_gro
     assert f"without {other}, of which nothing is known" in told
     assert "Topic authorization failed" in told
     crew.kafka.forbid("group", crew.group)
-    ends = Deadline(PATIENCE_S)
-    while (ran := crew.run("lag", code=1)).stdout:  # the broker has yet to hear of it
-        assert not ends.passed
+    until(lambda: not crew.run("lag", code=1).stdout)  # the broker has yet to hear of it
+    ran = crew.run("lag", code=1)
     assert "Group authorization failed" in ran.stderr
     assert ran.stderr.count("\n") == 1
 

@@ -18,6 +18,7 @@ from holdfast.runtime import MACHINE
 from holdfast.testing.lua_redis import LuaRedis
 from holdfast.testing.redis_client import LuaClient
 from holdfast.timing import Deadline
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,10 +153,8 @@ class Seat(NamedTuple):
         return self.membership.plan().of(self.id)
 
     def until(self, true: Callable[[], bool]) -> None:
-        """Until it is so: after a wake, or a moment later. The run's own timeout ends a wait in vain."""
-        while not true():
-            with self.woken:
-                self.woken.wait(0.01)
+        """Until it is so: after a wake, or a moment later."""
+        until(true, changed=self.woken)
 
     def planned(self, *members: Seat) -> Plan:
         """Wait for a plan of exactly these members."""

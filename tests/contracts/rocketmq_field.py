@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -14,6 +13,7 @@ from holdfast.adapters.rocketmq.remoting.admin import Admin
 from holdfast.adapters.rocketmq.remoting.sending import Message, Sender
 from holdfast.adapters.rocketmq.source import RocketMQSource
 from holdfast.timing import Deadline
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import ssl
@@ -223,14 +223,13 @@ class Field:
 
     # ---- waiting
     def wait(self, over: Callable[[], object], what: str = "") -> None:
-        ends = time.monotonic() + PATIENCE_S
-        with self.changed:
-            while not over():
-                assert time.monotonic() < ends, what or f"never came true: {self.state()}"
-                for app in self.apps:
-                    if app.over.is_set() and app.error is not None:
-                        app.join()
-                self.changed.wait(0.02)
+        def look() -> object:
+            for app in self.apps:
+                if app.over.is_set() and app.error is not None:
+                    app.join()
+            return over()
+
+        until(look, what or (lambda: f"it has not come true: {self.state()}"), changed=self.changed)
 
     def wait_handled(self, *values: str) -> None:
         self.wait(lambda: set(values) <= set(self.values()))

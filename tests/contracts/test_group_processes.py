@@ -26,9 +26,10 @@ from holdfast.errors import StoreUnavailable
 from tests.contracts.groups import GROUP, queues
 from tests.servers.processes import die_with_parent
 from tests.servers.redis import RedisServer
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from holdfast.dedup.coordinator import GroupState
 
@@ -164,12 +165,6 @@ class Field:
         for process in [*self.processes]:
             self.drop(process)
         self.store.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what processes will do; the run's own timeout ends a wait in vain."""
-    while not true():
-        time.sleep(0.02)
 
 
 @pytest.fixture

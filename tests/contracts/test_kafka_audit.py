@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -16,22 +15,14 @@ from holdfast.adapters.kafka import KafkaConsumer, KafkaEvents, KafkaSource
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.schema import Assigned, Event, Outcome, Progress, Revoked, Spans, Started, Stopped, decode
 from tests.contracts.kafka_brokers import closed_port
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.servers.kafka import KafkaServer
 
 __all__ = ["closed_port"]
-
-_PATIENCE_S = 60.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.01)
 
 
 class Group:
@@ -74,14 +65,14 @@ class Group:
     def stop(self, member: str) -> None:
         app, thread = self.apps[member]
         app.stop()
-        thread.join(_PATIENCE_S)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
     def produce(self, count: int) -> None:
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap})
         for number in range(count):
             producer.produce(self.topic, b"x", partition=number % 4)
-        assert producer.flush(_PATIENCE_S) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def told(self) -> list[Event]:
         """All events that the topic has, as some reader reads them."""

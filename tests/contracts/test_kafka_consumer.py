@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Produc
 from holdfast import RedisClaims, Settings
 from holdfast.adapters.kafka import KafkaConsumer
 from holdfast.errors import KeyMissing
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,12 +88,6 @@ def _more(consumer: KafkaConsumer, got: list[Message]) -> int:
     if message is not None:
         got.append(message)
     return len(got)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, "not in time"
 
 
 def nothing_comes(consumer: KafkaConsumer, polls: int = 5) -> bool:

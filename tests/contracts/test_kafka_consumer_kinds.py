@@ -14,7 +14,8 @@ from confluent_kafka.serialization import StringDeserializer
 from holdfast import RedisClaims
 from holdfast.adapters.kafka import AIOKafkaConsumer, DeserializingKafkaConsumer
 from holdfast.errors import SettingError
-from tests.contracts.test_kafka_consumer import Loops, read, until
+from tests.contracts.test_kafka_consumer import Loops, read
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

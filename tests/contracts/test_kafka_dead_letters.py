@@ -11,7 +11,7 @@ import pytest
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SettingError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.dead_letter import Letter
-from holdfast.records import Partition, Record
+from holdfast.testing.records import make_record
 from holdfast.timing import Deadline
 from tests.contracts.kafka_brokers import all_of, bootstrap, closed_port, mock_cluster
 
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["bootstrap", "closed_port", "mock_cluster"]
 
 
-class NoFence:
-    epoch = 0
-    session = ""
-    cancelled = False
-
-    def overdue(self, record: Record) -> bool:
-        return False
-
-
 def letter(
     topic: str,
     offset: int = 0,
@@ -40,7 +31,9 @@ def letter(
     reason: Exception = ValueError("no"),  # noqa: B008 - never raised
 ) -> Letter:
     headers = (("trace", b"7"), ("empty", None))
-    record = Record(Partition("orders", 3), offset, key, value, headers, 1_700_000_000_000, NoFence())
+    record = make_record(
+        value, topic="orders", partition=3, offset=offset, key=key, headers=headers, timestamp_ms=1_700_000_000_000
+    )
     return Letter(record=record, topic=topic, handler="handle", reason=reason, attempts=5, group="billing")
 
 

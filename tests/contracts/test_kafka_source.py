@@ -21,9 +21,10 @@ from holdfast.records import Partition
 from holdfast.timing import Deadline
 from tests.contracts.kafka_brokers import closed_port
 from tests.servers.kafka import KafkaServer
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import CommitFate
@@ -95,13 +96,6 @@ class Running:
             self.app.run()
         except Exception as error:  # noqa: BLE001 - looked at by the test
             self.error = error
-
-
-def until(condition: Callable[[], object], patience_s: float = _PATIENCE_S) -> None:
-    ends = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from holdfast.adapters.kafka.leave_static import Failed, StaticMember, leave_for
 from holdfast.errors import SettingError, StaticIdTaken
 from holdfast.plugin.events import RebalanceReport, SourceTrouble
 from holdfast.timing import Deadline
-from tests.contracts.test_kafka_source import PROTOCOLS, Running, produce, until
+from tests.contracts.test_kafka_source import PROTOCOLS, Running, produce
 from tests.servers.kafka import KafkaServer
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from holdfast.plugin.assign.kafka import range_
 from holdfast.plugin.assign.members import Subscriber
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,16 +140,15 @@ class JavaMembers:
     def settled(self, restarted: str = "") -> Settled:
         """Who has what, once the broker and the members say the same; and what came back to others who had given it
         up."""
-        ends = Deadline(PATIENCE_S)
-        while True:
+
+        def agreed() -> Owners | None:
             self.look()
             mine = {number: name for name, key in self._keys.items() for number in self._owned[key]}
-            told = self._field.owners(len(self._keys))
-            if told == mine:
-                given, self._given = self._given, {}
-                return Settled(mine, sum(mine[number] == name != restarted for number, name in given.items()))
-            assert not ends.passed, (told, mine)
-            time.sleep(0.02)
+            return mine if self._field.owners(len(self._keys)) == mine else None
+
+        mine = until(agreed, lambda: self._owned)
+        given, self._given = self._given, {}
+        return Settled(mine, sum(mine[number] == name != restarted for number, name in given.items()))
 
 
 def moves(before: Owners, after: Owners) -> int:
@@ -230,13 +229,12 @@ class Crew:
                 self.errors.append(error)
 
     def settled(self) -> Owners:
-        ends = Deadline(PATIENCE_S)
-        while True:
+        def shared() -> Owners | None:
             self.poll()
             mine = {each.partition: name for name, its in self.consumers.items() for each in its.assignment()}
-            if len(mine) == PARTITIONS and self._field.owners(len(self.consumers)) == mine:
-                return mine
-            assert not ends.passed, mine
+            return mine if len(mine) == PARTITIONS and self._field.owners(len(self.consumers)) == mine else None
+
+        return until(shared)
 
 
 def test_static_members_of_confluent_kafka_go_from_range_to_the_consumer_protocol_and_nothing_moves(

@@ -18,8 +18,9 @@ from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreUnavailable
-from tests.contracts.test_redis_faults import answered, until
+from tests.contracts.test_redis_faults import answered
 from tests.servers.redis import RedisServer
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import warnings
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +17,7 @@ from holdfast.runtime import Machine
 from holdfast.testing.clocks import HandClock
 from tests.contracts.test_claims import own
 from tests.servers.redis import RedisServer
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,12 +37,6 @@ def server() -> Iterator[RedisServer]:
 
 def claim(key: str, offset: int = 0, epoch: int = 1) -> Claim:
     return Claim(ClaimKey("h", key), Token(P, offset, epoch))
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what the server or a thread will do; the run's own timeout ends a wait in vain."""
-    while not true():
-        time.sleep(0.005)
 
 
 def answered(ask: Callable[[], T]) -> T:

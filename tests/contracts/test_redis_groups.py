@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +17,10 @@ from holdfast.timing import Deadline
 from tests.contracts.groups import GROUP, Group, RedisBench, group_of, in_turn, queues
 from tests.contracts.test_redis_faults import answered
 from tests.servers.redis import RedisServer
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 EIGHT = queues(8)
 
@@ -35,12 +35,6 @@ def server() -> Iterator[RedisServer]:
 @pytest.fixture
 def group(server: RedisServer) -> Iterator[Group]:
     yield from group_of(RedisBench(server.url, timeout_s=0.2))
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for what the server or a thread will do; the run's own timeout ends a wait in vain."""
-    while not true():
-        time.sleep(0.005)
 
 
 class TestSilence:

@@ -22,6 +22,7 @@ from tests.cli.bench import holdfast, lines
 from tests.contracts.kafka_brokers import closed_port
 from tests.contracts.rocketmq_cluster import PASSWORD, USER
 from tests.contracts.rocketmq_field import PATIENCE_S, Field
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -70,16 +71,7 @@ def user(field: Field, may: dict[str, list[str]]) -> dict[str, Any]:
 
 def _until(reached: Callable[[], object]) -> None:
     """Until it is true; servers that are away may come back meanwhile."""
-    ends = deadline()
-    while True:
-        try:
-            if reached() or ends.passed:
-                break
-        except SourceError:
-            if ends.passed:
-                raise
-        threading.Event().wait(0.05)
-    assert not ends.passed
+    until(reached, despite=(SourceError,))
 
 
 def _owned(queues: Collection[Partition], broker: str) -> int:

@@ -14,7 +14,8 @@ from holdfast.adapters.rocketmq.headers import headers_of
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.errors import DeadLetterError, DeadLetterRefused, NotAuthorised, SourceUnavailable, UnknownTopic
 from holdfast.plugin.dead_letter import Letter
-from holdfast.records import Partition, Record
+from holdfast.records import Partition
+from holdfast.testing.records import make_record
 from holdfast.timing import Deadline
 from tests.contracts.rocketmq_topics import all_of, make_topic, messages_of
 
@@ -36,15 +37,6 @@ _HEADERS = (
 )
 
 
-class NoFence:
-    epoch = 0
-    session = ""
-    cancelled = False
-
-    def overdue(self, record: Record) -> bool:
-        return False
-
-
 def letter(
     topic: str,
     offset: int = 0,
@@ -53,7 +45,8 @@ def letter(
     key: bytes | None = None,
     reason: str = "no",
 ) -> Letter:
-    record = Record(Partition("orders", 3, "broker-a"), offset, key, value, headers, 1_700_000_000_000, NoFence())
+    record = make_record(value, offset=offset, key=key, headers=headers, timestamp_ms=1_700_000_000_000)
+    record = record._replace(partition=Partition("orders", 3, "broker-a"))
     return Letter(record=record, topic=topic, handler="handle", reason=ValueError(reason), attempts=5, group="billing")
 
 

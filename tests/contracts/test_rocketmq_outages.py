@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from itertools import count
 from queue import SimpleQueue
@@ -24,6 +23,7 @@ from holdfast.adapters.rocketmq.remoting import (
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
 from tests.contracts.rocketmq_cluster import PASSWORD, USER
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,15 +73,8 @@ def request(queue: Partition, group: str, offset: int, suspend_s: float) -> Pull
 
 def settled(look: Callable[[], Any]) -> Any:
     """What it says once it raises no SourceError and is not None."""
-    end = deadline()
-    while True:
-        try:
-            if (found := look()) is not None or end.passed:
-                return found
-        except SourceError:
-            if end.passed:
-                raise
-        threading.Event().wait(0.1)
+    [found] = until(lambda: [seen for seen in [look()] if seen is not None], despite=(SourceError,))
+    return found
 
 
 def test_a_topic_on_two_brokers_is_read_and_committed_on_both(

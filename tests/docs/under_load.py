@@ -32,6 +32,7 @@ from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import PATIENCE_S, Letters
 from tests.engine.message_source import MemoryMessageSource
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -326,13 +327,14 @@ class Ground:
 
     # ---- what is asked of it
     def wait(self, over: Callable[[], object], what: str, *members: Member) -> None:
-        ends = time.monotonic() + PATIENCE_S
-        with self.changed:
-            while not over():
-                for member in members:
-                    member.look()
-                assert time.monotonic() < ends, f"{what}; {self.story()}"
-                self.changed.wait(0.02)
+        def look() -> bool:
+            if over():
+                return True
+            for member in members:
+                member.look()
+            return False
+
+        until(look, lambda: f"{what}; {self.story()}", changed=self.changed)
 
     def done(self, topic: str = "", member: str = "") -> int:
         return sum(

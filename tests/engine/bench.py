@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,6 +13,7 @@ from holdfast.errors import DeadLetterError, StoreUnavailable
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.member import MemoryPartitionedSource
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -279,11 +279,8 @@ class Bench:
     # ---- waiting
     def wait(self, over: Callable[[], object], what: str = "", *, patience_s: float = PATIENCE_S) -> None:
         """Until it holds. Looked at after each change, and now and then for what nobody notifies of."""
-        ends = time.monotonic() + patience_s
-        with self.changed:
-            while not over():
-                assert time.monotonic() < ends, what or f"never came true; {self.work.story[-10:]}, {self.state()}"
-                self.changed.wait(0.01)
+        said = what or (lambda: f"it has not come true; {self.work.story[-10:]}, {self.state()}")
+        until(over, said, patience_s=patience_s, changed=self.changed)
 
     def wait_ended(self, *values: str) -> None:
         self.wait(lambda: set(values) <= set(self.work.values()), f"{values} did not all end: {self.work.story[-10:]}")

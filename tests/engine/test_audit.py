@@ -18,7 +18,7 @@ from tests.engine.audit_events import MemoryEvents, once
 from tests.engine.bench import PATIENCE_S, Bench, Letters, Work, numbered, partition
 from tests.engine.test_driven import Loops, end, take
 from tests.engine.test_leased import LEASE_S, Consumer
-from tests.engine.test_snapshots import until
+from tests.engine.test_snapshots import seen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -284,7 +284,7 @@ class TestTheWay:
             member = bench.member(settings=SETTINGS, audit=told.audit(buffer_events=10))
             bench.broker.produce("orders", 0, *numbered("x", range(500)))
             bench.wait_committed(500)
-            dropped = until(member, lambda taken: taken.audit.dropped > 0).audit.dropped
+            dropped = seen(member, lambda taken: taken.audit.dropped > 0).audit.dropped
             told.stands = False
             bench.wait(lambda: told.bodies(Started))
             bench.broker.produce("orders", 0, "y")

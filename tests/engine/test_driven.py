@@ -23,6 +23,7 @@ from holdfast.plugin.own_loop.driven import Driven
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import PATIENCE_S, FlakyClaims, numbered, partition
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,12 +109,6 @@ def records(loop: Driven, at_most: int = 100) -> list[Record]:
             return [record]
         with loop.whole():
             return list(loop.take(at_most, 0.0))
-
-
-def until(over: Callable[[], object], what: str = "") -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while not over():
-        assert time.monotonic() < ends, what
 
 
 def taken(loop: Driven, count: int, timeout_s: float = 0.0) -> list[str]:

@@ -15,6 +15,7 @@ from holdfast.runtime import Machine
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from holdfast.testing.clocks import HandClock
 from tests.engine.bench import PATIENCE_S, QUICK, Bench, Letters, Work, numbered
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,8 +97,7 @@ class Field:
         return made.start() if start else made
 
     def wait(self, over: Any, what: str = "") -> None:
-        with self.queue.changed:
-            assert self.queue.changed.wait_for(over, PATIENCE_S), what or self.work.story[-10:]
+        until(over, what or (lambda: self.work.story[-10:]), changed=self.queue.changed)
 
 
 @pytest.fixture

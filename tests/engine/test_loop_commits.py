@@ -12,7 +12,8 @@ from holdfast.adapters.kafka import loop_offsets
 from holdfast.adapters.kafka.loop_offsets import LoopOffsets
 from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import FlakyClaims, numbered, partition
-from tests.engine.test_driven import Loops, end, take, taken, until
+from tests.engine.test_driven import Loops, end, take, taken
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from holdfast.plugin.events import ResetHonoured, SourceTrouble
 from holdfast.testing.brokers.queue_leased import Log, QueueLeasedMember
 from tests.engine.audit_events import MemoryEvents
 from tests.engine.bench import PATIENCE_S, Letters, Work
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,6 +79,11 @@ class Member:
         (found,) = self.engine.family._queue_leases._leases.values()
         return found
 
+    def waits_with(self, offset: int) -> None:
+        """It is the first record here, and waits for the queue's former owner."""
+        self.source.deliver(offset)
+        self.field.wait(lambda: self.engine.family._queue_leases._leases)
+
     def look_again(self) -> None:
         """As if half a minute had passed."""
         lease = self.lease()
@@ -103,13 +108,17 @@ class Field:
         self.members.append(Member(self, name, patience_s, ids, letters))
         return self.members[-1]
 
+    def successor(self, *, patience_s: float = LONG_S) -> Member:
+        """A member to which nothing has come yet, after another, in whose handler offset 5 is held."""
+        self.work.hold("5")
+        former, later = self.member("former"), self.member("later", patience_s=patience_s)
+        former.source.deliver(5)
+        self.wait(lambda: self.work.is_running("5"))
+        return later
+
     def wait(self, over: Callable[[], object], what: str = "") -> None:
         """Looked at after each change, and now and then for what nobody notifies of."""
-        ends = time.monotonic() + PATIENCE_S
-        with self.changed:
-            while not over():
-                assert time.monotonic() < ends, what or self.work.story[-10:]
-                self.changed.wait(0.01)
+        until(over, what or (lambda: self.work.story[-10:]), changed=self.changed)
 
     def position(self, number: int = 0) -> Any:
         return self.claims.state.position(f"p/a/{number}")
@@ -135,32 +144,21 @@ def field() -> Iterator[Field]:
 
 class TestTheLease:
     def test_the_first_record_waits_until_the_former_owner_has_ended_what_it_had_in_hand(self, field: Field) -> None:
-        field.work.hold("5")
-        former, later = field.member("former"), field.member("later")
-        former.source.deliver(5)
-        field.wait(lambda: field.work.is_running("5"))
-        later.source.deliver(6)
-        field.wait(lambda: later.engine.family._queue_leases._leases)
+        later = field.successor()
+        later.waits_with(6)
         assert field.work.values() == []
         field.work.let_go()
         field.wait(lambda: later.acked == [6])
         assert field.work.values() == ["5", "6"]
 
     def test_one_that_died_is_waited_for_until_its_session_has_ended(self, field: Field) -> None:
-        field.work.hold("5")
-        former, later = field.member("former"), field.member("later")
-        former.source.deliver(5)
-        field.wait(lambda: field.work.is_running("5"))
-        later.source.deliver(6)
-        field.wait(lambda: later.engine.family._queue_leases._leases)
-        field.claims.expire(former.engine.session.id)
+        later = field.successor()
+        later.waits_with(6)
+        field.claims.expire(field.members[0].engine.session.id)
         field.wait(lambda: later.acked == [6])
 
     def test_a_wait_has_an_end_and_then_the_claims_decide(self, field: Field) -> None:
-        field.work.hold("5")
-        former, later = field.member("former"), field.member("later", patience_s=0.05)
-        former.source.deliver(5)
-        field.wait(lambda: field.work.is_running("5"))
+        later = field.successor(patience_s=0.05)
         later.source.deliver(5, 6)
         field.wait(lambda: later.acked == [6])
         assert later.told("by their claims alone")
@@ -190,10 +188,7 @@ class TestTheLease:
         assert member.acked == [1]
 
     def test_queues_do_not_wait_for_each_other(self, field: Field) -> None:
-        field.work.hold("5")
-        former, later = field.member("former"), field.member("later")
-        former.source.deliver(5)
-        field.wait(lambda: field.work.is_running("5"))
+        later = field.successor()
         later.source.deliver(6)
         later.source.deliver(7, number=1)
         field.wait(lambda: later.acked == [7])
@@ -264,10 +259,7 @@ class TestTheWatermark:
 
     def test_with_several_brokers_there_is_no_queue_lease(self, field: Field) -> None:
         field.log.brokers = {"a", "b"}
-        field.work.hold("5")
-        former, later = field.member("former"), field.member("later")
-        former.source.deliver(5)
-        field.wait(lambda: field.work.is_running("5"))
+        later = field.successor()
         later.source.deliver(5, 6)
         field.wait(lambda: later.acked == [6])
         field.work.let_go()
@@ -340,12 +332,8 @@ class TestWhatTheClientSkips:
 
 class TestTrouble:
     def test_a_session_that_is_lost_begins_anew_and_what_waited_goes_on(self, field: Field) -> None:
-        field.work.hold("5")
-        former, later = field.member("former"), field.member("later")
-        former.source.deliver(5)
-        field.wait(lambda: field.work.is_running("5"))
-        later.source.deliver(6)
-        field.wait(lambda: later.engine.family._queue_leases._leases)
+        later = field.successor()
+        later.waits_with(6)
         before = later.engine.session
         field.claims.expire(before.id)
         before.renew()

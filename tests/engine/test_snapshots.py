@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,8 @@ from holdfast.plugin.events import HandlerOverdue, Status, StoreDown
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from holdfast.testing.brokers.member import MemoryPartitionedSource
-from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, Letters, numbered, partition
+from tests.engine.bench import Bench, FlakyClaims, Letters, numbered, partition
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,12 +34,14 @@ def of(member: Member, number: int = 0) -> PartitionFigures:
     return next(each for each in member.app.snapshot().partitions if each.partition == partition(number))
 
 
-def until(member: Member, holds: Callable[[Snapshot], bool]) -> Snapshot:
+def seen(member: Member, holds: Callable[[Snapshot], bool]) -> Snapshot:
     """The first snapshot of which it holds. Each is from a turn of its own, which `Bench.wait` would keep waiting."""
-    ends = time.monotonic() + PATIENCE_S
-    while not holds(taken := member.app.snapshot()):
-        assert time.monotonic() < ends, taken
-    return taken
+
+    def look() -> Snapshot | None:
+        taken = member.app.snapshot()
+        return taken if holds(taken) else None
+
+    return until(look, member.app.snapshot)
 
 
 class TestState:
@@ -87,7 +89,7 @@ class TestState:
             bench.wait_ended("y")
             assert member.app.snapshot().store.up
             member.app.stop()
-            assert until(member, lambda taken: taken.state == "leaving").load.running == 1
+            assert seen(member, lambda taken: taken.state == "leaving").load.running == 1
 
 
 class TestFigures:
@@ -99,7 +101,7 @@ class TestFigures:
             member = bench.member(settings=SETTINGS)
             bench.wait_committed(5)
             bench.wait_committed(4, 1)
-            taken = until(member, lambda taken: (taken.load.in_flight, taken.load.running) == (1, 1))
+            taken = seen(member, lambda taken: (taken.load.in_flight, taken.load.running) == (1, 1))
             assert taken.records.polled == 14
             assert taken.records.handled == 13
             assert (taken.load.running, taken.load.waiting_for_marks) == (1, 0)
@@ -120,7 +122,7 @@ class TestFigures:
             assert taken.store.session == member.session
             bench.work.let_go()
             bench.wait_committed(10)
-            timings = until(member, lambda taken: taken.handlers["handle"].calls == 14).handlers["handle"]
+            timings = seen(member, lambda taken: taken.handlers["handle"].calls == 14).handlers["handle"]
             assert sum(timings.buckets) == 14
             assert 0 < timings.max_s <= timings.seconds
 
@@ -133,7 +135,7 @@ class TestFigures:
             member = bench.member(settings=SETTINGS, handler=handle, batch=BatchOf(records=3, wait_s=5))
             bench.wait_committed(6)
             # A call is timed when its worker is back, a moment after its records have ended.
-            taken = until(member, lambda taken: sum(each.calls for each in taken.handlers.values()) >= 2)
+            taken = seen(member, lambda taken: sum(each.calls for each in taken.handlers.values()) >= 2)
             assert (taken.records.handled, taken.handlers["handle"].calls) == (6, 2)
 
     def test_coroutines_are_timed_too(self) -> None:
@@ -144,7 +146,7 @@ class TestFigures:
 
             member = bench.member(settings=SETTINGS, handler=handle)
             bench.wait_committed(3)
-            until(member, lambda taken: sum(each.calls for each in taken.handlers.values()) == 3)
+            seen(member, lambda taken: sum(each.calls for each in taken.handlers.values()) == 3)
 
     def test_of_records_that_fail(self) -> None:
         with Bench() as bench:
@@ -187,7 +189,7 @@ class TestFigures:
             assert rate >= 500.0
             bench.work.let_go()
             bench.wait_committed(500)
-            until(member, lambda taken: taken.load.ramp_per_s is None)
+            seen(member, lambda taken: taken.load.ramp_per_s is None)
 
     def test_of_handlers_that_hang(self) -> None:
         with Bench() as bench:
@@ -207,10 +209,10 @@ class TestFigures:
             member.start()
             bench.wait_committed(1)
             assert overdue == [1]
-            found = until(member, lambda taken: taken.load.running == 0).load
+            found = seen(member, lambda taken: taken.load.running == 0).load
             assert (found.overdue, found.stuck, found.given_up) == (0, 1, 1)
             bench.work.let_go()
-            assert until(member, lambda taken: taken.load.stuck == 0).load.given_up == 1
+            assert seen(member, lambda taken: taken.load.stuck == 0).load.given_up == 1
 
     def test_of_a_leased_source_there_are_no_partitions(self) -> None:
         queue = MemoryQueue()

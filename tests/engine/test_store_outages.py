@@ -12,6 +12,7 @@ from holdfast.plugin.engine.store.outage import Outage
 from holdfast.plugin.events import ResetHonoured, SessionLost, StoreDiffers, StoreDown, StoreLost, StoreUp
 from holdfast.plugin.ports import CommitFate, Committed
 from holdfast.runtime import Machine
+from holdfast.testing.clocks import HandClock
 from tests.engine.bench import Bench, FlakyClaims, numbered, partition
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
@@ -271,19 +272,10 @@ class TestBack:
 
 
 def test_that_it_is_down_is_told_once_and_said_again_every_half_minute(caplog: pytest.LogCaptureFixture) -> None:
-    class Clock:
-        time = 1000.0
-
-        def now(self) -> float:
-            return self.time
-
-        def sleep(self, seconds: float) -> None:
-            self.time += seconds
-
-    clock, told = Clock(), list[object]()
+    clock, told = HandClock(), list[object]()
     outage = Outage(Machine(clock), told.append)
     for _ in range(95):
-        clock.time += 1.0
+        clock.sleep(1.0)
         if outage.may_ask:
             with outage.asking():
                 raise StoreUnavailable("no answer")

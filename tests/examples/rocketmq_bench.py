@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from examples.rocketmq.shop import make_topic, send
 from tests.examples.bench import PATIENCE_S, ROOT, _begin
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,8 +60,7 @@ class Running:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Look again with each line."""
-        with self._changed:
-            assert self._changed.wait_for(condition, PATIENCE_S), (self.lines[-5:], self.errors[-5:])
+        until(condition, lambda: (self.lines[-5:], self.errors[-5:]), changed=self._changed)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """A signal; returns the exit status when all its lines are read."""

@@ -91,15 +91,7 @@ def a_body_may_take_longer_than_the_lease() -> None:
 
 
 def a_key_whose_window_passes_between_two_calls_is_run_again() -> None:
-    class Clock:
-        time = 0.0
-
-        def now(self) -> float:
-            return self.time
-
-        def sleep(self, seconds: float) -> None: ...
-
-    clock = Clock()
+    clock = HandClock()
     claims = MemoryClaims(renewals=False, window_s=1.0, runtime=Machine(clock))
     ran = []
 
@@ -113,7 +105,7 @@ def a_key_whose_window_passes_between_two_calls_is_run_again() -> None:
     ask = session.results
 
     def late(keys: Sequence[ClaimKey]) -> object:
-        clock.time += 1.5
+        clock.sleep(1.5)
         return ask(keys)
 
     session.results = late

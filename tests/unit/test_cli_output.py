@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.adapters.cli.letters import StoredLetter, Wanted
 from holdfast.adapters.cli.output import Output, Progress, of_bytes, shown, size, span
-from holdfast.records import Partition, Record
+from holdfast.testing.clocks import HandClock
+from holdfast.testing.records import make_record
 
 
 class Terminal(io.StringIO):
@@ -17,28 +18,11 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    at = 0.0
-
-    def now(self) -> float:
-        return self.at
-
-    def sleep(self, seconds: float) -> None:
-        self.at += seconds
-
-
-class NoFence:
-    epoch = 0
-    session = ""
-    cancelled = False
-
-    def overdue(self, record: Record) -> bool:
-        return False
-
-
 def letter(**headers: str | None) -> StoredLetter:
     found = [(f"holdfast-{name.replace('_', '-')}", value and value.encode()) for name, value in headers.items()]
-    return StoredLetter.of(Record(Partition("dlq", 1), 7, b"k\xff", b"v", found, 1000, NoFence()))  # type: ignore[arg-type]
+    return StoredLetter.of(
+        make_record(b"v", topic="dlq", partition=1, offset=7, key=b"k\xff", headers=found, timestamp_ms=1000)
+    )
 
 
 def test_strangers_text_cannot_steer_a_terminal() -> None:
@@ -79,10 +63,10 @@ def test_results_are_for_people_or_for_programs() -> None:
 
 
 def test_progress_rewrites_a_line_on_a_terminal_and_writes_some_elsewhere() -> None:
-    terminal, log, clock = Terminal(), io.StringIO(), Clock()
+    terminal, log, clock = Terminal(), io.StringIO(), HandClock()
     with Progress(terminal, "read", 10_000, clock) as there, Progress(log, "read", None, clock) as here:
         for done in range(0, 10_000, 100):
-            clock.at += 0.125
+            clock.sleep(0.125)
             there.at(done)
             here.at(done, "some sent")
     assert "\r" in terminal.getvalue()
@@ -94,7 +78,7 @@ def test_progress_rewrites_a_line_on_a_terminal_and_writes_some_elsewhere() -> N
 
 def test_quick_work_says_nothing_of_its_progress() -> None:
     log = io.StringIO()
-    with Progress(log, "read", None, Clock()) as progress:
+    with Progress(log, "read", None, HandClock()) as progress:
         progress.at(1)
     assert log.getvalue() == ""
 

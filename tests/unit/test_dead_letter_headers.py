@@ -11,22 +11,14 @@ from hypothesis import strategies as st
 from holdfast.errors import DeadLetterError, DeadLetterRefused
 from holdfast.plugin.dead_letter import MAX_ERROR_BYTES, Letter, headers_of
 from holdfast.records import Partition, Record
-
-
-class NoFence:
-    epoch = 0
-    session = ""
-    cancelled = False
-
-    def overdue(self, record: Record) -> bool:
-        return False
-
+from holdfast.testing.records import make_record
 
 ORDERS_3 = Partition("orders", 3)
 
 
 def record(*headers: tuple[str, bytes | None], place: Partition = ORDERS_3, offset: int = 41) -> Record:
-    return Record(place, offset, b"k", b"v", headers, 1_700_000_000_000, NoFence())
+    made = make_record(b"v", offset=offset, key=b"k", headers=headers, timestamp_ms=1_700_000_000_000)
+    return made._replace(partition=place)
 
 
 def letter(of: Record, reason: Exception | None = None, attempts: int = 5) -> Letter:

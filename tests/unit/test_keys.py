@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,23 +13,16 @@ from hypothesis import strategies as st
 
 from holdfast.dedup.keys import KeySpec, header, record_key, resolve_key
 from holdfast.errors import KeyMissing, SettingError
-from holdfast.records import Partition, Record
+from holdfast.testing.records import make_record
 
-
-@dataclass
-class NoFence:
-    epoch: int = 1
-    session: str = "s"
-    cancelled: bool = False
-
-    def overdue(self, record: Record) -> bool:
-        return False
+if TYPE_CHECKING:
+    from holdfast.records import Record
 
 
 def record(
     value: bytes | None = b"{}", *, key: bytes | None = None, headers: tuple[tuple[str, bytes | None], ...] = ()
 ) -> Record:
-    return Record(Partition("orders", 3), 42, key, value, headers, -1, NoFence())
+    return make_record(value, topic="orders", partition=3, offset=42, key=key, headers=headers)
 
 
 def of_json(value: object, spec: KeySpec = "id") -> str:

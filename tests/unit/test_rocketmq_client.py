@@ -38,6 +38,7 @@ from holdfast.errors import (
 from holdfast.records import Partition
 from holdfast.timing import Deadline
 from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -151,11 +152,11 @@ def test_a_known_route_never_waits_and_learns_of_changes(monkeypatch: pytest.Mon
     routes = {"orders": route_body({"a": (1, 1)}, {"a": {0: "h:1"}})}
     with name_server(routes) as names, client_of(names.address, route_max_age_s=0.0) as client:
         assert client.known_route("orders") is None
-        routes_seen = _until(lambda: client.known_route("orders"))
+        routes_seen = until(lambda: client.known_route("orders"))
         assert routes_seen.queues() == [QUEUE]
         routes["orders"] = route_body({"a": (2, 2)}, {"a": {0: "h:1"}})
         client.routes._began.clear()
-        assert _until(lambda: (known := client.known_route("orders")) and len(known.queues()) == 2)
+        assert until(lambda: (known := client.known_route("orders")) and len(known.queues()) == 2)
         routes.clear()  # a name server that was restarted
         client.routes._began.clear()
         client.known_route("orders")
@@ -179,7 +180,7 @@ def test_a_connection_that_breaks_brings_the_route_into_doubt() -> None:
             with pytest.raises(SourceUnavailable):
                 client.max_offset(QUEUE, deadline())
             client.route("orders", deadline())  # the old one, and a refresh begins
-            _until(lambda: client.routes.addresses("a")[0] == second.address)
+            until(lambda: client.routes.addresses("a")[0] == second.address)
             assert client.max_offset(QUEUE, deadline()) == 5
             assert len(names.received) == 2
             assert len(second.received) == 1
@@ -197,7 +198,7 @@ def test_connections_to_brokers_that_are_gone_are_ended(monkeypatch: pytest.Monk
             client.route("orders", deadline(), fresh=True)
             assert client.max_offset(QUEUE, deadline()) == 5
             threads = {each.name for each in threading.enumerate()}
-            _until(lambda: f"holdfast-rocketmq-{first.address}" not in {each.name for each in threading.enumerate()})
+            until(lambda: f"holdfast-rocketmq-{first.address}" not in {each.name for each in threading.enumerate()})
             assert f"holdfast-rocketmq-{second.address}" in threads
 
 
@@ -275,7 +276,7 @@ def test_a_master_that_has_closed_what_was_not_used_is_no_broken_one() -> None:
         assert pulled(client).address == master.address
         [peer] = master.peers
         peer.hang_up()
-        _until(lambda: client.network._connections[master.address]._channel is None)
+        until(lambda: client.network._connections[master.address]._channel is None)
         assert pulled(client).address == master.address
 
 
@@ -422,7 +423,7 @@ def test_a_heartbeat_waits_no_longer_than_its_deadline() -> None:
             failed = client.heartbeat([], Deadline(0.1))
             assert isinstance(failed.pop(silent.address), SourceUnavailable)
             # The other one is told in any case; in so short a time its answer may not be here yet.
-            _until(lambda: codes.Request.HEART_BEAT in [each.code for each in other.received])
+            until(lambda: codes.Request.HEART_BEAT in [each.code for each in other.received])
             assert all(isinstance(error, NoAnswer) for error in failed.values())
 
 
@@ -489,14 +490,3 @@ def test_a_closed_client_says_so_and_leaves_no_thread() -> None:
             with pytest.raises(SourceFatal):
                 call()
         client.close()
-
-
-def _until(look: Callable[[], Any]) -> Any:
-    """What it says once it says something."""
-    end = Deadline(LONG_S)
-    tick = threading.Event()
-    while not end.passed:
-        if found := look():
-            return found
-        tick.wait(0.002)
-    raise AssertionError

@@ -12,6 +12,7 @@ from holdfast.adapters.rocketmq.rotation import Rotation, by_key
 from holdfast.errors import SettingError
 from holdfast.plugin.assign.java import java_hash
 from holdfast.records import Partition
+from holdfast.testing.clocks import HandClock
 
 
 @pytest.mark.parametrize(
@@ -84,27 +85,18 @@ def test_a_key_leads_to_one_queue_whatever_its_hash() -> None:
     assert len({by_key(queues, f"customer-{number}") for number in range(200)}) == 7
 
 
-class Clock:
-    time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None: ...
-
-
 def test_queues_take_turns_and_a_broker_that_does_not_answer_comes_last() -> None:
-    clock = Clock()
+    clock = HandClock()
     rotation = Rotation(clock)
     queues = [Partition("t", number, broker) for broker in "abc" for number in range(2)]
     assert {rotation.pick(queues) for _ in queues} == set(queues)
     rotation.silent("a")
     assert {rotation.pick(queues).broker for _ in range(12)} == {"b", "c"}
-    clock.time = 1.0
+    clock.sleep(1.0)
     rotation.silent("b")
     rotation.silent("c")
     assert {rotation.pick(queues).broker for _ in range(12)} == {"a"}, "the one that was asked longest ago"
     rotation.answered("c")
     assert {rotation.pick(queues).broker for _ in range(12)} == {"c"}
-    clock.time = 30.0
+    clock.sleep(29.0)
     assert {rotation.pick(queues).broker for _ in range(12)} == {"a", "b", "c"}

@@ -14,6 +14,7 @@ from holdfast.adapters.rocketmq.push.client import read
 from holdfast.adapters.rocketmq.push.inbox import Inbox
 from holdfast.errors import MissingExtraError, SettingError
 from holdfast.records import Partition, Record
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,13 +105,7 @@ class Callbacks:
         self.wait(lambda: self.inbox.waiting > before)
 
     def wait(self, over: Callable[[], bool]) -> None:
-        changed = threading.Condition()
-        with changed:
-            for _ in range(int(_PATIENCE_S * 1000)):
-                if over():
-                    return
-                changed.wait(0.001)
-        raise AssertionError(self.answers)
+        until(over, lambda: self.answers)
 
     def all(self) -> list[bool]:
         for thread in self._threads:

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +16,7 @@ from holdfast.adapters.rocketmq.remoting import Admin, Message, RemotingClient, 
 from holdfast.timing import Deadline
 from tests.clients.grpc.lab import PATIENCE_S, create_topic, new_name
 from tests.servers.processes import end, spawn
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import subprocess
@@ -57,10 +57,7 @@ class Topic:
         return PushSource(**{"namesrv": self.server.namesrv, "group": self.group} | options)
 
     def wait(self, over: Callable[[], object]) -> None:
-        ends = time.monotonic() + PATIENCE_S
-        while not over():
-            assert time.monotonic() < ends
-            time.sleep(0.05)
+        until(over, patience_s=PATIENCE_S)
 
     def members(self) -> list[str]:
         """Client ids, as the broker knows them."""
@@ -160,10 +157,7 @@ class Members:
         return sum(handled.values()) - len(handled)
 
     def wait(self, over: Callable[[], object], patience_s: float = 2 * PATIENCE_S) -> None:
-        ends = time.monotonic() + patience_s
-        while not over():
-            assert time.monotonic() < ends, self._log.read_text()[-2000:]
-            time.sleep(0.02)
+        until(over, lambda: self._log.read_text()[-2000:], patience_s=patience_s)
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +13,7 @@ from tests.clients.grpc.lab import LEASE_S, PATIENCE_S
 from tests.clients.grpc.member import MemberConfig
 from tests.scenarios.ledger import Reader
 from tests.servers.processes import end, spawn
+from tests.waiting import until
 
 if TYPE_CHECKING:
     import subprocess
@@ -93,10 +93,7 @@ class Crew:
         return {key for key, count in times.items() if count > 1}
 
     def wait(self, over: Callable[[], object]) -> None:
-        ends = time.monotonic() + PATIENCE_S
-        while not over():
-            assert time.monotonic() < ends, [member.log.read_text() for member in self.members]
-            time.sleep(_LOOK_S)
+        until(over, lambda: [member.log.read_text() for member in self.members], patience_s=PATIENCE_S)
 
     def feed(self, over: Callable[[], object]) -> None:
         """Send messages until then, never more than 300 that are not handled."""

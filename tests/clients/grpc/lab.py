@@ -15,6 +15,7 @@ from holdfast.adapters.rocketmq.grpc.client import Client
 from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
 from holdfast.adapters.rocketmq.remoting import Admin, BrokerBusy, Message, RemotingClient, Sender
 from holdfast.timing import SYSTEM_CLOCK, Deadline
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -189,8 +190,7 @@ class Gate:
             self.changed.notify_all()
 
     def wait(self, over: Callable[[], bool]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(over, PATIENCE_S), (self.started, self.ended)
+        until(over, lambda: (self.started, self.ended), patience_s=PATIENCE_S, changed=self.changed)
 
     def wait_for(self, values: Iterable[str]) -> None:
         """Until these have ended."""

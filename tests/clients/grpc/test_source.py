@@ -16,6 +16,7 @@ from holdfast.errors import SettingError, SourceUnavailable, UnknownTopic
 from tests.clients.grpc.lab import AGAIN_S, LEASE_S, PATIENCE_S, App, Field, Gate
 from tests.clients.grpc.stories import story
 from tests.servers.processes import free_ports
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -315,10 +316,9 @@ def test_the_lag_by_offsets_says_nothing_is_left_while_nothing_is_handled(lab: L
     field.fill(*values(20))
     with field.app():
         field.gate.wait(lambda: len(field.gate.started) == 8)
-        ends = time.monotonic() + PATIENCE_S
-        while lab.ask.lag(field.group, field.topic) > 0:  # what is given out last may be on its way
-            assert time.monotonic() < ends
-            time.sleep(0.05)
+        until(  # what is given out last may be on its way
+            lambda: lab.ask.lag(field.group, field.topic) == 0, patience_s=PATIENCE_S
+        )
         assert field.gate.ended == []
         field.gate.let_go()
         field.gate.wait_for(values(20))

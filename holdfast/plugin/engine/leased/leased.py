@@ -17,7 +17,7 @@ from holdfast.plugin.ports import BatchedSource, QueueLeasedSource
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.record.entry import Entry
@@ -66,6 +66,11 @@ class Leased:
         #: On the way out, while the client hands over the rest of what it has begun.
         self._winding_up = False
         self._left = False
+
+    @property
+    def owners(self) -> Mapping[Partition, Ownership]:
+        """Of the records that are here, under the session that lives."""
+        return self._owners
 
     @property
     def lease_s(self) -> float | None:

@@ -252,6 +252,22 @@ class LogWentBack(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsExpired(_Line):
+    """The log has deleted records before this group has read them: retention was quicker, or somebody deleted them.
+    They are passed over. To the broker this is no error, so nobody else says it."""
+
+    level: ClassVar[int] = logging.ERROR
+
+    partition: Partition
+    #: Offsets from the first up to, without, the next one.
+    first: int
+    next: int
+    #: So many records at most, without those that are known as done: some of the offsets may never have had one, and a
+    #: former owner may still have some in hand.
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFailed(_Line):
     """A handler failed. `retry_in_s` None = it is not tried again here. Of a batch: `records` of it failed alike, the
     first of them that one."""
@@ -413,6 +429,7 @@ Event = (
     | AdvanceIgnored
     | CommitOverwritten
     | LogWentBack
+    | RecordsExpired
     | RecordFailed
     | DeadLettered
     | DeadLetterLimitReached

@@ -225,6 +225,11 @@ class PartitionedSource(Protocol):
         """The ends of the partitions' logs as far as known without asking the broker; for reports."""
         ...
 
+    def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """Where the partitions' logs begin, as far as known without asking the broker: what lay before was deleted. Of
+        a log that has deleted what was to be read it is known when the source brings what comes behind that."""
+        ...
+
     def seek(self, partition: Partition, offset: int) -> None:
         """Read on from there. Raises SourceUnavailable: not yet possible."""
         ...

@@ -15,7 +15,7 @@ from holdfast import Holdfast, RedisClaims, Settings
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.engine.partition.ownership import Ownership
-from holdfast.plugin.events import RebalanceReport
+from holdfast.plugin.events import RebalanceReport, RecordsExpired
 from holdfast.plugin.ports import Start
 from holdfast.records import Partition
 from holdfast.timing import Deadline
@@ -258,6 +258,26 @@ def test_what_retention_leaves_is_read_whatever_the_reset_policy(
     second.stop()
     assert second.handled == [(0, offset) for offset in range(20, 30)]
     assert second.error is None
+    assert not first.told(RecordsExpired)
+    assert second.told(RecordsExpired) == [RecordsExpired(partition=Partition(topic, 0), first=5, next=20, records=15)]
+
+
+def test_a_log_that_is_empty_before_anything_was_read_is_told_too(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 5)
+    first = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: kafka.committed(topic, topic).get(0) == 5)
+    first.stop()
+    produce(kafka, topic, 25)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 30)]).values():
+        future.result(_PATIENCE_S)
+    second = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: kafka.committed(topic, topic).get(0) == 30)
+    second.stop()
+    assert second.handled == []
+    assert second.told(RecordsExpired) == [RecordsExpired(partition=Partition(topic, 0), first=5, next=30, records=25)]
 
 
 def test_a_topic_that_is_deleted_stops_nothing_of_the_others(
@@ -301,6 +321,7 @@ def test_transaction_markers_and_aborted_records_hold_nothing_up(
     member.stop()
     assert len(member.handled) == 15
     assert len(set(member.handled)) == 15
+    assert not member.told(RecordsExpired)
 
 
 @pytest.fixture(scope="module")

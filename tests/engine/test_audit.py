@@ -97,6 +97,21 @@ class TestOutcomes:
         assert sum(span.records for span in told.spans()) == 4
         assert told.offsets(Outcome.HANDLED) >= once(2, 3, 7, 9)
 
+    def test_what_the_log_deleted_before_it_was_read_is_told_as_expired(self, told: MemoryEvents) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(12)))
+            bench.broker.compact("orders", 0, keep=[0, 1, 8, 9, 11])
+            member = bench.member(settings=SETTINGS, audit=told.audit(), start=False)
+            bench.group.set_offset(P0, 0)
+            bench.broker.expire("orders", 0, 5)
+            member.start()
+            bench.wait_committed(12)
+            member.stop()
+        assert told.offsets(Outcome.EXPIRED) == once(*range(5))
+        assert told.offsets(Outcome.HANDLED) + told.offsets(Outcome.ABSENT) == once(*range(5, 12))
+        [stopped] = told.bodies(Stopped)
+        assert (stopped.clean, stopped.records) == (True, {"handled": 3})
+
     def test_a_run_that_ends_by_an_error_says_so(self, told: MemoryEvents) -> None:
         with Bench() as bench:
             bench.work.fail("x1", Unretriable("for good"))

@@ -13,6 +13,7 @@ from holdfast.plugin.events import (
     AdvanceIgnored,
     CommitOverwritten,
     LogWentBack,
+    RecordsExpired,
     ResetHonoured,
     RewindIgnored,
     SourceTrouble,
@@ -311,6 +312,70 @@ class TestSeveralBrokers:
             silent.clear()
             bench.wait_committed(1)
         assert sorted(bench.work.values()) == ["x", "y", "z"]
+
+
+class TestRetention:
+    """The log deletes records that the group has not read."""
+
+    def test_what_was_deleted_unread_is_told(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            bench.broker.produce("orders", 0, *numbered("y", range(10)))
+            bench.broker.expire("orders", 0, 12)
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(15)
+            assert member.told(RecordsExpired) == [RecordsExpired(partition=P0, first=5, next=12, records=7)]
+            assert member.app.snapshot().records.expired == 7
+
+    def test_also_where_the_log_is_empty_now(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            bench.broker.produce("orders", 0, *numbered("y", range(10)))
+            bench.broker.expire("orders", 0, 15)
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(15)
+            assert member.told(RecordsExpired) == [RecordsExpired(partition=P0, first=5, next=15, records=10)]
+
+    def test_while_it_is_read(self) -> None:
+        with Bench() as bench:
+            member = bench.member(settings=SETTINGS)
+            bench.broker.produce("orders", 0, "x0")
+            bench.wait_committed(1)
+            with bench.changed:
+                bench.broker.produce("orders", 0, *numbered("x", range(1, 9)))
+                bench.broker.expire("orders", 0, 6)
+            bench.wait_committed(9)
+            assert member.told(RecordsExpired) == [RecordsExpired(partition=P0, first=1, next=6, records=5)]
+
+    def test_a_log_that_has_holes_or_forgets_what_was_read_is_none(self) -> None:
+        with Bench() as bench:
+            handled(bench, *numbered("x", range(5)))
+            bench.broker.produce("orders", 0, *numbered("y", range(10)))
+            bench.broker.compact("orders", 0, keep=[9, 12, 14])
+            bench.broker.expire("orders", 0, 5)
+            member = bench.member(settings=SETTINGS)
+            bench.wait_committed(15)
+            assert not member.told(RecordsExpired)
+
+    def test_what_a_former_owner_has_done_is_not_unread(self) -> None:
+        with Bench() as bench:
+            bench.work.hold("x5")
+            bench.broker.produce("orders", 0, *numbered("x", range(10)))
+            first = bench.member("a", settings=Settings(workers=4, commit_interval_s=0.01, drain_timeout_s=0.02))
+            bench.wait(lambda: bench.position() == (5, {6, 7, 8, 9}))
+            bench.broker.produce("orders", 0, *numbered("y", range(10)))
+            bench.broker.expire("orders", 0, 15)
+            second = bench.member("b", settings=SETTINGS, start=False)
+            with bench.changed:
+                bench.group.aim({second.source: [P0]})
+                second.start()
+            bench.wait_committed(20)
+            bench.work.let_go()
+            [told] = [*first.told(RecordsExpired), *second.told(RecordsExpired)]
+            assert told in (
+                RecordsExpired(partition=P0, first=5, next=15, records=6),  # what is in hand may have to run again
+                RecordsExpired(partition=P0, first=10, next=15, records=5),  # the first one had read on to there
+            )
 
 
 class TestLogs:

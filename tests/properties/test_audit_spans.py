@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.plugin.audit.schema import Outcome, Span
 from holdfast.plugin.audit.spans import SpanMerger
 
-_RECORDS = sorted(set(Outcome) - {Outcome.ABSENT})
+_RECORDS = sorted(set(Outcome) - {Outcome.ABSENT, Outcome.EXPIRED})
 _TIMES = st.tuples(st.integers(0, 50), st.integers(50, 99))
 _RANGE = st.tuples(st.integers(0, 40), st.integers(1, 5)).map(lambda each: range(each[0], sum(each)))
 

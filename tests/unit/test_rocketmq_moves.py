@@ -80,8 +80,11 @@ def test_a_slave_that_has_less_and_a_master_that_is_away_expire_nothing(beginnin
 
 def test_what_has_expired_counts_as_read() -> None:
     parts = Parts(beginning=10)
-    assert follow(parts, 5, 10, log=(10, 100)) == End(Q, 10)
+    moves = Moves(parts, parts)  # type: ignore[arg-type]  # what they ask of both
+    answer = PullAnswer(PullStatus.MOVED, 10, 10, 100, b"", "a:1", 0, None)
+    assert moves.follow(Moved(Q, 5, answer), parts) == End(Q, 10)  # type: ignore[arg-type]  # and of the engine
     assert parts.asked == [("seek", 10, False)]
+    assert moves.starts == {Q: 10}
 
 
 def test_a_log_that_ends_before_what_was_read_is_read_from_its_beginning() -> None:

@@ -36,9 +36,9 @@ _EXAMPLE = """\
 Files of this machine are judged as they are. Topics and other file systems (kafka:..., s3a://...), --follow and --spark
 need Spark, in this process: pip install 'holdfast[spark]', Java 17 or 21. --output and --tables need pyarrow, which is
 in the same extra.
-exit codes: 0 nothing is lost and nothing ran twice; 1 something is, or did; 4 not all is known, since a process was
-killed, or events are missing or cannot be read; 2 a wrong command line or setting, or Spark, Java or pyarrow is missing
-or fails; 3 as of all commands.
+exit codes: 0 nothing is lost and nothing ran twice; 1 something is (or was deleted unread, by retention), or did; 4 not
+all is known, since a process was killed, or events are missing or cannot be read; 2 a wrong command line or setting, or
+Spark, Java or pyarrow is missing or fails; 3 as of all commands.
 """
 #: Names of topics and of other file systems' files.
 _ELSEWHERE = re.compile("kafka:|[A-Za-z][A-Za-z0-9+.-]*:/")

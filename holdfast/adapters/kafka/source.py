@@ -465,7 +465,15 @@ class KafkaSource:
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """From what the client has seen in its fetches."""
-        ends: dict[Partition, int] = {}
+        return self._fetched(partitions, 1)
+
+    def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """The same: each answer to a fetch says where its log begins (Kafka 1.0 on)."""
+        return self._fetched(partitions, 0)
+
+    def _fetched(self, partitions: Sequence[Partition], which: int) -> Mapping[Partition, int]:
+        """The first or the second of a log's borders, as the client has heard of it last."""
+        found: dict[Partition, int] = {}
         if self._consumer is not None:
             for partition in partitions:
                 try:
@@ -474,9 +482,9 @@ class KafkaSource:
                     )
                 except KafkaException:
                     continue  # not fetched yet: the same as unknown
-                if seen[1] >= 0:
-                    ends[partition] = seen[1]
-        return ends
+                if seen[which] >= 0:
+                    found[partition] = seen[which]
+        return found
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Raises SourceUnavailable: the fetcher does not stand yet, ask again."""

@@ -29,6 +29,8 @@ class Moves:
 
     def __init__(self, prefetch: Prefetch, offsets: Offsets) -> None:
         self._prefetch, self._offsets = prefetch, offsets
+        #: Of logs that begin behind what was to be read: where they do. Nothing is known of them before the next seek.
+        self.starts: dict[Partition, int] = {}
 
     def follow(self, moved: Moved, listener: RebalanceListener) -> End | None:
         """Tell the engine, which seeks; or seek here. Replies with what now counts as read.
@@ -84,8 +86,8 @@ class Moves:
             _log.info("%s begins behind %d, says a broker; asking again: %s", queue, asked, error)
             first = asked
         if asked < first:
-            _log.warning("%s: what lay from %d to %d has expired unread", queue, asked, first)
             self._prefetch.seek(queue, first)
+            self.starts[queue] = first  # the engine tells of it: it knows what was done of that
             return End(queue, first)
         self._prefetch.seek(queue, asked, wait_s=_AGAIN_S)
         return None

@@ -335,6 +335,8 @@ class RocketMQSource:
     def _forget(self, queues: Collection[Partition]) -> None:
         self._prefetch.remove(queues)
         self._held.difference_update(queues)
+        for queue in queues:
+            self._moves.starts.pop(queue, None)
 
     def _note_logs(self) -> None:
         """For the next owner, which can do without."""
@@ -398,6 +400,10 @@ class RocketMQSource:
         known = self._prefetch.ends()
         return {queue: known[queue] for queue in partitions if queue in known}
 
+    def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """Of those in which something had expired before it was read: where they begin, as their masters said then."""
+        return {queue: self._moves.starts[queue] for queue in partitions if queue in self._moves.starts}
+
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Begin to commit; what is not ours any more is not sent. In a hand-over the brokers' answers are waited for,
         so that the next owner reads this offset."""
@@ -415,6 +421,7 @@ class RocketMQSource:
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Raises SourceUnavailable: it is not assigned."""
+        self._moves.starts.pop(partition, None)
         self._logs.begin(partition, offset)
         if not self._prefetch.seek(partition, offset):
             self._logs.end([partition])

@@ -121,7 +121,7 @@ class Book:
         times: tuple[int, int],
         keys: Iterable[tuple[int, str]] = (),
     ) -> None:
-        """Records that have ended, as ranges of offsets that are all there; of ABSENT none is.
+        """Records that have ended, as ranges of offsets that are all there; of ABSENT and EXPIRED none is.
 
         Args:
             owner: has a page of its own until the next flush.

@@ -23,7 +23,7 @@ VERSION = 1
 
 
 class Outcome(StrEnum):
-    """What became of the records of a span. All but FAILED cover their offsets: nobody need look at them again."""
+    """What became of the records of a span. All but FAILED and EXPIRED cover their offsets: they are accounted for."""
 
     #: The handler ended well, once for each record: an execution. Of a loop of one's own: it said so.
     HANDLED = "handled"
@@ -37,13 +37,15 @@ class Outcome(StrEnum):
     FAILED = "failed"
     #: The log has no record there (compaction, transaction markers): the source went past without delivering any.
     ABSENT = "absent"
+    #: The log has deleted what lay there (retention) before it was read. A gap, which is nobody's loss but retention's.
+    EXPIRED = "expired"
 
 
 #: Of spans in which nothing came to its end.
-NO_RECORDS = (Outcome.FAILED, Outcome.ABSENT)
+NO_RECORDS = (Outcome.FAILED, Outcome.ABSENT, Outcome.EXPIRED)
 
 
-COVERING = frozenset(Outcome) - {Outcome.FAILED}
+COVERING = frozenset(Outcome) - {Outcome.FAILED, Outcome.EXPIRED}
 
 
 def label(partition: Partition) -> str:

@@ -6,7 +6,8 @@ from operator import itemgetter
 
 from holdfast.plugin.audit.schema import Outcome, Span
 
-_ABSENT = Outcome.ABSENT
+#: Nothing was there to become of.
+_NOTHING = (Outcome.ABSENT, Outcome.EXPIRED)
 
 #: first, next, records, began_ms, ended_ms
 _Range = list[int]
@@ -26,9 +27,9 @@ class SpanMerger:
         self._uncounted: dict[Outcome, _Range] = {}
 
     def add(self, outcome: Outcome, offsets: range, times: tuple[int, int]) -> None:
-        """A record at each of these offsets; or (ABSENT) at none. Args: times: began_ms, ended_ms."""
+        """A record at each of these offsets; or (ABSENT, EXPIRED) at none. Args: times: began_ms, ended_ms."""
         last = self._last.get(outcome)
-        records = 0 if outcome is _ABSENT else len(offsets)
+        records = 0 if outcome in _NOTHING else len(offsets)
         if last is not None and last[1] == offsets.start:
             # As in `_count`; this is done for each record that goes its way alone.
             began_ms, ended_ms = times
@@ -53,11 +54,10 @@ class SpanMerger:
     def take(self) -> list[Span]:
         """All of it as spans, those with offsets ascending; nothing is left."""
         ranges = {outcome: _touching(found) for outcome, found in self._ranges.items()}
-        holes = ranges.pop(Outcome.ABSENT, [])
+        holes, gone = (ranges.pop(outcome, []) for outcome in _NOTHING)  # which are no records to be put together
         if holes and ranges:
             holes = _fill(ranges, holes)
-        if holes:
-            ranges[Outcome.ABSENT] = holes
+        ranges |= {outcome: found for outcome, found in zip(_NOTHING, (holes, gone), strict=True) if found}
         flat = sorted(((each, outcome) for outcome, found in ranges.items() for each in found), key=_first)
         spans = [_span(outcome, first, after, rest) for (first, after, *rest), outcome in flat]
         spans += [_span(outcome, None, None, rest) for outcome, (_, _, *rest) in self._uncounted.items()]

@@ -59,6 +59,7 @@ COVERAGE = table(
     unknown            long     number of offsets
     pending            long     number of offsets
     left               long     number of offsets
+    expired            long     number of offsets
     repeated           long     number of executions beyond the first of each record
     """,
 )
@@ -73,8 +74,8 @@ GAPS = table(
     first              long     offset
     next               long     offset, exclusive
     offsets            long     next - first: at most so many records
-    verdict            string   lost, unknown, pending or left
-    reason             string   passed, jumped, killed, incomplete, lag or reset
+    verdict            string   lost, unknown, pending, left or expired
+    reason             string   passed, jumped, killed, incomplete, lag, reset or retention
     runs               array<string>  those that read there
     members            array<string>  their names
     after_ms           long     when what lies just before it had ended
@@ -264,6 +265,7 @@ SUMMARY = table(
     unknown            long     number of offsets
     pending            long     number of offsets
     left               long     number of offsets
+    expired            long     number of offsets
     crash              long     number of executions too many, by cause
     hand_over          long     number of executions
     redelivery         long     number of executions

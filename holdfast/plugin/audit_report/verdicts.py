@@ -12,6 +12,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"  #: it may have been done by a run that could not tell
     PENDING = "pending"  #: nobody says that it is done
     LEFT = "left"  #: the group ended cleanly before it, or was told to skip it
+    EXPIRED = "expired"  #: the log had deleted it before it was read
 
 
 class Reason(StrEnum):
@@ -23,6 +24,7 @@ class Reason(StrEnum):
     INCOMPLETE = "incomplete"  #: unknown: events of its reader are missing
     LAG = "lag"  #: pending or left: nobody came so far; lost, where all had to be consumed
     RESET = "reset"  #: left: the group was told to begin beyond it
+    RETENTION = "retention"  #: expired: its reader found that the log begins behind it
 
 
 class Cause(StrEnum):

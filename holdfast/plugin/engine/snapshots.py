@@ -164,6 +164,7 @@ class Snapshots:
                 taken_up=source.taken_up,
                 drained=meter.drained,
                 abandoned=meter.abandoned,
+                expired=meter.expired,
             ),
             load=LoadFigures(
                 running=parts.workers.running,

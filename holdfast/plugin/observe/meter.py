@@ -6,7 +6,15 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.events import DeadLettered, RebalanceReport, RecordFailed, SessionLost, StoreDown, StoreUp
+from holdfast.plugin.events import (
+    DeadLettered,
+    RebalanceReport,
+    RecordFailed,
+    RecordsExpired,
+    SessionLost,
+    StoreDown,
+    StoreUp,
+)
 from holdfast.plugin.observe.snapshot import BUCKETS_S, HandlerFigures, RebalanceFigures, SourceFigures
 from holdfast.plugin.observe.store_calls import StoreCalls
 
@@ -44,7 +52,7 @@ class Meter:
         self.polled = 0
         #: Events that were told.
         self.events: Counter[type[Event]] = Counter()
-        self.drained = self.abandoned = 0
+        self.drained = self.abandoned = self.expired = 0
         #: A store that is down, with store_down="open".
         self.open = False
         self._timings: dict[str, _Timings] = {}
@@ -66,6 +74,8 @@ class Meter:
             self.events[RecordFailed] += event.records
         elif isinstance(event, (DeadLettered, SessionLost)):
             self.events[type(event)] += 1
+        elif isinstance(event, RecordsExpired):
+            self.expired += event.records
         elif isinstance(event, StoreDown):
             self.open = event.mode == "open"
         elif isinstance(event, StoreUp):

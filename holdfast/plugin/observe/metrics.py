@@ -169,6 +169,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     _counter("records_drained", "records", "Handlers that ended within a drain.", lambda s: s.records.drained),
     _counter("records_abandoned", "records", "Handlers that outlived a drain.", lambda s: s.records.abandoned),
+    _counter(
+        "records_expired",
+        "records",
+        "Records that the log had deleted before they were read; at most.",
+        lambda s: s.records.expired,
+    ),
     # ---- what is in the process
     _gauge("handlers_running", "", "Calls of handlers that run.", lambda s: s.load.running),
     _gauge("in_flight_records", "records", "Records polled and not settled.", lambda s: s.load.in_flight),

@@ -38,6 +38,8 @@ class RecordFigures:
     #: Handlers that ended within a drain, and that outlived it; as reports tell them.
     drained: int = 0
     abandoned: int = 0
+    #: That the log had deleted (retention) before they were read; at most.
+    expired: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

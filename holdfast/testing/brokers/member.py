@@ -301,6 +301,11 @@ class MemoryPartitionedSource:
         with self.broker.changed:
             return {each: self.broker.logs[each].end for each in partitions if each in self.broker.logs}
 
+    def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """Where the logs begin: all of it is known here."""
+        with self.broker.changed:
+            return {each: self.broker.logs[each].start for each in partitions if each in self.broker.logs}
+
     def seek(self, partition: Partition, offset: int | None) -> None:
         """Read on from there. Raises SourceUnavailable."""
         self._check("seek")

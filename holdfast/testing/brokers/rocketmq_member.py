@@ -252,6 +252,11 @@ class RocketSource:
         with self.broker.changed:
             return {each: self.broker.logs[each].end for each in partitions if each in self.broker.logs}
 
+    def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """Where the logs begin: all of it is known here."""
+        with self.broker.changed:
+            return {each: self.broker.logs[each].start for each in partitions if each in self.broker.logs}
+
     def _wait_for_answer(self, what: str, deadline: Deadline) -> None:
         way_s, left_s = 2 * self.line.delay_s, deadline.left_s()
         answers = self.line.hears and self.line.speaks and way_s < left_s

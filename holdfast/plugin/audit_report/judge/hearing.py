@@ -118,7 +118,7 @@ def _span(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
         place.records[outcome] = place.records.get(outcome, 0) + records
         if outcome == Outcome.FAILED:
             continue
-        if outcome != Outcome.ABSENT:
+        if outcome not in NO_RECORDS:
             owner.ended(first, records, began, ended)
         owner.first = first if owner.first is None else min(owner.first, first)
         owner.next = next_ if owner.next is None else max(owner.next, next_)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: A span as it is kept. `old`: its executions have been judged.
 FIRST, NEXT, OUTCOME, RECORDS, BEGAN, ENDED, RUN, EPOCH, SEQ, OLD = range(10)
 #: Of which records are counted.
-OUTCOMES = tuple(each.value for each in Outcome if each is not Outcome.ABSENT)
+OUTCOMES = tuple(each.value for each in Outcome if each not in (Outcome.ABSENT, Outcome.EXPIRED))
 #: Of what `Kept.state` gives.
 _VERSION = 2
 

@@ -11,9 +11,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from holdfast.plugin.audit.schema import Outcome
+from holdfast.plugin.audit_report.judge.kept import OUTCOMES
 from holdfast.plugin.audit_report.judge.owner import Owner
 from holdfast.plugin.audit_report.verdicts import Cause, Reason, Verdict
 
+_COVERS_NOTHING = (Outcome.FAILED.value, Outcome.EXPIRED.value)
 #: More than a sweep may still make longer.
 _GROWING = 64
 
@@ -52,6 +54,7 @@ class Sweep:
     offsets: dict[str, int] = field(default_factory=dict)
     repeated: int = 0
 
+    _expired: list[tuple[int, int, Owner]] = field(default_factory=list)
     _begin: int | None = None
     _reach: int = 0
     _reach_ms: int | None = None
@@ -96,7 +99,8 @@ class Sweep:
     ) -> None:
         """One span more, at or behind the last one."""
         self.records[outcome] = self.records.get(outcome, 0) + records
-        if outcome == Outcome.FAILED:
+        if outcome in _COVERS_NOTHING:
+            self._passed(owner, first, next_, outcome)
             return
         if self._begin is None:
             self._begin = self._reach = first
@@ -116,21 +120,32 @@ class Sweep:
             self._mark = first
             self._open.append(Execution(next_, first, records, owner, ended_ms, old))
 
+    def _passed(self, owner: Owner, first: int, next_: int, outcome: str) -> None:
+        """What was deleted unread is a gap, unless somebody has handled it after all: so it covers nothing."""
+        if outcome == Outcome.FAILED:
+            return
+        if self._begin is None:
+            self._begin = self._reach = first
+        owner.first = first if owner.first is None else owner.first
+        owner.next = next_ if owner.next is None else max(owner.next, next_)
+        self._expired.append((first, next_, owner))
+
     def close(self) -> dict[str, Any]:
         """There are no more. The row of `coverage`, but for where it is."""
         self._settle(None)
         begin = 0 if self._begin is None else self._begin
-        top = max(self._reach, self._position or 0, self._end or 0)
+        gone = (next_ for _, next_, _ in self._expired)
+        top = max(self._reach, self._position or 0, self._end or 0, *gone)
         if top > self._reach:
             self._gap(self._reach, top)
         lag = self._end - self._position if self._end is not None and self._position is not None else None
         return {
             "begin": begin,
-            "covered_to": self._reach if self._covered_to is None else self._covered_to,
+            "covered_to": top if self._covered_to is None else self._covered_to,
             "position": self._position,
             "end": self._end,
             "lag": lag,
-            **{each.value: self.records.get(each.value, 0) for each in Outcome if each is not Outcome.ABSENT},
+            **{name: self.records.get(name, 0) for name in OUTCOMES},
             **{each.value: self.offsets.get(each.value, 0) for each in Verdict},
             "repeated": self.repeated,
         }
@@ -222,14 +237,15 @@ class Sweep:
     # -- gaps ----------------------------------------------------------------------------------------------------------
 
     def _gap(self, first: int, next_: int) -> None:
-        if self._covered_to is None:
-            self._covered_to = first
-        cuts = {first, next_}
+        self._expired = [each for each in self._expired if each[1] > first]
+        cuts = {first, next_, *(cut for each in self._expired for cut in each[:2] if first < cut < next_)}
         for each in self.owners:
             cuts.update(cut for cut in (each.position, each.told, each.said) if cut is not None and first < cut < next_)
         row: dict[str, Any] | None = None
         for low, high in pairwise(sorted(cuts)):
             verdict, reason, readers = self._verdict(low)
+            if self._covered_to is None and verdict is not Verdict.EXPIRED:
+                self._covered_to = low
             if not self.rules.final and verdict in (Verdict.PENDING, Verdict.LEFT) and reason is Reason.LAG:
                 row = None
                 continue
@@ -252,6 +268,9 @@ class Sweep:
 
     def _verdict(self, offset: int) -> tuple[Verdict, Reason, list[Owner]]:
         """Of an offset that no span covers; asked when all spans below have been seen."""
+        for first, next_, owner in self._expired:
+            if first <= offset < next_:
+                return Verdict.EXPIRED, Reason.RETENTION, [owner]
         readers, rules = self._readers(offset), self.rules
         reached = self._position is not None and offset < self._position
         if not reached and not (rules.all_of_it or (rules.unheard and rules.final)):

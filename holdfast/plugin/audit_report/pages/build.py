@@ -132,7 +132,7 @@ def _gaps(reader: TableReader, where: Where) -> Listed[Gap]:
     """What is lost first. Lag and what was left are told as figures, not as findings."""
     rows: list[Gap] = []
     total = 0
-    for verdict in (Verdict.LOST, Verdict.UNKNOWN):
+    for verdict in (Verdict.LOST, Verdict.EXPIRED, Verdict.UNKNOWN):
         found = reader.largest(t.GAPS, "offsets", _MOST_FINDINGS - len(rows), {**where, "verdict": verdict.value})
         rows += sorted(map(_gap, found.rows), key=lambda each: (natural(each.partition), each.first))
         total += found.total

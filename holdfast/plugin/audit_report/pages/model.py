@@ -219,7 +219,7 @@ class GroupAudit:
     #: Records that were known as done and not run again.
     suppressed: int
     dead_lettered: int
-    #: Records by verdict: lost, unknown, pending, left.
+    #: Records by verdict: lost, unknown, pending, left, expired.
     gaps: Mapping[str, int]
     #: Executions beyond the first, by cause.
     repeats: Mapping[str, int]
@@ -265,6 +265,11 @@ class GroupAudit:
         return self.gaps.get("unknown", 0)
 
     @property
+    def expired(self) -> int:
+        """Records that the log had deleted before the group read them."""
+        return self.gaps.get("expired", 0)
+
+    @property
     def behind(self) -> int:
         """Records that nobody said are done: still to come, or left when the group ended."""
         return self.gaps.get("pending", 0) + self.gaps.get("left", 0)
@@ -276,8 +281,8 @@ class GroupAudit:
 
     @property
     def wrong(self) -> bool:
-        """Whether something is lost, or ran again without being asked for."""
-        return bool(self.lost or self.repeated or self.sent_twice)
+        """Whether something is lost or was deleted unread, or ran again without being asked for."""
+        return bool(self.lost or self.expired or self.repeated or self.sent_twice)
 
     @property
     def unsure(self) -> bool:

@@ -115,6 +115,7 @@ def _figures(group: GroupAudit) -> str:
     spikes = [each.spike for each in group.rebalances.rows if each.spike is not None]
     figures = [
         ("lost", f"{group.lost:,}", "bad" if group.lost else ""),
+        *([("deleted unread", f"{group.expired:,}", "bad")] if group.expired else []),
         ("unknown", f"{group.unknown:,}", "unsure" if group.unknown else ""),
         ("ran again", f"{group.repeated:,}", "bad" if group.repeated else ""),
         ("known, skipped", f"{group.suppressed:,}", ""),

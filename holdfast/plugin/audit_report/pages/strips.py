@@ -15,6 +15,7 @@ _HIGH, _GAP, _TOP = 14, 14, 8
 _LEAST_PX = 3.0
 _SAID = {
     "lost": "lost",
+    "expired": "deleted unread",
     "unknown": "unknown",
     "repeated": "ran more than once",
     "pending": "not yet done",

@@ -38,6 +38,7 @@ PICTURE = "\n".join(
         "svg.audit .hatch{stroke:var(--pause);stroke-width:1.5}",
         "svg.audit .covered{fill:var(--covered)}",
         "svg.audit .lost{fill:var(--lost)}",
+        "svg.audit .expired{fill:var(--lost);opacity:.5}",
         "svg.audit .unknown{fill:var(--unsure)}",
         "svg.audit .left,svg.audit .pending{fill:none;stroke:var(--faint);stroke-dasharray:2 2}",
         "svg.audit .repeated{fill:#7a63c7}",

@@ -22,6 +22,7 @@ _REASONS: Mapping[str, str] = {
     Reason.INCOMPLETE: "events of its reader are missing",
     Reason.LAG: "nobody came so far",
     Reason.RESET: "the group was told to skip it",
+    Reason.RETENTION: "deleted before it was read",
 }
 _DAY_MS = 20 * 3_600_000
 _MOST_REBALANCES = 40

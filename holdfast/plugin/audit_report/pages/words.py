@@ -26,6 +26,7 @@ VERDICTS: Mapping[str, str] = {
     Verdict.UNKNOWN: "a process that was killed, or whose events are incomplete, may have done it",
     Verdict.PENDING: "nobody has said that it is done: lag",
     Verdict.LEFT: "the group ended, or was told to begin, beyond it",
+    Verdict.EXPIRED: "the log had deleted it (retention) before it was read",
 }
 
 
@@ -48,6 +49,7 @@ def verdict(audit: Audit) -> str:
         audit.sum(lambda each: each.unheard + each.unreported),
         audit.sum(lambda each: each.lost),
         audit.sum(lambda each: each.unknown),
+        audit.sum(lambda each: each.expired),
         repeats,
         audit.sum(lambda each: each.sent_twice or 0),
     )
@@ -57,15 +59,26 @@ def verdict(audit: Audit) -> str:
 
 def group_verdict(group: GroupAudit) -> str:
     """One group in one sentence."""
-    said = _sentence(group.unheard + group.unreported, group.lost, group.unknown, group.repeats, group.sent_twice or 0)
+    said = _sentence(
+        group.unheard + group.unreported,
+        group.lost,
+        group.unknown,
+        group.expired,
+        group.repeats,
+        group.sent_twice or 0,
+    )
     return f"{said}, of {number(group.records, 'record')} that ran"
 
 
-def _sentence(untold: int, lost: int, unknown: int, repeats: Mapping[str, int], sent_twice: int) -> str:
+def _sentence(  # noqa: PLR0917 - the figures in the order in which they are said
+    untold: int, lost: int, unknown: int, expired: int, repeats: Mapping[str, int], sent_twice: int
+) -> str:
     """`untold`: something is missing, and nobody can say what."""
     parts = [f"{lost:,} lost" if lost else "Nothing known to be lost" if untold else "Nothing lost"]
     if unknown:
         parts.append(f"{unknown:,} unknown")
+    if expired:
+        parts.append(f"{expired:,} deleted by retention before they were read")
     again = {cause: count for cause, count in repeats.items() if cause != Cause.RESET}
     if total := sum(again.values()):
         parts.append(f"{total:,} repeated ({by_cause(again)})")

@@ -72,6 +72,14 @@ class Ledger:
             starts[at:], stops[at:], self._next = (offsets.start,), (offsets.stop,), offsets.stop
         return True
 
+    def unknown(self, at: int, until: int) -> list[range]:
+        """Of offsets that did not come: those that are not known as done; ascending."""
+        found = []
+        for known in sorted(offset for offset in self._done if at <= offset < until):
+            found += [range(at, known)] if at < known else []
+            at = known + 1
+        return [*found, range(at, until)] if at < until else found
+
     def reached(self, offset: int) -> None:
         """The source has read up to `offset`: what it did not deliver below is no record."""
         self._next = max(self._next, offset)

@@ -12,6 +12,7 @@ from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.dead_letter import retried_from
 from holdfast.plugin.engine.flow.backlog import Backlog
+from holdfast.plugin.engine.partition.holes import Holes
 from holdfast.plugin.engine.partition.owners import Owners
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.rebalance import Rebalance
@@ -56,6 +57,7 @@ class Partitioned:
         self._backlog = Backlog(source, engine.clock)
         self.ours = Owners(engine, source, duplicates=self._duplicates, began=self._backlog.begin)
         self.owners, self._assigned, self._commits = self.ours.by_partition, self.ours.assigned, self.ours.commits
+        self._holes = Holes(source, engine.recorder, engine.tell)
         letters = source.unroutable_letters
         self._unroutable = (
             handler_of_unroutable(source.retry_topic, letters) if source.retry_topic and letters else None
@@ -123,7 +125,7 @@ class Partitioned:
             owner = self.owners.get(end.partition)
             if owner is not None and owner.open:
                 if end.offset > owner.ledger.next:
-                    self._engine.recorder.absent(owner, range(owner.ledger.next, end.offset))
+                    self._holes.pass_over(owner, owner.ledger.next, end.offset)
                 owner.ledger.reached(end.offset)
 
     def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
@@ -140,7 +142,7 @@ class Partitioned:
             # Almost always: one after the other, none of them known.
             known = offsets[0] < expected or offsets != list(whole) or not owner.ledger.polled_all(whole)
             if not known and offsets[0] > expected:
-                self._engine.recorder.absent(owner, range(expected, offsets[0]))
+                self._holes.pass_over(owner, expected, offsets[0])
             if new := [record for record in came if self._is_new(owner, record.offset)] if known else came:
                 yield owner, new
 
@@ -153,7 +155,7 @@ class Partitioned:
             owner.suspect, owner.seek_needed = offset, True
             return False
         if offset > owner.ledger.next:
-            self._engine.recorder.absent(owner, range(owner.ledger.next, offset))
+            self._holes.pass_over(owner, owner.ledger.next, offset)
         if not owner.ledger.polled(offset):
             self._suppressed += 1
             self._engine.recorder.skipped(owner, offset)

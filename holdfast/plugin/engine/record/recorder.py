@@ -57,6 +57,9 @@ class Recorder:
     def absent(self, owner: Owner, offsets: range) -> None:
         """The source has gone past these without delivering any."""
 
+    def expired(self, owner: Owner, offsets: range) -> None:
+        """The log has deleted these before anybody read them."""
+
     def came(self, places: Sequence[Place], trigger: str) -> None:
         """These are taken over."""
 
@@ -122,6 +125,10 @@ class EngineRecorder(Recorder):
     def absent(self, owner: Owner, offsets: range) -> None:
         """See `Recorder`."""
         self._one(owner, offsets, Outcome.ABSENT)
+
+    def expired(self, owner: Owner, offsets: range) -> None:
+        """See `Recorder`."""
+        self._one(owner, offsets, Outcome.EXPIRED)
 
     def came(self, places: Sequence[Place], trigger: str) -> None:
         """See `Recorder`."""

@@ -1,0 +1,42 @@
+"""Holes: offsets at which the log has no record for us. It never had one, or retention was quicker than we were."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.events import RecordsExpired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.record.recorder import Recorder
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.ports import PartitionedSource
+
+
+class Holes:
+    """One thread. Moves no ledger: it tells what is about to be passed over."""
+
+    def __init__(self, source: PartitionedSource, recorder: Recorder, tell: Callable[[Event], None]) -> None:
+        self._source, self._recorder, self._tell = source, recorder, tell
+
+    def pass_over(self, owner: Ownership, at: int, until: int) -> None:
+        """The source has gone from there to there, and brought nothing."""
+        start = self._source.start_offsets([owner.partition]).get(owner.partition, 0)
+        expired = owner.ledger.unknown(at, min(start, until)) if start > at else []
+        if expired:
+            self._tell(
+                RecordsExpired(
+                    partition=owner.partition,
+                    first=expired[0].start,
+                    next=expired[-1].stop,
+                    records=sum(map(len, expired)),
+                )
+            )
+        for gone in (*expired, range(until, until)):
+            if at < gone.start:
+                self._recorder.absent(owner, range(at, gone.start))
+            if gone:
+                self._recorder.expired(owner, gone)
+            at = gone.stop

@@ -1,0 +1,128 @@
+"""The audit of what retention deleted before it was read: nobody's loss, and not passed over in silence."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.adapters.sqlite.tables import SqliteTables
+from holdfast.plugin.audit.schema import (
+    Assigned,
+    Body,
+    Event,
+    Outcome,
+    Place,
+    Revoked,
+    Span,
+    Spans,
+    Stamp,
+    Stopped,
+    encode,
+)
+from holdfast.plugin.audit_report.judge.kept import LiveSettings
+from holdfast.plugin.audit_report.judge.live import LiveGroup
+from holdfast.plugin.audit_report.judge.reading import judged_files
+from holdfast.plugin.audit_report.judge.settings import AuditSettings
+from holdfast.plugin.audit_report.pages.build import audit_of
+from holdfast.plugin.audit_report.pages.words import mood, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_AT_MS = 1_700_000_000_000
+_HANDLED, _EXPIRED = Outcome.HANDLED, Outcome.EXPIRED
+#: What an owner tells, from its first offset on: up to where, and what became of that.
+Told = tuple[int, Outcome]
+
+
+def _owner(run: str, epoch: int, first: int, *told: Told) -> list[str]:
+    """One member's events: it comes, does that, and stops cleanly."""
+    place = Place(topic="t", partition="0", epoch=epoch, position=first, end=told[-1][0])
+    spans, at = [], first
+    for next_, outcome in told:
+        records = next_ - at if outcome is _HANDLED else 0
+        spans.append(
+            Span(
+                first=at, next=next_, outcome=outcome, records=records, began_ms=_AT_MS + epoch, ended_ms=_AT_MS + epoch
+            )
+        )
+        at = next_
+    gone = Place(topic="t", partition="0", epoch=epoch, position=at, end=at, in_flight=0)
+    bodies: Iterable[Body] = (
+        Assigned(partitions=(place,), trigger="assigned"),
+        Spans(topic="t", partition="0", epoch=epoch, spans=spans),
+        Revoked(partitions=(gone,), trigger="leave"),
+        Stopped(clean=True, records={"handled": sum(span.records for span in spans)}),
+    )
+    return [
+        encode(
+            Event(
+                stamp=Stamp(group="g", member=run, run=run, seq=seq, at_ms=_AT_MS + 10_000 * epoch + seq, dropped=0),
+                body=body,
+            )
+        )
+        for seq, body in enumerate(bodies)
+    ]
+
+
+def _gaps(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[int, int, str, str]]:
+    return [(row["first"], row["next"], row["verdict"], row["reason"]) for table, row in rows if table == "gaps"]
+
+
+def _live(lines: Iterable[str]) -> list[tuple[str, dict[str, Any]]]:
+    live, rows = LiveGroup("g", LiveSettings()), []
+    for line in lines:
+        live.feed([json.loads(line)])
+        rows += live.settle()
+        live = LiveGroup.restored(json.loads(json.dumps(live.state())), LiveSettings())
+    return rows + live.silence()
+
+
+def _whole(folder: Path, lines: Iterable[str]) -> list[tuple[str, dict[str, Any]]]:
+    (folder / "g.jsonl").write_text("\n".join(lines) + "\n")
+    return list(judged_files([str(folder)], AuditSettings()))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("told", "gaps"),
+    [
+        pytest.param([(5, _HANDLED), (12, _EXPIRED), (20, _HANDLED)], [(5, 12, "expired", "retention")], id="between"),
+        pytest.param([(5, _HANDLED), (20, _EXPIRED)], [(5, 20, "expired", "retention")], id="at the end"),
+        pytest.param([(5, _EXPIRED), (20, _HANDLED)], [(0, 5, "expired", "retention")], id="at the beginning"),
+        pytest.param([(5, _HANDLED), (12, Outcome.ABSENT), (20, _HANDLED)], [], id="a hole"),
+    ],
+)
+def test_it_is_a_gap_of_its_own_kind(
+    tmp_path: Path, told: list[Told], gaps: list[tuple[int, int, str, str]], *, stream: bool
+) -> None:
+    lines = _owner("a", 1, 0, *told)
+    rows = _live(lines) if stream else _whole(tmp_path, lines)
+    assert _gaps(rows) == gaps
+    coverage = [row for table, row in rows if table == "coverage"]
+    assert coverage[-1]["covered_to"] == 20
+    assert sum(row["expired"] for row in coverage) == sum(next_ - first for first, next_, *_ in gaps)
+    assert sum(row["lost"] for row in coverage) == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_somebody_has_handled_after_all_is_none(tmp_path: Path, *, stream: bool) -> None:
+    """Of two owners: the second finds deleted what the first one could not commit any more."""
+    lines = [*_owner("a", 1, 0, (8, _HANDLED)), *_owner("b", 2, 5, (12, _EXPIRED), (20, _HANDLED))]
+    assert _gaps(_live(lines) if stream else _whole(tmp_path, lines)) == [(8, 12, "expired", "retention")]
+
+
+def test_the_page_says_so_and_that_it_is_not_well(tmp_path: Path) -> None:
+    _whole(tmp_path, _owner("a", 1, 0, (5, _HANDLED), (12, _EXPIRED), (20, _HANDLED)))
+    with SqliteTables() as tables:
+        tables.add(judged_files([str(tmp_path)], AuditSettings()))
+        audit = audit_of(tables)
+    assert verdict(audit) == (
+        "Nothing lost, 7 deleted by retention before they were read, nothing repeated, of 13 records that ran"
+    )
+    assert mood(audit) == "bad"
+    [group] = audit.groups
+    assert [(gap.first, gap.next, gap.verdict) for gap in group.gap_rows.rows] == [(5, 12, "expired")]

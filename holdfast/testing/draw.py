@@ -113,9 +113,9 @@ def draw(seed: int) -> World:
         faults=faults,
     )
     world = moved(world, _apart("broker", seed))
-    if world.broker == "leased" or world.loop is not None:
-        return world
-    return mishaps(_apart("mishaps", seed), options(_apart("options", seed), world))
+    if world.broker != "leased" and world.loop is None:
+        world = options(_apart("options", seed), world)
+    return mishaps(_apart("mishaps", seed), world)
 
 
 def _apart(what: str, seed: int) -> random.Random:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from holdfast.plugin.own_loop.driven import DoneWhen
-from holdfast.testing.world import Loop
+from holdfast.testing.world import Loop, OnSignal
 
 if TYPE_CHECKING:
     import random
@@ -79,6 +79,7 @@ def _looped(world: World, chance: random.Random) -> World:
             says_at_end=pick([True, False]),
             gives_back=pick([True, False]),
             threads=pick([0, 2, 8]) if done_when == "explicit" else 0,
+            on_signal=pick(get_args(OnSignal)),
         ),
     )
 

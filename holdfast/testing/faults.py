@@ -68,7 +68,7 @@ class Faults(BrokerFaults):
     def _interrupt(self, fault: Fault) -> None:
         if (member := self._member(fault)) is not None:
             for at in range(fault.count):
-                self._later(at * fault.for_s, member.interrupt)
+                self._later(at * fault.for_s, lambda: member.interrupt(fault.place))
 
     def _join(self, fault: Fault) -> None:  # noqa: ARG002 - as all of them
         self._stage.join()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.testing.brokers.member import MemoryPartitionedSource
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -84,12 +82,13 @@ class BrokerFaults:
     def _line(self, fault: Fault) -> Line | None:
         """What is between that member and the broker; it is mended when the fault is over."""
         member, world = self._member(fault), self._stage.world
-        if member is None or not isinstance(member.source, MemoryPartitionedSource):
+        line: Line | None = getattr(member.source, "line", None) if member is not None else None
+        if member is None or line is None:
             return None
         # The broker may have gone on without it, and it learns that only when it hears from it.
         member.cut_off(fault.for_s + 2 * fault.amount + world.session_timeout_s + world.request_timeout_s)
-        self._later(fault.for_s, member.source.line.mend)
-        return member.source.line
+        self._later(fault.for_s, line.mend)
+        return line
 
     # ---- for all of them
     def _place(self, fault: Fault) -> Partition | None:

@@ -83,8 +83,12 @@ class Ground(Protocol):
         """A producer's record is stored."""
         ...
 
-    def number(self, partition: Partition, offset: int) -> int:
-        """Of the record in the book that members tell of by that offset."""
+    def store_again(self, first: Placed) -> Place | None:
+        """The same once more, as a producer stores it that has had no answer; None: it is the same to everybody."""
+        ...
+
+    def number(self, partition: Partition, offset: int, source: object) -> int:
+        """Of the record in the book that the member with that client tells of by that offset."""
         ...
 
     def judge(self, member: str, attempt: Attempt) -> None:
@@ -128,7 +132,12 @@ class _Partitioned(ABC):
     def group(self) -> Group:
         """As `Ground.group`."""
 
-    def number(self, partition: Partition, offset: int) -> int:
+    def store_again(self, first: Placed) -> Place | None:
+        """As `Ground.store_again`."""
+        (topic, number, _), _ = first.log
+        return Place(first.log, self.broker.store_again(topic, number, first.offset))
+
+    def number(self, partition: Partition, offset: int, source: object) -> int:  # noqa: ARG002 - as of Ground
         """As `Ground.number`."""
         book = self._stage.book
         logs = [log for log in book.logs if log.partition == partition]  # of a topic that was made again, several

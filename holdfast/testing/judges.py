@@ -120,6 +120,11 @@ class Judges:
             record.hopeless = record.hopeless or for_good
             self._drop(run)
 
+    def in_doubt(self, runs: Sequence[Run]) -> None:
+        """They have ended well, and the call that was to say so was broken off."""
+        for run in runs:
+            self._drop(run)
+
     def broken_off(self, runs: Sequence[Run]) -> None:
         """Ctrl-C has ended that call: it counts as no attempt."""
         self.running[runs[0].member][runs[0].record.handling.name] -= 1
@@ -315,7 +320,8 @@ class Judges:
         if lane is None:
             return
         if self._loop is not None:
-            self._handed_in_order(record, lane)
+            if not new.blind:
+                self._handed_in_order(record, lane)
             return
         for other in lane.running:
             if self._open or other.given_up or other.blind or new.blind or other.together is new.together:

@@ -4,63 +4,79 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.errors import SourceUnavailable
+from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
+from holdfast.adapters.rocketmq.grpc.config import Wanted
+from holdfast.adapters.rocketmq.grpc.delivery import Verdict
+from holdfast.errors import RecordUnreadable
 from holdfast.records import Partition
 from holdfast.testing.book import GROUP, Place
+from holdfast.testing.brokers.agenda import Line
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
+from holdfast.testing.brokers.proxy import Message, Proxy
+from holdfast.testing.brokers.proxy_client import ProxyClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.plugin.ports import CommitFate
-    from holdfast.records import Fence, Record
-    from holdfast.runtime import Runtime
+    from holdfast.plugin.ports import Batch, CommitFate
+    from holdfast.records import Fence
     from holdfast.testing.book import Placed
     from holdfast.testing.brokers.kafka_group import Attempt
-    from holdfast.testing.brokers.leased import Message
+    from holdfast.testing.brokers.proxy import Copy
     from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
     from holdfast.testing.world import FaultKind, Planned
+
+#: Polls are shorter than the real proxy's (5 s), and what is given back comes sooner (4 s), as leases are.
+_POLL_S, _BACK_S = 1.0, 0.2
+#: What ends leases though their member is well.
+_UPSETS: frozenset[FaultKind] = frozenset({"lose", "stall", "cut", "late", "twice"})
 
 
 class LeasedGround:
     """RocketMQ's messages, one by one. A message's name is what it is claimed by where it has no business key."""
 
-    #: There are no positions, and nothing moves between members.
-    without: frozenset[FaultKind] = frozenset({"grow", "markers", "compact", "reset"})
+    #: There are no positions, and nothing moves between members; a topic has no leaders that a client knows of.
+    without: frozenset[FaultKind] = frozenset({"grow", "markers", "compact", "reset", "remake", "leaderless"})
 
     def __init__(self, stage: Stage) -> None:
         runtime = stage.scheduler.process("broker", preempted=False).runtime
-        #: Where messages were stored: what is delivered comes of the queue.
+        #: Where messages were stored, in which order: what is delivered comes of the proxy.
         self.broker = MemoryBroker(runtime)
         for topic in stage.world.topics:
             self.broker.create(topic.name, topic.partitions)
-        self._stage, self._queue = stage, _Queue(stage, stage.world.message_lease_s, runtime=runtime)
         self.group = _Group()
+        self._stage, self._proxy = stage, _Proxy(stage, self.group)
 
-    def source(self, process: Process, static_id: str | None) -> MemoryLeasedSource:  # noqa: ARG002 - as of Ground
+    def source(self, process: Process, static_id: str | None) -> _Source:  # noqa: ARG002 - as of Ground
         """As `Ground.source`."""
-        return _Client(self._queue, self.group)
+        return _Source(self._stage, self._proxy, process)
 
     def lose(self, source: object) -> None:
         """The leases of what a member has end at once."""
-        self._queue.end_leases(source)
+        if isinstance(source, _Source):
+            self._proxy.end_leases(source.name)
 
     def store(self, number: int, plan: Planned, value: str) -> Place:
         """As `Ground.store`."""
-        place = Partition(plan.topic, plan.partition)
-        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
-        message = self._queue.store(value, place, key=plan.key, spoilt=plan.unreadable)
-        self._queue.numbers[message.number] = number
-        return Place(self._stage.log(place), offset, str(message.number))
+        name, key = f"u{number}", plan.key
+        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=key)
+        self._proxy.put(number, Message(plan.topic, name, value.encode(), None if key is None else key.encode()))
+        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
 
-    def number(self, partition: Partition, offset: int) -> int:  # noqa: ARG002 - as of Ground
-        """An offset is the number of a delivery."""
-        return self._queue.numbers[self._queue.of(offset).number]
+    def store_again(self, first: Placed) -> Place | None:
+        """As `Ground.store_again`. A copy has the same name, and is the same message."""
+        self._proxy.again(first.number)
+        return None
+
+    def number(self, partition: Partition, offset: int, source: object) -> int:  # noqa: ARG002 - as of Ground
+        """An offset is the number that a member has given to a message."""
+        if not isinstance(source, _Source):
+            raise TypeError(source)
+        return source.numbers[offset]
 
     def judge(self, member: str, attempt: Attempt) -> None:
-        """Nothing is committed; `_Queue` judges what is acknowledged."""
+        """Nothing is committed; `_Proxy` judges what is acknowledged."""
 
     def done(self, record: Placed) -> bool:
         """There are no positions: it is known by its key, or by its name."""
@@ -81,11 +97,11 @@ class LeasedGround:
     @property
     def progress(self) -> int:
         """As `Ground.progress`."""
-        return len(self._queue.messages) - len(self._queue.open)
+        return self._proxy.ended
 
     def behind(self) -> list[str]:
         """As `Ground.behind`."""
-        left = len(self._queue.open)
+        left = len(self._proxy.open)
         return [f"{left} messages are not acknowledged"] if left else []
 
 
@@ -110,22 +126,42 @@ class _Group:
         self.refusals += len(fates)
 
 
-class _Queue(MemoryQueue):
+class _Proxy(Proxy):
     """Sees to it that messages are acknowledged after their handlers, and not taken from one that holds them."""
 
-    def __init__(self, stage: Stage, lease_s: float, *, runtime: Runtime) -> None:
-        super().__init__(lease_s, runtime=runtime)
-        self._stage = stage
-        #: Of the record in the book, by the message's own.
-        self.numbers: dict[int, int] = {}
+    def __init__(self, stage: Stage, group: _Group) -> None:
+        super().__init__(stage.scheduler, deliveries=float("inf"), back_s=_BACK_S)
+        self._stage, self._group = stage, group
+        self._messages: dict[int, Message] = {}
+        #: Of the record in the book, by the message's name.
+        self.numbers: dict[str, int] = {}
         #: Leases end for other reasons than that nobody renews them.
-        self._upset = any(fault.kind in ("lose", "stall") for fault in stage.world.faults)
+        self._upset = any(fault.kind in _UPSETS for fault in stage.world.faults)
 
-    def delivered(self, message: Message, holder: object) -> None:  # noqa: ARG002 - as of MemoryQueue
-        """As `MemoryQueue.delivered`. P4: what a member holds that lives and is well is no other's."""
-        stage, record = self._stage, self._record(message)
+    def put(self, number: int, message: Message) -> None:
+        """That record's, as soon as it is in the book."""
+        self.numbers[message.name], self._messages[number] = number, message
+        self._scheduler.at(self._scheduler.now, lambda: self.store(message))
+
+    def again(self, number: int) -> None:
+        """Its producer has had no answer."""
+        self.store(self._messages[number])
+
+    def acknowledge(self, receipt: str) -> Verdict:
+        """Proxies do not always answer."""
+        if not self._group.refusals:
+            return super().acknowledge(receipt)
+        self._group.refusals -= 1
+        if self._group.refusals % 2:
+            super().acknowledge(receipt)
+        return Verdict.UNKNOWN
+
+    def delivered(self, copy: Copy, holder: str) -> None:  # noqa: ARG002 - as of Proxy
+        """As `Proxy.delivered`. P4: what a member holds that lives and is well is no other's."""
+        stage, record = self._stage, self._record(copy.message)
         record.delivered_at = stage.now
-        member = next((each for each in stage.living if each.source is message.holder), None)
+        before = None if copy.lease is None else copy.lease.holder
+        member = next((each for each in stage.living if each.name == before), None)
         if member is None or member.engine is None or member.engine.stopping or stage.judges.unprotected:
             return
         inline = not stage.world.settings.workers
@@ -134,27 +170,46 @@ class _Queue(MemoryQueue):
             if mine and run.ended_at is None and not (run.given_up or inline or self._upset):
                 stage.judges.broken("LEASE", f"{record} is delivered again, and runs at {member.name}, which is well")
 
-    def acknowledged(self, message: Message, holder: object) -> None:
-        """As `MemoryQueue.acknowledged`."""
-        name = next((each.name for each in self._stage.members if each.source is holder), "somebody")
-        self._stage.judges.acknowledged(name, self._record(message))
+    def acknowledged(self, message: Message, holder: str | None) -> None:
+        """As `Proxy.acknowledged`."""
+        self._stage.judges.acknowledged(holder or "somebody", self._record(message))
 
     def _record(self, message: Message) -> Placed:
-        return self._stage.book.records[self.numbers[message.number]]
+        return self._stage.book.records[self.numbers[message.name]]
 
 
-class _Client(MemoryLeasedSource):
-    """A member's client. Brokers do not always answer it."""
+class _Source(ByMessage):
+    """The adapter's own, but for its client."""
 
-    def __init__(self, queue: MemoryQueue, group: _Group) -> None:
-        super().__init__(queue, GROUP)
-        self._answers = group
+    def __init__(self, stage: Stage, proxy: _Proxy, process: Process) -> None:
+        self.name, self.line = process.name, Line()
+        #: Of records in the book, by the offsets that members tell of.
+        self.numbers: dict[int, int] = {}
+        self._stage, self._proxy = stage, proxy
+        lease_s = max(1, round(stage.world.message_lease_s))
+        super().__init__(
+            Wanted(group=GROUP, invisible_s=lease_s),
+            lambda topics: ProxyClient(
+                proxy,
+                stage.scheduler,
+                process,
+                self.line,
+                topics,
+                invisible_s=lease_s,
+                request_timeout_s=min(stage.world.request_timeout_s, lease_s / 3),
+                poll_s=_POLL_S,
+            ),
+            process.runtime,
+        )
 
-    def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """As `LeasedSource.acknowledge`."""
-        if not self._answers.refusals:
-            return super().acknowledge(records)
-        self._answers.refusals -= 1
-        if self._answers.refusals % 2:
-            super().acknowledge(records)
-        raise SourceUnavailable("acknowledging: no answer")
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """As `LeasedSource.poll`. Some cannot be read, as their world says."""
+        batch = super().poll(max_records, timeout_s)
+        for each in batch.records:
+            self.numbers[each.offset] = self._proxy.numbers[self.identity(each)]
+        unreadable = {
+            (each.partition, each.offset): RecordUnreadable(f"{self.identity(each)}: the world says so")
+            for each in batch.records
+            if self._stage.placed(each).plan.unreadable
+        }
+        return batch._replace(unreadable=unreadable) if unreadable else batch

@@ -6,6 +6,8 @@ judges a record is begun when it is handed out, and ended when the loop has said
 
 from __future__ import annotations
 
+from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.dedup.keys import resolve_key
@@ -15,7 +17,7 @@ from holdfast.plugin.own_loop.driven import Driven
 from holdfast.testing.member import Member
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
     from holdfast.records import Partition, Record
@@ -38,6 +40,9 @@ class LoopMember(Member):
         self._loop = loop
         #: What the loop has, and has not said to be done or given back.
         self._handed_out: dict[_Place, list[Run]] = {}
+        #: What it has taken and has not got to; the first is what it is at.
+        self._taken: deque[Record] = deque()
+        self._uncommitted = 0
         #: What its other threads are to handle.
         self._jobs: Queue[Record] = process.runtime.queue()
         self.driven = _Driven(
@@ -74,8 +79,8 @@ class LoopMember(Member):
         """As on_revoke: the last chance to say what is done."""
         if self._loop.says_at_revoke and self._loop.done_when == "commit":
             for place in [place for place in self._handed_out if place[0] in partitions]:
-                self._said(place, well=True)
-                self.driven.end_below(place[0], place[1] + 1)
+                with self._saying([place]):
+                    self.driven.end_below(place[0], place[1] + 1)
 
     def dismissed(self, partitions: Collection[Partition]) -> None:
         """What the loop has of these is others' to handle."""
@@ -87,23 +92,42 @@ class LoopMember(Member):
         loop, driven = self._loop, self.driven
         for number in range(loop.threads):
             self.process.runtime.spawn(self._handle_jobs, f"{self.name} thread {number}")
-        with driven.lock, driven.whole():
-            driven.begin([topic.name for topic in self.stage.world.topics])
-        uncommitted = 0
         try:
+            with driven.lock, driven.whole():
+                driven.begin([topic.name for topic in self.stage.world.topics])
             while not self.stops:
-                records = self._take()
-                for record in records:
-                    if loop.threads:
-                        self._jobs.put(record)
-                    else:
-                        self._handle(record)
-                uncommitted += len(records)
-                if loop.done_when == "commit" and uncommitted and (uncommitted >= loop.commit_after or not records):
-                    self._commit()
-                    uncommitted = 0
-        finally:
+                try:
+                    self._round()
+                    self.interrupted = self._first_thread is not None and self._first_thread.is_to_be_interrupted
+                except KeyboardInterrupt:
+                    self.torn_at = self.stage.now
+                    if loop.on_signal != "go on":
+                        raise
+        except KeyboardInterrupt:
+            if loop.on_signal != "end":
+                self._leave()
+            raise
+        except Exception:
             self._leave()
+            raise
+        self._leave()
+
+    def _round(self) -> None:
+        """Where a signal struck, the next one goes on. What it struck in the midst of is handled from its beginning."""
+        loop = self._loop
+        if not self._taken:
+            self._taken.extend(self._take())
+            self._uncommitted += len(self._taken)
+        idle = not self._taken
+        while self._taken:
+            if loop.threads:
+                self._jobs.put(self._taken[0])
+            else:
+                self._handle(self._taken[0])
+            self._taken.popleft()
+        if loop.done_when == "commit" and self._uncommitted and (self._uncommitted >= loop.commit_after or idle):
+            self._commit()
+            self._uncommitted = 0
 
     def _take(self) -> Sequence[Record]:
         """As `KafkaConsumer.poll` and `consume`."""
@@ -142,8 +166,7 @@ class LoopMember(Member):
     def _commit(self) -> None:
         """As `KafkaConsumer.commit()`."""
         driven = self.driven
-        with driven.lock, driven.whole():
-            self._all_done()
+        with driven.lock, driven.whole(), self._saying(list(self._handed_out)):
             driven.end_all()
             driven.collect()
             driven.settle()
@@ -163,13 +186,26 @@ class LoopMember(Member):
         for record in records:
             fence = record.fence
             placed = self.stage.placed(record)
-            runs = self.stage.judges.started(self.name, fence.session, fence.epoch, [placed])
+            blind = self.stage.ground.is_blind(fence, placed)
+            runs = self.stage.judges.started(self.name, fence.session, fence.epoch, [placed], blind=blind)
             self._handed_out[record.partition, record.offset] = runs
 
     def _said(self, place: _Place, *, well: bool) -> None:
         runs = self._handed_out.pop(place, None)
         if runs is not None:
             self.stage.judges.ended(runs, well=well)
+
+    @contextmanager
+    def _saying(self, places: Sequence[_Place]) -> Iterator[None]:
+        """Around a call that says that these are done. One that a signal breaks off may have said it, or not."""
+        runs = [run for place in places for run in self._handed_out[place]]
+        for place in places:
+            self._said(place, well=True)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.stage.judges.in_doubt(runs)
+            raise
 
     def _all_done(self) -> None:
         for place in list(self._handed_out):

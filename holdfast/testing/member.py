@@ -86,6 +86,8 @@ class Member(ABC):
         #: Ctrl-C has struck it.
         self.interrupted = self._has_left = False
         self._first_thread: Task | None = None
+        #: When a call of its loop was broken off last: what it had by then it may have had to take over anew.
+        self.torn_at = 0.0
         #: What the judges see of its source; None where they look at none of its kind.
         self.client: Client | None = None
 
@@ -105,12 +107,12 @@ class Member(ABC):
         """What runs is not waited for."""
         return self.stops > 1 or self.interrupted or self.stage.now < self.thrown_out_until
 
-    def interrupt(self) -> None:
-        """Ctrl-C, where the application has left it to Python. In the hub."""
+    def interrupt(self, after: int = 0) -> None:
+        """Ctrl-C, where the application has left it to Python; in its wait of that number. In the hub."""
         if self.process.alive and not self._has_left and self._first_thread is not None:
             self.interrupted = True
             self.stage.say(self.name, "is interrupted")
-            self._first_thread.interrupt(KeyboardInterrupt())
+            self._first_thread.interrupt(KeyboardInterrupt(), after)
 
     def cut_off(self, seconds: float) -> None:
         """For so long it and the broker may not know what the other does. In the hub."""
@@ -138,7 +140,7 @@ class Member(ABC):
         if isinstance(event, SessionLost):
             self.thrown_out()
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
-            record = stage.placed_at(event.partition, event.offset)
+            record = stage.placed_at(self, event.partition, event.offset)
             if isinstance(event, Overrun):
                 judges.overran(self.name, record, hurried=self.hurried)
             elif isinstance(event, HandlerOverdue):

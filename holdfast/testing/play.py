@@ -12,7 +12,7 @@ from holdfast.dedup.claims import ClaimKey
 from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
 from holdfast.testing.at_store import AtStore
-from holdfast.testing.book import Book, LogName, Place
+from holdfast.testing.book import Book, LogName
 from holdfast.testing.faults import Faults
 from holdfast.testing.ground import ground_of
 from holdfast.testing.judges import Judges
@@ -217,21 +217,20 @@ class Stage:
 
     def send_again(self, partition: Partition, offset: int) -> None:
         """A producer has had no answer for a record that was stored."""
-        log = self.log(partition)
-        first = self.book.at(log, offset)
-        value = self.broker.logs[partition].records[offset].value
-        again = self.broker.store_again(partition.topic, partition.number, offset)
-        if first is not None:
-            copy = self.book.place(next(self._numbers), Place(log, again), first.plan, first.handling)
-            self._copies[value, again] = copy
+        first = self.book.at(self.log(partition), offset)
+        again = None if first is None else self.ground.store_again(first)
+        if first is not None and again is not None:
+            value = self.broker.logs[partition].records[offset].value
+            copy = self.book.place(next(self._numbers), again, first.plan, first.handling)
+            self._copies[value, again.offset] = copy
 
     def placed(self, record: Record) -> Placed:
         """What the book has of a record that a handler got: by its value, which no other has."""
         return (self._copies and self._copies.get((record.value, record.offset))) or self._by_value[record.value]
 
-    def placed_at(self, partition: Partition, offset: int) -> Placed:
+    def placed_at(self, member: Member, partition: Partition, offset: int) -> Placed:
         """The same by what a member tells of it."""
-        return self.book.records[self.ground.number(partition, offset)]
+        return self.book.records[self.ground.number(partition, offset, member.source)]
 
     def log(self, partition: Partition) -> LogName:
         """Which log that partition has now, or had last."""

@@ -64,6 +64,7 @@ class Task:
         "_ended",
         "_greenlet",
         "_interrupt",
+        "_passed",
         "_raised",
         "_scheduler",
         "_target",
@@ -86,6 +87,8 @@ class Task:
         #: Run until it waits. In the hub.
         self.resume = self._greenlet.switch
         self._interrupt: BaseException | None = None
+        #: So many waits end before that is raised.
+        self._passed = 0
         self._raised: BaseException | None = None
         #: Who waits for its end; None = it has ended.
         self._ended: list[Waiter] | None = []
@@ -99,14 +102,23 @@ class Task:
         if self._ended is not None:
             self._scheduler.wait_among(self._ended, self.process.real_s(timeout))
 
-    def interrupt(self, error: BaseException) -> None:
-        """Raise that where it waits, or at its next wait: as Python does with a signal in a process' first thread."""
-        self._interrupt = error
-        self._scheduler.hasten(self)
+    def interrupt(self, error: BaseException, after: int = 0) -> None:
+        """Raise that where it waits, as Python does with a signal in a process' first thread; or so many waits on."""
+        self._interrupt, self._passed = error, after
+        if not after:
+            self._scheduler.hasten(self)
+
+    @property
+    def is_to_be_interrupted(self) -> bool:
+        """Whether what was given to `interrupt` is still to be raised."""
+        return self._interrupt is not None
 
     def raise_interrupt(self) -> None:
         """What was given to `interrupt`, once. After each wait."""
         if self._interrupt is not None:
+            if self._passed:
+                self._passed -= 1
+                return
             self._raised, self._interrupt = self._interrupt, None
             raise self._raised
 

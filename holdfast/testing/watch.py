@@ -178,7 +178,7 @@ class Revokes(Watcher):
             # What a former owner has ended since is known here as well, but counts only when the client comes to it.
             if (
                 done
-                and self._ended_by(it.name, partition, committed, before)
+                and self._ended_by(it.name, partition, committed, max(before, it.torn_at))
                 and not refused
                 and not stage.judges.unsure(stage.log(partition))
             ):

@@ -28,6 +28,7 @@ BrokerKind = Literal["kafka", "queues", "leased"]
 Protocol = Literal["eager", "cooperative", "consumer"]
 Kind = Literal["plain", "async", "batch", "async batch"]
 StoreKind = Literal["specification", "scripts", "digests"]
+OnSignal = Literal["close", "end", "go on"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,8 @@ class Loop:
     gives_back: bool = True
     #: Of "explicit": so many threads handle what the loop takes, and say so.
     threads: int = 0
+    #: What it does when a signal handler raises in it: it closes and ends, ends at once, or goes on where it was.
+    on_signal: OnSignal = "close"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +148,8 @@ FaultKind = Literal[
     "cut",  #: between a member and the broker requests (`count` 1), answers (2) or both (3) are lost, for `for_s`
     "late",  #: they come `amount` later each way, for `for_s`
     "twice",  #: a member's commits arrive once more, `amount` later, for `for_s`
-    "interrupt",  #: Ctrl-C in a member's first thread, wherever it is; `count` times, the second after `for_s`
+    "interrupt",  #: Ctrl-C in a member's first thread, in the wait of that number (`place`) from then on; `count`
+    #: times, the second after `for_s`
 ]
 
 

@@ -507,6 +507,31 @@ def test_a_call_that_is_torn_at_its_edges_or_in_the_ledger_is_mended(where: str,
         interrupted(30 + line, "next_poll", at_most, where)
 
 
+@pytest.mark.parametrize(
+    "where", ["driven.py:_ended", "driven.py:_end", "driven.py:_ended_below", "driven.py:_take_back"]
+)
+@pytest.mark.parametrize("done_when", ["next_poll", "explicit"])
+def test_what_the_loop_has_said_does_not_come_again_wherever_the_call_is_torn_that_notes_it(
+    done_when: DoneWhen, where: str
+) -> None:
+    for line in range(14):
+        loops = Loops(partitions=1)
+        loops.produce(*numbered("r", range(6)))
+        loop = loops.loop(done_when)
+        first: list[Record] = []
+        until(lambda loop=loop, first=first: _add(first, loop, 1) >= 3)  # type: ignore[misc]
+        if done_when == "explicit":
+            loop.end(partition(0), 0)
+            loop.end_returned()
+        got = [(record.value or b"").decode() for record in first]
+        with suppress(KeyboardInterrupt), Interrupt(line, where) as interrupt:
+            got += take(loop)
+        until(lambda loop=loop, got=got: _more(got, loop) >= 6, f"interrupted at {interrupt.struck}: {got}")  # type: ignore[misc]
+        assert got == numbered("r", range(6)), interrupt.struck
+        end(loop)
+        loops.claims.close()
+
+
 @pytest.mark.parametrize("at_most", [1, 5])
 def test_an_assignment_that_is_torn_is_made_up_for(at_most: int) -> None:
     for line in range(8):

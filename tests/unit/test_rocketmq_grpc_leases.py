@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Verdict
 from holdfast.adapters.rocketmq.grpc.leases import Leases
+from holdfast.runtime import Machine
 from holdfast.testing.clocks import HandClock
 
 if TYPE_CHECKING:
@@ -47,10 +49,25 @@ class Broker:
         return found
 
 
+class Overtaken(threading.Condition):
+    """Whoever lets go of it may be overtaken there, by what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by: list[Callable[[], None]] = []
+
+    def __exit__(self, *how: object) -> None:
+        super().__exit__(*how)
+        if self.by:
+            self.by.pop()()
+
+
 class Bench:
     def __init__(self) -> None:
-        self.clock, self.broker = HandClock(), Broker()
-        self.leases = Leases(self.broker, LEASE_S, self.clock)
+        self.clock, self.broker, self.lock = HandClock(), Broker(), Overtaken()
+        machine = Machine(self.clock)
+        machine.condition = lambda: self.lock  # type: ignore[assignment,misc]
+        self.leases = Leases(self.broker, LEASE_S, machine)
 
     def arrive(self, *receipts: str) -> None:
         """A receipt is the message's name and the number of its delivery: "a1", "a2"."""
@@ -172,6 +189,21 @@ class TestAcknowledgements:
         bench.broker.changes.pop().answer(Verdict.DONE, "a7")
         assert bench.broker.acknowledged() == ["a7"]
         assert not bench.settled()
+
+    def test_one_that_is_answered_before_its_thread_gets_to_ask_is_not_asked_again(self, bench: Bench) -> None:
+        """The answer to a renewal asks for it, in the client's thread; and the proxy is quicker than the loop's."""
+        numbers = bench.take("a1")
+        bench.age(1)
+        bench.leases.renew(numbers)
+
+        def overtakes() -> None:
+            bench.broker.changes.pop().answer(Verdict.DONE, "a7")
+            bench.broker.acknowledgements.pop().answer([Verdict.DONE])
+
+        bench.lock.by.append(overtakes)
+        bench.leases.done(numbers)
+        assert bench.broker.acknowledged() == []
+        assert bench.settled()
 
     def test_without_an_answer_it_is_repeated_until_there_is_one(self, bench: Bench) -> None:
         bench.leases.done(bench.take("a1"))

@@ -198,8 +198,9 @@ class Driven(Engine):
     def end_below(self, partition: Partition, offset: int) -> None:
         """All of that partition below the offset is done, but for what was told otherwise."""
         self.collect()
-        for entry in self.handed_out.take_below(partition, offset):
+        for entry in self.handed_out.below(partition, offset):
             self._end(entry)
+            self.handed_out.drop(entry)
 
     def dismiss(self, partitions: Collection[Partition]) -> None:
         """The loop will not end what it has of these: whoever owns them next handles it."""
@@ -401,17 +402,20 @@ class Driven(Engine):
         if (rest := cursor.rest()) is not None:
             self.lanes.put_back(rest)
         last, self._cursor = cursor.last, None
-        for entry in self.handed_out.take_below(cursor.partition, last):
+        for entry in self.handed_out.below(cursor.partition, last):
             self._end(entry)
+            self.handed_out.drop(entry)
 
     def _ended(self, partition: Partition, offset: int) -> None:
-        if (entry := self.handed_out.take(partition, offset)) is not None:
+        if (entry := self.handed_out.find(partition, offset)) is not None:
             self._end(entry)
+            self.handed_out.drop(entry)
 
     def _ended_below(self, returned: Mapping[Owner, int]) -> None:
         for owner, offset in returned.items():
-            for entry in self.handed_out.take_below(owner.partition, offset, owner):
+            for entry in self.handed_out.below(owner.partition, offset, owner):
                 self._end(entry)
+                self.handed_out.drop(entry)
 
     def _end(self, entry: Entry) -> None:
         if entry.over:
@@ -424,7 +428,7 @@ class Driven(Engine):
         self.settling.ended(entry)
 
     def _again(self, partition: Partition, offset: int) -> None:
-        if (entry := self.handed_out.take(partition, offset)) is not None:
+        if (entry := self.handed_out.find(partition, offset)) is not None and self.handed_out.drop(entry):
             self._hand_out_again(entry)
 
     def _hand_out_again(self, entry: Entry) -> None:

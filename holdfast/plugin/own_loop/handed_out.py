@@ -61,33 +61,32 @@ class HandedOut:
         """Whether there is something of that ownership."""
         return owner in self._entries.get(owner.partition, ())
 
-    def take_below(self, partition: Partition, offset: int, of: Owner | None = None) -> list[Entry]:
-        """All of that partition below the offset; of one ownership, or of all."""
-        taken = []
-        for owner, entries in list(self._entries.get(partition, {}).items()):
+    def below(self, partition: Partition, offset: int, of: Owner | None = None) -> list[Entry]:
+        """All of that partition below the offset; of one ownership, or of all. Each is in hand until it is dropped: so
+        what a signal handler breaks off can be said once more."""
+        found = []
+        for owner, entries in self._entries.get(partition, {}).items():
             if of is not None and owner is not of:
                 continue
-            while entries and entries[0].record.offset < offset:
-                entry = entries.popleft()
+            for at, entry in enumerate(list(entries)):
+                if entry.record.offset >= offset:
+                    break
                 if (below := bisect_left(entry.offsets, offset)) < entry.count:
-                    entries.appendleft(entry.cut(below))
-                taken.append(entry)
-            self._tidy(owner)
-        return taken
+                    entries.insert(at + 1, entry.cut(below))
+                found.append(entry)
+        return found
 
-    def take(self, partition: Partition, offset: int) -> Entry | None:
-        """That record, if it is in hand."""
-        for owner, entries in self._entries.get(partition, {}).items():
+    def find(self, partition: Partition, offset: int) -> Entry | None:
+        """That record alone, if it is in hand; it stays there."""
+        by_owner = self._entries.get(partition, {})
+        for owner, entries in by_owner.items():
             for at, entry in enumerate(entries):
                 if entry.record.offset <= offset <= entry.records[-1].offset:
-                    del entries[at]
-                    pieces = entry.apart() if entry.count > 1 else [entry]
-                    found = next((one for one in pieces if one.record.offset == offset), None)
-                    for piece in reversed(pieces):
-                        if piece is not found:
-                            entries.insert(at, piece)
-                    self._tidy(owner)
-                    return found
+                    if entry.count == 1:
+                        return entry
+                    others, pieces = list(entries), entry.apart()
+                    by_owner[owner] = deque([*others[:at], *pieces, *others[at + 1 :]])
+                    return next((one for one in pieces if one.record.offset == offset), None)
         return None
 
     def _tidy(self, owner: Owner) -> None:

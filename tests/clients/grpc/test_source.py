@@ -10,8 +10,7 @@ import pytest
 
 from holdfast import Retry
 from holdfast.adapters.rocketmq import LeasedSource
-from holdfast.adapters.rocketmq.grpc.client import Place
-from holdfast.adapters.rocketmq.grpc.delivery import Verdict
+from holdfast.adapters.rocketmq.grpc.delivery import Place, Verdict
 from holdfast.errors import SettingError, SourceUnavailable, UnknownTopic
 from tests.clients.grpc.lab import AGAIN_S, LEASE_S, PATIENCE_S, App, Field, Gate
 from tests.clients.grpc.stories import story

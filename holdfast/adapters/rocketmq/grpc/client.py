@@ -11,10 +11,10 @@ import logging
 import sys
 import threading
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.adapters.rocketmq.grpc import faults
-from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Verdict
+from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Place, Verdict
 from holdfast.adapters.rocketmq.packages import Package, installed, load_grpc
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, TAGS, UNIQUE_KEY
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
@@ -37,13 +37,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger("holdfast.rocketmq")
 _client_log = logging.getLogger("rocketmq-python-client")
-
-
-class Place(NamedTuple):
-    """Where one poll looks: all queues of a topic on one broker."""
-
-    topic: str
-    broker: str
 
 
 class Client:

@@ -17,15 +17,9 @@ _ANY_TAG = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrpcConfig:
-    """How to reach the proxy, and how much to take of it.
+class Wanted:
+    """What a source takes, and for how long."""
 
-    Raises:
-        SettingError: a value that cannot work.
-    """
-
-    #: Of the proxy: "host:port", several separated by semicolons.
-    endpoints: str
     #: The consumer group.
     group: str
     #: How long a message is hidden from others after it came or was renewed, in whole seconds.
@@ -35,6 +29,18 @@ class GrpcConfig:
     in_flight: int = 128
     #: By topic: "*", or tags as in "paid || refunded".
     tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcConfig(Wanted):
+    """How to reach the proxy, and how much to take of it.
+
+    Raises:
+        SettingError: a value that cannot work.
+    """
+
+    #: Of the proxy: "host:port", several separated by semicolons.
+    endpoints: str
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     namespace: str = ""

@@ -1,4 +1,4 @@
-"""Values between the client and the rest: a delivery, a verdict, and what is asked. No I/O."""
+"""Values between the client and the rest: a delivery, a verdict, a place, and what is asked. No I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from holdfast.timing import Deadline
 
 
 class Delivery(NamedTuple):
@@ -42,6 +44,13 @@ class Verdict(Enum):
     UNKNOWN = "unknown"  #: no answer, or one that says nothing about it: it may have been done
 
 
+class Place(NamedTuple):
+    """Where one poll looks: all queues of a topic on one broker."""
+
+    topic: str
+    broker: str
+
+
 class Asks(Protocol):
     """What is asked of the broker about deliveries. Never blocks; the answers come on another thread."""
 
@@ -51,4 +60,28 @@ class Asks(Protocol):
 
     def begin_change(self, delivery: Delivery, hidden_s: int, answer: Callable[[Verdict, str], None]) -> None:
         """Hide it for so long from now on. The answer has the new receipt, where it is done."""
+        ...
+
+
+class Proxy(Asks, Protocol):
+    """A consumer's client, as a source needs it. `open`, `renew`, `receive` and `close` block. Any thread."""
+
+    def open(self, deadline: Deadline) -> None:
+        """Connect, and see that the topics are there. Raises SourceError."""
+        ...
+
+    def renew(self) -> None:
+        """Another connection instead of the one that there is. Raises SourceError: then that one stays."""
+        ...
+
+    def places(self) -> Sequence[Place]:
+        """Where to poll, as far as known. Raises SourceError."""
+        ...
+
+    def receive(self, place: Place, at_most: int) -> Sequence[Delivery]:
+        """Poll for a while, unless there is something. Raises SourceError."""
+        ...
+
+    def close(self) -> None:
+        """End it: polls under way end at once."""
         ...

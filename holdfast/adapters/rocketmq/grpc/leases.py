@@ -12,7 +12,6 @@ broker answers. Each delivery has a receipt. What RocketMQ 5.5.0 does was measur
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict, deque
 from itertools import count, groupby
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.adapters.rocketmq.grpc.delivery import Asks, Delivery
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime
 
     Name = tuple[str, str]
 
@@ -41,10 +40,10 @@ _TOGETHER = 32
 class Leases:
     """Any thread: the loop's, those that receive, and the client's own, which brings answers."""
 
-    def __init__(self, asks: Asks, lease_s: int, clock: Clock) -> None:
-        self._asks, self._lease_s, self._clock = asks, lease_s, clock
+    def __init__(self, asks: Asks, lease_s: int, runtime: Runtime) -> None:
+        self._asks, self._lease_s, self._clock = asks, lease_s, runtime
         #: Under its lock all that follows. Nothing is asked under it.
-        self.changed = threading.Condition()
+        self.changed = runtime.condition()
         self._numbers = count(1)
         self._waiting: deque[Message] = deque()
         self._by_number: dict[int, Message] = {}
@@ -237,9 +236,9 @@ class Leases:
         return answer
 
     def _acknowledge(self, receipts: Iterable[Receipt]) -> None:
-        """Now, or by the answer to what is under way."""
+        """Now, or by the answer to what is under way. Another thread may have asked, and had its answer, already."""
         with self.changed:
-            ask = [each for each in receipts if not each.asking]
+            ask = [each for each in receipts if each in self._owed and not each.asking]
             for receipt in ask:
                 receipt.asking = True
         ask.sort(key=_place)

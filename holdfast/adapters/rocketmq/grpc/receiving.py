@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SourceError
@@ -11,10 +11,10 @@ from holdfast.plugin.retry import BACKOFF
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.adapters.rocketmq.grpc.client import Client, Place
-    from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
+    from holdfast.adapters.rocketmq.grpc.config import Wanted
+    from holdfast.adapters.rocketmq.grpc.delivery import Place, Proxy
     from holdfast.adapters.rocketmq.grpc.leases import Leases
-    from holdfast.timing import Clock
+    from holdfast.runtime import Runtime, Thread
 
 #: Messages that one poll may bring: the proxy gives no more.
 _BATCH = 32
@@ -28,17 +28,18 @@ _RENEW_S = 5.0
 class Receiving:
     """`wanted`, `tend` and `trouble` belong to the loop's thread."""
 
-    def __init__(self, client: Client, leases: Leases, config: GrpcConfig, clock: Clock) -> None:
-        self._client, self._leases, self._config, self._clock = client, leases, config, clock
-        self._threads: dict[Place, threading.Thread] = {}
-        self._over = threading.Event()
-        self._wanted_at = clock.now()
+    def __init__(self, client: Proxy, leases: Leases, config: Wanted, runtime: Runtime) -> None:
+        self._client, self._leases, self._config, self._runtime = client, leases, config, runtime
+        self._threads: dict[Place, Thread] = {}
+        self._over = runtime.event()
+        self._wanted_at = runtime.now()
         self._trouble: SourceError | None = None
         #: Where topics are; a thread whose place is none of them ends.
         self._places: Sequence[Place] = ()
         #: Since when no poll has been answered, or the client was made anew.
         self._ill_since: float | None = None
-        self._renewing = threading.Lock()
+        self._renewing = False
+        self._lock = runtime.lock()
 
     def tend(self) -> None:
         """Poll wherever the topics are by now. Raises SourceError."""
@@ -47,14 +48,11 @@ class Receiving:
             thread = self._threads.get(place)
             if thread is None or not thread.is_alive():
                 name = f"holdfast-{self._config.group}-{place.topic}-{place.broker}"
-                thread = self._threads[place] = threading.Thread(
-                    target=self._run, args=(place,), name=name, daemon=True
-                )
-                thread.start()
+                self._threads[place] = self._runtime.spawn(partial(self._run, place), name)
 
     def wanted(self) -> None:
         """The app asks for messages."""
-        self._wanted_at = self._clock.now()
+        self._wanted_at = self._runtime.now()
 
     def trouble(self) -> SourceError | None:
         """What went wrong since this was last asked."""
@@ -83,7 +81,7 @@ class Receiving:
             if not room:
                 self._over.wait(_LOOK_S)
                 continue
-            asked_at = self._clock.now()
+            asked_at = self._runtime.now()
             try:
                 found = self._client.receive(place, room)
             except SourceError as error:
@@ -98,20 +96,23 @@ class Receiving:
             self._leases.arrived(found, asked_at)
 
     def _renew(self) -> None:
-        now, since = self._clock.now(), self._ill_since
-        if since is None:
-            self._ill_since = now
-        if since is None or now - since < _RENEW_S or not self._renewing.acquire(blocking=False):
-            return
+        now = self._runtime.now()
+        with self._lock:
+            since = self._ill_since
+            if since is None:
+                self._ill_since = now
+            if since is None or now - since < _RENEW_S or self._renewing:
+                return
+            self._renewing = True
         try:
             self._client.renew()
         except SourceError as error:
             self._trouble = error
         finally:
-            self._ill_since = self._clock.now()
-            self._renewing.release()
+            self._ill_since = self._runtime.now()
+            self._renewing = False
 
     def _room(self) -> int:
-        if self._clock.now() - self._wanted_at > _WANTED_S:
+        if self._runtime.now() - self._wanted_at > _WANTED_S:
             return 0
         return max(0, min(_BATCH, self._config.in_flight - self._leases.load))

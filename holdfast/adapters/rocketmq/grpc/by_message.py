@@ -1,0 +1,145 @@
+"""ByMessage: messages one by one, by whichever client. It knows neither gRPC nor a package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.grpc.leases import Leases
+from holdfast.adapters.rocketmq.grpc.receiving import Receiving
+from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
+from holdfast.errors import SettingError, SourceUnavailable, UnknownTopic
+from holdfast.plugin.ports import NOTHING, Batch
+from holdfast.records import Partition, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from holdfast.adapters.rocketmq.grpc.config import Wanted
+    from holdfast.adapters.rocketmq.grpc.delivery import Proxy
+    from holdfast.records import Fence
+    from holdfast.runtime import Runtime
+    from holdfast.timing import Deadline
+
+#: As long as trouble lasts it is told so often.
+_TELL_S = 10.0
+_CLOSE_STEP_S = 0.05
+
+
+class ByMessage:
+    """A LeasedSource. Threads of its own poll; nothing that it is asked for blocks the loop.
+
+    Args:
+        config: what to take.
+        connect: makes the client, for these topics.
+        runtime: the machine.
+    """
+
+    def __init__(self, config: Wanted, connect: Callable[[Collection[str]], Proxy], runtime: Runtime) -> None:
+        self._wanted, self._connect, self._runtime = config, connect, runtime
+        self._client: Proxy | None = None
+        self._fence: Fence
+        self._leases: Leases
+        self._receiving: Receiving
+        self._told_at = -_TELL_S
+
+    @property
+    def group(self) -> str:
+        """The consumer group's name."""
+        return self._wanted.group
+
+    @property
+    def lease_s(self) -> float:
+        """How long a message stays hidden after it came or was renewed."""
+        return float(self._wanted.invisible_s)
+
+    def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
+        """Connect and begin to poll. Raises SourceError, SettingError (patterns; tags of other topics)."""
+        for topic in topics:
+            if topic.startswith("^"):
+                raise SettingError("topics", topic, "RocketMQ's proxy knows no patterns: name the topics")
+        for topic in self._wanted.tags:
+            if topic not in topics:
+                raise SettingError("tags", topic, "no handler has this topic")
+        self._fence = fence
+        self._client = self._connect(topics)
+        self._leases = Leases(self._client, self._wanted.invisible_s, self._runtime)
+        self._receiving = Receiving(self._client, self._leases, self._wanted, self._runtime)
+        self._client.open(deadline)
+        self._receiving.tend()
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """What has come. Raises SourceError where nothing has: what the polls met, each 10 s while it lasts."""
+        leases = self._leases
+        self._receiving.wanted()
+        leases.repeat()
+        taken = leases.take(max_records)
+        if not taken and timeout_s > 0:
+            leases.wait(timeout_s)
+            taken = leases.take(max_records)
+        if not taken:
+            self._tell_trouble()
+            return NOTHING
+        return Batch(
+            [
+                Record(
+                    Partition(delivery.topic, 0),
+                    number,
+                    delivery.key,
+                    delivery.body,
+                    delivery.headers,
+                    delivery.born_ms,
+                    self._fence,
+                )
+                for number, delivery in taken
+            ]
+        )
+
+    def identity(self, record: Record) -> str:
+        """The message's UNIQ_KEY."""
+        return (record.header(UNIQUE_KEY) or b"").decode()
+
+    def extend(self, records: Sequence[Record]) -> None:
+        """Begin to renew these and what waits, as far as it is due; look whether topics are on other brokers by now."""
+        self._leases.renew(record.offset for record in records)
+        self._leases.repeat()
+        self._receiving.tend()
+
+    def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Begin it. Replies with as many as came too late since the last call."""
+        self._leases.done(record.offset for record in records)
+        return records[: self._leases.late(len(records))]
+
+    def release(self, records: Iterable[Record]) -> None:
+        """Begin to give them back: they come again after some four seconds, the least that the broker can do."""
+        self._leases.back(record.offset for record in records)
+
+    def drain(self) -> None:
+        """Give back what waits, and what polls under way still bring."""
+        self._receiving.stop()
+        self._leases.drain()
+
+    def close(self, deadline: Deadline) -> None:
+        """Wait for polls under way, 5 s at most, and for what is owed, then end the client. Idempotent.
+
+        A poll that is cancelled loses what is on its way to us: nobody would have that before `invisible_s` are over.
+        """
+        client, self._client = self._client, None
+        if client is None:
+            return
+        self.drain()
+        while not (self._receiving.over and self._leases.settled) and not deadline.passed:
+            self._leases.repeat()
+            self._leases.wait(deadline.left_s(_CLOSE_STEP_S))
+        client.close()
+        self._receiving.join(1.0)
+
+    def _tell_trouble(self) -> None:
+        trouble = self._receiving.trouble()
+        if trouble is None:
+            return
+        now = self._runtime.now()
+        if not trouble.retriable and not isinstance(trouble, UnknownTopic):  # a name server may be about to learn it
+            raise trouble
+        if now - self._told_at >= _TELL_S:
+            self._told_at = now
+            raise SourceUnavailable(str(trouble)) from trouble

@@ -14,6 +14,7 @@ from holdfast.testing.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import TracebackType
 
 LEASE_S = 30
 
@@ -56,8 +57,10 @@ class Overtaken(threading.Condition):
         super().__init__()
         self.by: list[Callable[[], None]] = []
 
-    def __exit__(self, *how: object) -> None:
-        super().__exit__(*how)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, where)
         if self.by:
             self.by.pop()()
 

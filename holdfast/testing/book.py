@@ -150,6 +150,10 @@ class Sight(Protocol):
         """Whether the store knows that key as done."""
         ...
 
+    def owner(self, log: LogName) -> str | None:
+        """The session that owns that log at the store; None: nobody does."""
+        ...
+
     def owned(self, log: LogName) -> Hashable:
         """What the store knows of who owns that log, and of what was handed over there."""
         ...

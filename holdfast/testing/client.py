@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 #: A loop that is not kept polls again within that time; and so many of the store's timeouts, where that may be slow.
 _AWAY_S, _AWAY_CALLS = 1.0, 8
-#: How long a client waits for the answer to its last commit of what goes.
-_COMMIT_S = 5.0
+#: A takeover may wait so long for the broker, inside the call that tells of what comes; and all else that is done in
+#: such a call takes so long at most.
+_LOOK_S, _TOLD_S = 3.0, 0.25
 
 
 class Client:
@@ -39,7 +40,6 @@ class Client:
         self._lost: set[Partition] = set()
         #: Since when it is polled, or is not; before it has joined, it is not to be.
         self._polling, self._since = False, math.inf
-        self._told_since: float | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._source, name)
@@ -76,48 +76,48 @@ class Client:
 
     # ---- for the judges
     def look(self, engine: Engine) -> None:
-        """P6: whatever handlers do, the client is polled. Of a member that works; handlers in the loop's own thread are
-        the user's choice."""
+        """P6: whatever handlers do, the client of a member that works is polled."""
         if self._spikes is not None:
             self._spikes.look(self._member.name, getattr(engine.family, "owners", {}))
-        world, stage = self._member.stage.world, self._member.stage
-        since = max(self._since, self._member.process.stalled_until - stage.began_at)
-        away_s = _AWAY_S + (_AWAY_CALLS * world.store_timeout_s if stage.judges.unprotected else 0.0)
-        if self._member.interrupted:
-            return  # it leaves as Ctrl-C leaves it
-        if world.settings.workers and not self._polling and stage.now - since > away_s:
-            self._broken("AWAY", f"{self._member.name} has not polled for {stage.now - since:.2f} s")
-        if self._told_since is not None:
-            told_s = stage.now - max(self._told_since, since)
-            if world.settings.workers and told_s > away_s + world.settings.drain_timeout_s + _COMMIT_S:
-                self._broken("AWAY", f"{self._member.name} lets nothing go for {told_s:.2f} s")
+        if not self._polling:
+            self._judge("has not polled", self._since, _AWAY_S)
 
     def assigned(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         """These come."""
         self._lost.difference_update(partitions)
         if self._spikes is not None:
             self._spikes.assigned(partitions)
-        with self._telling(), self.reports.coming(partitions):
+        with self._telling(_LOOK_S), self.reports.coming(partitions):
             return listener.assigned(partitions)
 
     def revoked(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
         """These go."""
-        with self._telling(), self.reports.going("revoked", partitions):
+        drain_s = self._member.stage.world.settings.drain_timeout_s
+        with self._telling(drain_s), self.reports.going("revoked", partitions):
             listener.revoked(partitions)
 
     def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
         """These are gone."""
         self._lost.update(partitions)
-        with self._telling(), self.reports.going("lost", partitions):
+        with self._telling(0.0), self.reports.going("lost", partitions):
             listener.lost(partitions)
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
-        self._told_since = self._member.stage.now
-        try:
-            yield
-        finally:
-            self._told_since = None
+    def _telling(self, at_most_s: float) -> Iterator[None]:
+        """P6, of a rebalance: handlers that outlive the drain do not hold it up."""
+        since = self._member.stage.now
+        yield
+        self._judge("has held a rebalance up", since, at_most_s + _TOLD_S)
+
+    def _judge(self, what: str, since: float, at_most_s: float) -> None:
+        stage = self._member.stage
+        if not stage.world.settings.workers or self._member.interrupted:
+            return  # handlers in the loop's own thread are the user's choice; or it leaves as Ctrl-C leaves it
+        if stage.judges.unprotected:
+            at_most_s += _AWAY_CALLS * stage.world.store_timeout_s
+        took_s = stage.now - max(since, self._member.process.stalled_until - stage.began_at)
+        if took_s > at_most_s:
+            self._broken("AWAY", f"{self._member.name} {what} for {took_s:.2f} s")
 
     def _broken(self, rule: str, what: str) -> None:
         self._member.stage.judges.broken(rule, what)

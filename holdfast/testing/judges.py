@@ -139,11 +139,13 @@ class Judges:
             self._drop(run)
 
     def told_to_stop(self, run: Run, given: Record) -> None:
-        """P4: as its handler ends: was it told by then, if the record is not its own any more?"""
-        epoch, session = self._epochs.get(run.record.log, (0, ""))
-        taken_over = epoch > run.epoch and session != run.session
-        if taken_over and not (run.given_up or self.unsure(run.record.log) or given.cancelled):
-            self.broken("UNTOLD", f"{run.record} ran at {run.member} with fence {run.epoch}, and another has {epoch}")
+        """P4: as its handler ends: was it told by then, if another has taken the partition over?"""
+        record = run.record
+        owner = None if self._leased or run.blind or record.excused else self._sight.owner(record.log)
+        if owner in (None, run.session) or given.cancelled:
+            return
+        if not (run.given_up or self._open or self._took_away(record.log)):
+            self.broken("UNTOLD", f"{record} ran at {run.member}, was not told to stop, and {owner} owns its partition")
 
     def overdue(self, member: str, record: Placed) -> None:
         """The engine says that a call with that record as its first runs for too long."""

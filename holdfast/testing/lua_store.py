@@ -105,6 +105,11 @@ class LuaStore(StoreServer):
         claim, until_ms = found
         return claim is None and isinstance(until_ms, bytes) and int(until_ms) >= self.process.runtime.wall_ms()
 
+    def owner(self, position: str) -> str | None:
+        """As `StoreServer.owner`."""
+        [session] = self._look((b"HGET", self._layout.position(position)[1], b"owner"))
+        return session.decode() if session else None
+
     def owned(self, position: str) -> Hashable:
         """As `StoreServer.owned`."""
         return tuple(self._look((b"HMGET", self._layout.position(position)[1], b"owner", b"epoch", b"running"))[0])

@@ -257,6 +257,10 @@ class Stage:
         """As `Sight.finished`."""
         return self.store.is_finished(ClaimKey(*key))
 
+    def owner(self, log: LogName) -> str | None:
+        """As `Sight.owner`."""
+        return self.store.owner(self.ground.position(log.partition))
+
     def owned(self, log: LogName) -> Hashable:
         """As `Sight.owned`."""
         return self.store.owned(self.ground.position(log.partition))

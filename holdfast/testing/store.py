@@ -76,6 +76,10 @@ class StoreServer(ABC):
         """Whether the key is done."""
 
     @abstractmethod
+    def owner(self, position: str) -> str | None:
+        """The session that owns the position; None: nobody does."""
+
+    @abstractmethod
     def owned(self, position: str) -> Hashable:
         """Who owns the position, in which epoch, and what was handed over: equal, if nothing of that has changed."""
 
@@ -141,6 +145,10 @@ class SimulatedStore(StoreServer):
     def is_finished(self, key: ClaimKey) -> bool:
         """Whether the key is done."""
         return isinstance(self.state.key(key), Finished)
+
+    def owner(self, position: str) -> str | None:
+        """As `StoreServer.owner`."""
+        return self.state.position(position).owner
 
     def owned(self, position: str) -> Hashable:
         """As `StoreServer.owned`."""

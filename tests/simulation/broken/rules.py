@@ -82,6 +82,16 @@ RULES = (
         breaks="progress: it works on what another owns",
     ),
     Broken(
+        name="committed-before-the-mark",
+        file="plugin/engine/partition/partitioned.py",
+        rule="            for owner, done, fenced in zip(owners, ranges, owners[0].session_.mark(marks), strict=True):\n",
+        instead="            for owner, done in zip(owners, ranges, strict=True):\n"
+        "                for span in done:\n"
+        "                    owner.ledger.settle_all(span)\n"
+        "            for owner, done, fenced in zip(owners, ranges, owners[0].session_.mark(marks), strict=True):\n",
+        breaks="P2: while the store gives no answer, the group's offsets pass what it does not know as done",
+    ),
+    Broken(
         name="nothing-is-marked",
         file="plugin/engine/partition/partitioned.py",
         rule="owners[0].session_.mark(marks), strict=True)",
@@ -102,6 +112,13 @@ RULES = (
         rule="        self._engine.work_until(over, self._deadline)\n",
         instead="",
         breaks="P2: handlers that would have ended in time are abandoned",
+    ),
+    Broken(
+        name="drains-without-end",
+        file="plugin/engine/partition/hand_over.py",
+        rule="        self._engine.work_until(over, self._deadline)\n",
+        instead="        self._engine.work_until(over, type(self._deadline)(600.0, self._engine.clock))\n",
+        breaks="P6: a rebalance waits for a handler for longer than it may",
     ),
     Broken(
         name="no-fence",
@@ -178,7 +195,7 @@ RULES = (
         name="polls-wait-for-handlers",
         file="plugin/engine/loop.py",
         rule="        room = self.intake.room(stopped=self.stalled)\n",
-        instead="        while self.workers.busy:\n            self._wait()\n        room = self.intake.room(stopped=self.stalled)\n",
+        instead="        while self.workers.outstanding:\n            self.runtime.sleep(_BUSY_S)\n        room = self.intake.room(stopped=self.stalled)\n",
         breaks="P6: a slow handler costs the membership",
     ),
     Broken(

@@ -26,7 +26,7 @@ def make_app(bootstrap: str, redis_url: str, topic: str, service: str, *, once: 
     app = Holdfast(
         KafkaSource({"bootstrap.servers": bootstrap, "group.id": "billing-http"}, assignment="sticky"),
         claims=RedisClaims.from_url(redis_url),
-        settings=Settings(workers=32, handler_timeout_s=30),  # 32 requests at a time, in one event loop
+        settings=Settings(async_workers=32, handler_timeout_s=30),  # 32 requests at a time, in one event loop
         observers=[Once(lambda: app.stop())] if once else [],  # noqa: PLW0108 - there is no app yet
     )
 

@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
@@ -20,6 +20,7 @@ from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource
 from holdfast.plugin.retry import Retry
+from holdfast.plugin.running import Background, Beside, run_in_loop
 from holdfast.plugin.settings import Settings
 from holdfast.runtime import MACHINE
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.keys import KeySpec
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.engine.family import Family
+    from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.runtime import Runtime
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -79,6 +81,8 @@ class Holdfast:
         self._audit = checked(audit)
         self._routes = Routes()
         self._engine: Engine | None = None
+        self._background: Background | None = None
+        self._beside: Beside | None = None
         self._stop_asked = self._leave_asked = False
         self._broker_retries = getattr(source, "retries", None) is not None
         for name, asked in (("check_settings", self._settings), ("check_claims", claims)):
@@ -179,6 +183,60 @@ class Holdfast:
             SourceError, StoreError: the broker or the store refuses, or does not answer at the start within
                 `Settings.startup_timeout_s`.
         """
+        engine = self._made()
+        with _signals(engine.stop, install=install_signal_handlers) as came:
+            _run(engine, came)
+
+    async def run_async(self, *, install_signal_handlers: bool = True) -> None:
+        """Consume until SIGTERM, SIGINT, `stop()` or a cancellation, beside whatever else the event loop does.
+
+        `async def` handlers run in the loop that awaits this, as tasks of it: its futures, pools, locks and context
+        variables are theirs. Plain handlers run in threads. The loop never waits for the broker or the store; a thread
+        does. A cancellation is a `stop()`, and is raised when the app has left; a second one is faster. If the
+        application cancels the task of a handler, as `asyncio.run` does at its end, the app stops too, and the record
+        counts as not handled.
+
+        Args:
+            install_signal_handlers: as in `run`. Say False where others answer signals, as web servers do.
+
+        Raises:
+            asyncio.CancelledError: it was cancelled.
+            HoldfastError: as `run`.
+        """
+        with _signals(self._stop_for_signal, install=install_signal_handlers) as came:
+            await run_in_loop(lambda home: _run(self._made(home), came), self.stop, self._runtime, self._name)
+
+    async def __aenter__(self) -> Self:
+        """Start the app in the running event loop, as `run_async` without signal handlers, and go on at once.
+
+        The end of the body stops the app and waits for it. If the app fails, the body is cancelled, and the end of it
+        raises what the app failed with.
+        """
+        self._beside = Beside(lambda: self.run_async(install_signal_handlers=False), self.stop)
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, where: object) -> None:
+        """Stop, and wait until the app has left."""
+        if self._beside is not None:
+            await self._beside.leave(error)
+
+    def start(self) -> None:
+        """Consume in a thread of its own until `stop()`. Returns at once.
+
+        For programs that own their main thread and have no event loop, as many web servers. What the app fails with is
+        logged, and raised by `stop(wait=True)`. No signal handlers are installed.
+
+        Raises:
+            SettingError, StateError: as `run`, in the calling thread.
+        """
+        engine = self._made()
+        self._background = Background(engine.run, self._runtime, self._name)
+
+    @property
+    def _name(self) -> str:
+        return f"holdfast-{self._source.group}"
+
+    def _made(self, home: Home | None = None) -> Engine:
         if not self._routes.handlers:
             raise SettingError("handlers", (), "register at least one handler before run()")
         if self._engine is not None:
@@ -213,11 +271,11 @@ class Holdfast:
             group=self._source.group,
             runtime=self._runtime,
             family=self._family,
+            home=home,
         )
         if self._stop_asked and not engine.stopping:
             engine.stop(leave=self._leave_asked)
-        with _signals(engine.stop, install=install_signal_handlers) as came:
-            _run(engine, came)
+        return engine
 
     def _family(self, engine: Engine) -> Family:
         source = self._source
@@ -233,17 +291,27 @@ class Holdfast:
             return Snapshot(state="new", group=self._source.group, at_ms=self._runtime.wall_ms())
         return self._engine.snapshots.snapshot()
 
-    def stop(self, *, leave: bool = False) -> None:
+    def stop(self, *, leave: bool = False, wait: bool = False) -> None:
         """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done.
 
         Args:
             leave: for good. Only a static member needs to say so, where it will not be started again: others have its
                 partitions at once, not after its session.
+            wait: return when an app that was started by `start()` has left, and raise what it failed with. Not in a
+                handler, which the app waits for.
         """
+        self._stop("stop()", leave=leave)
+        if wait and self._background is not None:
+            self._background.join()
+
+    def _stop_for_signal(self, *, why: str) -> None:
+        self._stop(why, leave=False)
+
+    def _stop(self, why: str, *, leave: bool) -> None:
         self._leave_asked = self._leave_asked or leave
         self._stop_asked = True  # no Event: its lock is none for signal handlers
         if self._engine is not None:
-            self._engine.stop(leave=leave)
+            self._engine.stop(leave=leave, why=why)
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Change the subscription while running, within what the handlers' topics match. Any thread.

@@ -23,10 +23,12 @@ class Settings:
         SettingError: a value that cannot work; names the field, the value and the remedy.
     """
 
-    #: Handlers that run at the same time (threads for plain functions, tasks for `async def`). 0: one after the other
-    #: in the thread that polls, for quick plain functions: nothing is handed between threads, and membership depends on
-    #: the handler, which may not take as long as `max.poll.interval.ms`; no timeout can end it.
+    #: Plain handlers that run at the same time, each in a thread. 0: one after the other in the thread that polls, for
+    #: quick functions: nothing is handed between threads, and membership depends on the handler, which may not take as
+    #: long as `max.poll.interval.ms`; no timeout can end it.
     workers: int = 8
+    #: `async def` handlers that run at the same time, as tasks of one event loop; batch handlers count by themselves.
+    async_workers: int = 256
     #: What is handled strictly one after the other: records of one key, of one partition, or nothing.
     ordering: Ordering = "key"
     #: Records that one poll takes at most.
@@ -36,7 +38,8 @@ class Settings:
     max_in_flight: int = 4_000
     #: The same in bytes of keys and values; one poll may overshoot it.
     max_in_flight_bytes: int = 64 * 1024 * 1024
-    #: Records that may have ended without the store's acknowledgement. With `workers` it bounds what a crash repeats.
+    #: Records that may have ended without the store's acknowledgement. With `workers` (and `async_workers`, where there
+    #: are `async def` handlers) it bounds what a crash repeats.
     mark_batch: int = 500
     #: How long a hand-over waits for handlers that run. What takes longer keeps its claim: the next owner waits for it.
     drain_timeout_s: float = 10.0

@@ -80,6 +80,7 @@ def draw(seed: int) -> World:
     records = pick([200, 200, 200, 400, 600])
     timeout_s = pick([None, None, 0.3])
     settings = _settings(chance, timeout_s)
+    settings = replace(settings, async_workers=_apart("coroutines", seed).choice([1, 4, 32, 256]))
     if timeout_s or any("async" in kind for kind in kinds):
         settings = replace(settings, workers=max(1, settings.workers), handler_timeout_s=timeout_s)
     partitions = pick([1, 2, 4, 4, 6])

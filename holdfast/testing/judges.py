@@ -41,6 +41,8 @@ class Judges:
 
     def __init__(self, world: World, book: Book, sight: Sight, now: Callable[[], float]) -> None:
         self._settings, self._book, self._sight, self._now = world.settings, book, sight, now
+        #: How many of them run at once.
+        self._coroutines = world.settings.async_workers if any("async" in each.kind for each in world.handlers) else 0
         self._loop = world.loop
         self._lease_s, self._leased = world.lease_s, world.broker == "leased"
         self.found: Found | None = None
@@ -348,7 +350,7 @@ class Judges:
 
     def _note_unacked(self, runs: Sequence[Run]) -> None:
         """P3: what a crash would repeat is bounded."""
-        session, bound = runs[0].session, max(1, self._settings.workers) + self._settings.mark_batch
+        session, bound = runs[0].session, max(1, self._settings.workers) + self._settings.mark_batch + self._coroutines
         unacked = self._unacked[session]
         unacked.update(runs)
         if self._loop is not None and self._loop.threads:

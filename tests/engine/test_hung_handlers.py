@@ -545,9 +545,10 @@ class TestCoroutines:
     def test_one_that_does_not_let_itself_be_cancelled_is_given_up(self, hangs: set[str]) -> None:
         hangs.add("x0")
         with Bench() as bench:
-            letters, may_end = Letters(bench.changed), asyncio.Event()
+            letters, may_end, loops = Letters(bench.changed), asyncio.Event(), []
 
             async def handle(record: Record) -> None:
+                loops.append(asyncio.get_running_loop())
                 while record.value == b"x0" and not may_end.is_set():
                     with suppress(asyncio.CancelledError):
                         await may_end.wait()
@@ -558,8 +559,7 @@ class TestCoroutines:
             assert letters.values() == ["x0"]
             [event] = member.told(HandlerGivenUp)
             assert (event.offset, event.then) == (0, "dead_letter")
-            engine: Any = member.app._engine
-            engine.workers._loop.call_soon_threadsafe(may_end.set)
+            loops[0].call_soon_threadsafe(may_end.set)
             bench.wait(lambda: member.told(LateResult))
 
     def test_one_that_blocks_the_event_loop_stops_the_app_and_costs_no_innocent_record(self, hangs: set[str]) -> None:

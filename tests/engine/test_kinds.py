@@ -114,7 +114,7 @@ class Unacked:
 def test_no_mixture_has_more_in_hand_than_workers_and_mark_batch(
     kinds: str, keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records, workers, mark_batch = 600, 2, 21
+    records, workers, async_workers, mark_batch = 600, 2, 3, 21
     unacked = Unacked(monkeypatch)
 
     known = unacked.handlers()
@@ -123,7 +123,7 @@ def test_no_mixture_has_more_in_hand_than_workers_and_mark_batch(
     with Bench(claims=MemoryClaims(), **partitions) as bench:
         first, *others = topics
         member = bench.member(
-            settings=Settings(workers=workers, mark_batch=mark_batch),
+            settings=Settings(workers=workers, async_workers=async_workers, mark_batch=mark_batch),
             topics=(first,),
             handler=known[topics[first]][0],
             batch=known[topics[first]][1],
@@ -140,7 +140,7 @@ def test_no_mixture_has_more_in_hand_than_workers_and_mark_batch(
         for topic in topics:
             for number in range(2):
                 bench.wait_committed(records, number, topic)
-    assert unacked.most <= workers + mark_batch
+    assert unacked.most <= workers + (async_workers if "coroutine" in kinds else 0) + mark_batch
 
 
 def test_what_is_in_hand_is_nothing_when_all_is_done() -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimSession, ClaimStore
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.engine.family import Family
+    from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.engine.stopping import Stopping
     from holdfast.plugin.handlers import BatchOf, Kind, Routes
@@ -87,6 +88,7 @@ class Engine:
         group: str,
         audit: Audit | None = None,
         runtime: Runtime = MACHINE,
+        home: Home | None = None,
     ) -> None:
         self.parts = parts = make_parts(
             store=store,
@@ -98,6 +100,7 @@ class Engine:
             audit=audit,
             runtime=runtime,
             host=self,
+            home=home,
         )
         self.group, self.settings, self.routes, self.letters = group, settings, routes, letters
         self.runtime, self.clock = runtime, runtime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from asyncio import CancelledError
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,7 +94,11 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
 
 def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | None]:
     """What a handler's error says of its record. Nothing, if it is Ctrl-C: Python raises it in the first thread alone,
-    where handlers run with `workers=0`. Raised again when all records of the call are back, it ends the app."""
+    where handlers run with `workers=0`. Raised again when all records of the call are back, it ends the app. And
+    nothing, if the application cancels the handler's task: the app is to leave, and others get the record."""
+    if call.home is not None and isinstance(error, CancelledError) and call.uprooted:
+        call.home.cancelled()
+        return _NOT_STARTED
     if call.inline and isinstance(error, KeyboardInterrupt):
         call.struck = error
         return _NOT_STARTED
@@ -131,7 +136,7 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
     """The same for an `async def`."""
     stopped: set[Lane] = set()
     for entry in call.entries:
-        if entry.lane in stopped or not entry.owner.enter(entry):
+        if entry.lane in stopped or call.uprooted or not entry.owner.enter(entry):
             ended = Ended(entry, Outcome.NOT_STARTED)
         else:
             call.current = entry
@@ -140,7 +145,7 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
                 entry.check()
                 await entry.handler.call(entry.record)
             except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
-                ended = Ended(entry, Outcome.FAILED, _as_exception(error))
+                ended = Ended(entry, *_verdict(call, error))
             else:
                 ended = Ended(entry, Outcome.OK)
         if ended.outcome is not Outcome.OK:
@@ -227,7 +232,9 @@ def _report_batch(
     if _verdict(call, error) is _NOT_STARTED:
         for entry in entries:
             report(Ended(entry, Outcome.NOT_STARTED, None, [_NOT_STARTED] * entry.count))
-        raise error
+        if call.struck is not None:
+            raise call.struck
+        return
     count = sum(entry.count for entry in entries)
     partial = error.failures if isinstance(error, BatchFailed) else None
     if partial is None or not (partial and partial.keys() <= set(range(count))):

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.runtime import Thread
 
@@ -18,8 +19,8 @@ class Call:
     batch; or a dead letter (then it has no entries)."""
 
     __slots__ = (
-        "began", "cancel_seen", "current", "entries", "handler", "inline", "kind", "over", "run", "seen", "struck",
-        "task", "thread", "times",
+        "began", "cancel_seen", "current", "entries", "handler", "home", "inline", "kind", "over", "run", "seen",
+        "struck", "task", "thread", "times",
     )  # fmt: skip
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
@@ -45,6 +46,8 @@ class Call:
         #: Who runs it.
         self.thread: Thread | None = None
         self.task: asyncio.Task[None] | None = None
+        #: Of a coroutine in the application's event loop.
+        self.home: Home | None = None
         #: The event loop has come to cancelling it: it is not blocked.
         self.cancel_seen = False
 
@@ -53,3 +56,13 @@ class Call:
         self.cancel_seen = True
         if self.task is not None:
             self.task.cancel()
+
+    @property
+    def is_async(self) -> bool:
+        """Whether a coroutine runs it, and no thread."""
+        return self.kind is not None and self.kind.is_async
+
+    @property
+    def uprooted(self) -> bool:
+        """Whether the application, and not holdfast, has cancelled this coroutine: its event loop is about to end."""
+        return self.home is not None and not self.cancel_seen and self.task is not None and self.task.cancelling() > 0

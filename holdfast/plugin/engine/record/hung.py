@@ -167,7 +167,7 @@ class Hung:
         hung = self._error(first, "did not end")
         # Who blocks the event loop hangs all coroutines: there is no other loop that theirs could be moved to.
         blocked = first.handler.is_async and not watched.call.cancel_seen
-        too_many = self._workers.stuck >= self._settings.workers
+        too_many = self._workers.all_stuck(first.handler.kind)
         letter = self._outcomes.dead_letter_of(first, hung) is not None and not blocked
         self._tell(
             HandlerGivenUp(

@@ -1,4 +1,4 @@
-"""Workers: threads for plain functions, one event loop for `async def`; what ends is put where the loop finds it."""
+"""Workers: threads for plain functions, tasks for `async def`; what ends is put where the loop finds it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.record.attempts import run_batch, run_batch_async, run_each, run_each_async, send_letter
 from holdfast.plugin.engine.record.call import Call
+from holdfast.plugin.engine.record.coroutines import Coroutines
 from holdfast.plugin.engine.record.entry import Entry
 from holdfast.plugin.handlers import Kind
 from holdfast.runtime import MACHINE
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.attempts import Ended
+    from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.ports import DeadLetters
     from holdfast.runtime import Queue, Runtime, Thread
 
@@ -58,14 +60,23 @@ def _taken_back(run: Entry) -> tuple[Entry, int, int]:
 
 
 class Workers:
-    """At most `count` handlers at a time; with 0, each in `submit` itself, in the caller's thread. `submit` and `ended`
-    belong to the thread that runs the app."""
+    """At most `count` plain handlers at a time, each in a thread; with 0, each in `submit` itself, in the caller's.
+    `async_count` coroutines of each kind. `submit` and `ended` belong to the thread that runs the app."""
 
-    def __init__(self, count: int, name: str, runtime: Runtime = MACHINE) -> None:
+    def __init__(
+        self,
+        count: int,
+        name: str,
+        runtime: Runtime = MACHINE,
+        *,
+        async_count: int | None = None,
+        home: Home | None = None,
+    ) -> None:
         self._runtime = runtime
         #: Handlers run in `submit`.
         self.inline = count == 0
         self._count = max(1, count)  # dead letters wait for the broker: for them there is a thread in any case
+        self._async_count = self._count if async_count is None else async_count
         self._name = name
         self._jobs: Queue[Call | None] = runtime.queue()
         self._threads: list[Thread] = []
@@ -73,15 +84,12 @@ class Workers:
         self._ended: deque[Ended] = deque()
         #: Set when something has ended.
         self.wake = runtime.event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        #: To begin; and those that have begun, which an event loop alone does not keep.
-        self._coroutines: list[Callable[[], Coroutine[None, None, None]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._coroutines, self._home = Coroutines(name, runtime, home), home
         self._lock = runtime.lock()  # innermost; guards the counts, and which calls are over
         #: Jobs given and not finished, by the kind of their handler; None: dead letters.
         self._outstanding: dict[Kind | None, int] = dict.fromkeys((*Kind, None), 0)
-        #: Calls that were given up and have not ended.
-        self.stuck = 0
+        #: Calls that were given up and have not ended: of threads, and coroutines.
+        self._stuck = {False: 0, True: 0}
         #: Calls of handlers that have a timeout, since somebody has looked.
         self.timed: list[Call] = []
         self._record_s = _CHUNK_S
@@ -104,8 +112,17 @@ class Workers:
         """Jobs of that kind to give now, whatever the others have: one running and one waiting for each worker, so that
         none idles between two turns. Coroutines all run at once."""
         if kind.is_async:
-            return self._count - self._outstanding[kind]
+            return self._async_count - self._outstanding[kind]
         return 1 if self.inline else 2 * self._count - self._outstanding[kind]
+
+    @property
+    def stuck(self) -> int:
+        """Calls that were given up and have not ended."""
+        return sum(self._stuck.values())
+
+    def all_stuck(self, kind: Kind) -> bool:
+        """Whether so many calls hang as may run at the same time, of threads or of coroutines."""
+        return self._stuck[kind.is_async] >= (self._async_count if kind.is_async else self._count)
 
     @property
     def running(self) -> int:
@@ -151,7 +168,7 @@ class Workers:
         if handler.timeout_s is not None:
             self.timed.append(call)
         if handler.is_async:
-            self._coroutines.append(partial(self._run_async, call, batch=handler.batch is not None))
+            self._coroutines.add(partial(self._run_async, call, batch=handler.batch is not None))
             return
 
         if handler.batch:
@@ -173,14 +190,8 @@ class Workers:
         (self._run if self.inline else self._start)(call)
 
     def begin_coroutines(self) -> None:
-        """Those that were submitted: together, as each time that the event loop is woken two threads change places."""
-        if not self._coroutines:
-            return
-        if self._loop is None:
-            self._loop = self._runtime.event_loop()
-            self._runtime.spawn(partial(self._run_loop, self._loop), f"{self._name}-async")
-        coroutines, self._coroutines = self._coroutines, []
-        self._loop.call_soon_threadsafe(self._run_coroutines, coroutines)
+        """Begin those that were submitted. Raises RuntimeError: the application has closed its event loop."""
+        self._coroutines.begin()
 
     def overdue(self) -> list[tuple[Entry, int, int]]:
         """What waits behind a slow record in its chunk, for other workers to take.
@@ -231,8 +242,7 @@ class Workers:
     # ---- calls that run for too long
     def cancel(self, call: Call) -> None:
         """Ask a coroutine to end. A thread cannot be asked: its handler looks at `record.cancelled`, or does not."""
-        if call.task is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(call.cancel)
+        self._coroutines.cancel(call)
 
     def give_up(self, call: Call, current: object) -> bool:
         """Wait for it no more, and put another thread in its thread's place. False = `current` has just ended."""
@@ -241,7 +251,7 @@ class Workers:
                 return False
             call.over = True
             self._outstanding[call.kind] -= 1
-            self.stuck += 1
+            self._stuck[call.is_async] += 1
         if call.thread in self._threads:
             self._threads.remove(call.thread)
             self._add_thread()  # jobs may be waiting for it already
@@ -251,8 +261,7 @@ class Workers:
         """Let idle workers end. Those that run a handler are daemons: they do not keep the process."""
         for _ in self._threads:
             self._jobs.put(None)
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._coroutines.stop()
 
     # ---- workers
     def _start(self, call: Call) -> None:
@@ -288,29 +297,15 @@ class Workers:
         with self._lock:
             given_up, call.over = call.over, True
             if given_up:
-                self.stuck -= 1
+                self._stuck[call.is_async] -= 1
             else:
                 self._outstanding[call.kind] -= 1
         self.wake.set()
         return given_up
 
     async def _run_async(self, call: Call, *, batch: bool) -> None:
-        call.task, call.began = asyncio.current_task(), self._runtime.now()
+        call.task, call.home, call.began = asyncio.current_task(), self._home, self._runtime.now()
         try:
             await (run_batch_async if batch else run_each_async)(call, self._ended.append)
         finally:
             self._finish(call)
-
-    def _run_coroutines(self, coroutines: Sequence[Callable[[], Coroutine[None, None, None]]]) -> None:
-        """In the event loop's thread."""
-        for coroutine in coroutines:
-            task = asyncio.create_task(coroutine())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    @staticmethod
-    def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            loop.run_forever()
-        finally:
-            loop.close()

@@ -1,0 +1,96 @@
+"""Coroutines: `async def` handlers as tasks of one event loop, a loop of their own or the application's."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from contextvars import Context
+
+    from holdfast.plugin.engine.record.call import Call
+    from holdfast.runtime import Runtime
+
+    Begin = Callable[[], Coroutine[None, None, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The application's event loop, which runs already and goes on when the app has left."""
+
+    loop: asyncio.AbstractEventLoop
+    #: The context variables that handlers see; each task has a copy.
+    context: Context
+    #: Called in the loop's thread when the application cancels a handler's task: the app is to leave.
+    cancelled: Callable[[], None]
+
+
+class Coroutines:
+    """Begins tasks in an event loop, from the thread that runs the app.
+
+    Args:
+        name: what a thread for a loop of its own is called.
+        runtime: makes that loop and that thread, when the first coroutine begins.
+        home: the application's loop instead.
+    """
+
+    def __init__(self, name: str, runtime: Runtime, home: Home | None = None) -> None:
+        self._name, self._runtime, self._home = name, runtime, home
+        self._loop = None if home is None else home.loop
+        self._waiting: list[Begin] = []
+        #: An event loop alone does not keep its tasks.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, begin: Begin) -> None:
+        """One more for the next `begin`."""
+        self._waiting.append(begin)
+
+    def begin(self) -> None:
+        """Begin what was added: together, as each time that the event loop is woken two threads change places.
+
+        Raises:
+            RuntimeError: the application has closed its loop.
+        """
+        if not self._waiting:
+            return
+        if self._loop is None:
+            self._loop = self._runtime.event_loop()
+            self._runtime.spawn(partial(_run, self._loop), f"{self._name}-async")
+        waiting, self._waiting = self._waiting, []
+        self._call(partial(self._make_tasks, waiting))
+
+    def cancel(self, call: Call) -> None:
+        """Ask a call's coroutine to end."""
+        if call.task is not None:
+            self._call(call.cancel)
+
+    def stop(self) -> None:
+        """What runs is not waited for: a loop of its own stops, in the application's the tasks are cancelled."""
+        if self._loop is None or self._loop.is_closed():
+            return
+        self._call(self._loop.stop if self._home is None else self._cancel_all)
+
+    def _call(self, what: Callable[[], object]) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(what, context=None if self._home is None else self._home.context)
+
+    # ---- in the event loop's thread
+    def _make_tasks(self, waiting: Sequence[Begin]) -> None:
+        for begin in waiting:
+            task = asyncio.create_task(begin())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _cancel_all(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

@@ -1,0 +1,131 @@
+"""Ways to run an app beside the calling thread: in a thread of its own, waited for by a thread or by an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.engine.record.coroutines import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from holdfast.runtime import Runtime, Thread
+
+
+class Background:
+    """A call in a thread of its own, and how it ended.
+
+    Args:
+        call: what the thread does.
+        runtime: makes the thread.
+        name: of the thread.
+        ended: called in that thread, as the last thing that it does.
+    """
+
+    def __init__(
+        self, call: Callable[[], None], runtime: Runtime, name: str, ended: Callable[[], None] = lambda: None
+    ) -> None:
+        self._call, self._ended = call, ended
+        self._error: BaseException | None = None
+        self._thread: Thread = runtime.spawn(self._run, name)
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for its end. Returns: whether it has ended. Raises what it raised. Any other thread."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            return False
+        self.check()
+        return True
+
+    def check(self) -> None:
+        """Raise what it raised."""
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+            self._error = error
+        finally:
+            self._ended()
+
+
+async def run_in_loop(call: Callable[[Home], None], stop: Callable[[], None], runtime: Runtime, name: str) -> None:
+    """Run `call` in a thread of its own, and wait for its end in the running event loop.
+
+    A cancellation calls `stop`, and is raised again when the call has ended; so does each further one.
+
+    Args:
+        call: gets the event loop that runs here, for coroutines.
+        stop: asks the call to end. Any thread.
+        runtime: makes the thread.
+        name: of the thread.
+    """
+    loop = asyncio.get_running_loop()
+    ended, told = asyncio.Event(), False
+
+    def cancelled() -> None:  # by each handler whose task was cancelled, but once is enough
+        nonlocal told
+        if not told:
+            told = True
+            stop()
+
+    def wake() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(ended.set)
+
+    home = Home(loop, copy_context(), cancelled)
+    background = Background(lambda: call(home), runtime, name, wake)
+    cancellation: asyncio.CancelledError | None = None
+    while not ended.is_set():
+        try:
+            await ended.wait()
+        except asyncio.CancelledError as error:
+            if cancellation is None:
+                cancelled()
+            else:
+                stop()
+            cancellation = error
+    background.check()
+    if cancellation is not None:
+        raise cancellation
+
+
+class Beside:
+    """An app that runs while a body of `async with` does.
+
+    Args:
+        run: what the app's task does.
+        stop: asks it to end.
+    """
+
+    def __init__(self, run: Callable[[], Coroutine[None, None, None]], stop: Callable[[], None]) -> None:
+        self._stop = stop
+        self._body = asyncio.current_task()
+        self._failed = self._leaving = False
+        self._task = asyncio.create_task(run())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """If the app fails, its body is cancelled: it may wait for what will never come."""
+        if not self._leaving and self._body is not None and not task.cancelled() and task.exception() is not None:
+            self._failed = True
+            self._body.cancel()
+
+    async def leave(self, error: BaseException | None) -> None:
+        """The body has ended, with this error: stop, and wait. Raises what the app failed with, in the place of the
+        cancellation that it has caused; an error of the body's own goes on."""
+        self._leaving = True
+        self._stop()
+        if self._failed and self._body is not None:
+            self._body.uncancel()
+        own = error is not None and not (self._failed and isinstance(error, asyncio.CancelledError))
+        try:
+            await self._task
+        except Exception as failure:
+            if error is None or not own:
+                raise
+            error.add_note(f"the app had failed too: {failure!r}")

@@ -1,0 +1,61 @@
+"""examples/web: a FastAPI application bills each order once, through a rebalance and a SIGTERM, while it answers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from tests.examples.bench import PATIENCE_S, lines
+from tests.servers.processes import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.examples.bench import Shop
+
+
+def served(port: int, path: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=PATIENCE_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+    except urllib.error.URLError:  # it does not serve yet
+        return {"partitions": 0}
+    return found
+
+
+def until(over: Callable[[], object], what: str) -> None:
+    ends = time.monotonic() + PATIENCE_S
+    while not over():
+        assert time.monotonic() < ends, what
+        time.sleep(0.05)
+
+
+def test_each_order_is_billed_once_while_services_come_and_go(shop: Shop) -> None:
+    ids = [f"order-{number}" for number in range(300)]
+    pool, ports = redis.Redis.from_url(shop.redis_url, decode_responses=True), free_ports(2)
+
+    def bills() -> list[int]:
+        return [int(each) for each in pool.mget([f"{shop.topic}:billed:{one}" for one in ids]) if each]
+
+    with shop.running("examples.web.service", "--port", ports[0]) as first:
+        shop.send(*ids[:100])
+        assert lines(first, 1)[0].startswith("billed ")
+        with shop.running("examples.web.service", "--port", ports[1]) as second:
+            until(lambda: served(ports[1], "ready")["partitions"], "the second one gets nothing")
+            shop.send(*ids[100:200])
+            assert lines(second, 1)[0].startswith("billed ")
+            assert served(ports[1], "orders/order-0") == {"bills": 1}
+            first.send_signal(signal.SIGTERM)
+            shop.send(*ids[200:])
+            first.communicate(timeout=PATIENCE_S)
+            assert first.returncode in (0, -signal.SIGTERM)  # newer uvicorns end by the signal
+            until(lambda: len(bills()) == len(ids), "not all orders are billed")
+            second.send_signal(signal.SIGTERM)
+            second.communicate(timeout=PATIENCE_S)
+    assert bills() == [1] * len(ids)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvloop
 
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import HandlerFailed, SettingError, StateError
@@ -21,12 +22,13 @@ from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import PATIENCE_S, FlakyClaims, numbered, partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from holdfast.records import Record
 
 P0 = partition()
 ROOT = Path(__file__).parents[2]
+_factory: list[Callable[[], asyncio.AbstractEventLoop]] = []
 _tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
@@ -50,10 +52,23 @@ class Group:
         return self.broker.group("g").offset(P0)
 
 
+@pytest.fixture(params=["asyncio", "uvloop"])
+def loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Who makes the event loop."""
+    if request.param == "asyncio":
+        yield
+        return
+    _factory.append(uvloop.new_event_loop)
+    yield
+    _factory.clear()
+
+
 def run(main: Any) -> None:
-    asyncio.run(asyncio.wait_for(main, PATIENCE_S))
+    with asyncio.Runner(loop_factory=_factory[0] if _factory else None) as runner:
+        runner.run(asyncio.wait_for(main, PATIENCE_S))
 
 
+@pytest.mark.usefixtures("loops")
 class TestRunAsync:
     def test_coroutines_run_in_the_loop_of_the_application(self) -> None:
         group = Group(records=1)
@@ -237,6 +252,7 @@ class TestRunAsync:
         run(main())
 
 
+@pytest.mark.usefixtures("loops")
 class TestAsyncWith:
     def test_it_consumes_while_the_body_runs(self) -> None:
         group = Group(records=3)

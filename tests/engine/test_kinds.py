@@ -68,6 +68,25 @@ def test_coroutines_and_plain_handlers_do_not_wait_for_each_other(slow_is_async:
         assert not set(slow) & set(bench.work.values())
 
 
+def test_a_kind_that_came_first_takes_no_more_than_its_share_of_what_may_be_in_hand() -> None:
+    with Bench(slow=1, orders=1) as bench:
+        slow, quick = numbered("slow", range(BACKLOG)), numbered("quick", range(BACKLOG))
+        bench.work.hold(*slow)
+
+        async def coroutine(record: Record) -> None:
+            await bench.work.do_async("a", record)
+
+        settings = Settings(workers=2, mark_batch=2, ordering="none")
+        member = bench.member(settings=settings, topics=("slow",), start=False)
+        member.app.handler("orders", name="quick")(coroutine)
+        bench.broker.produce("slow", 0, *slow)
+        member.start()
+        bench.wait_running(*slow[:2])
+        bench.broker.produce("orders", 0, *quick)
+        bench.wait_ended(*quick)
+        assert not set(slow) & set(bench.work.values())
+
+
 class Unacked:
     """Records whose handlers have started, and whose marks the store has not acknowledged. Any thread."""
 

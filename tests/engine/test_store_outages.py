@@ -158,6 +158,20 @@ class TestTakingOver:
         expected = dict.fromkeys(numbered("0x", range(5)) + numbered("1x", range(3)), 1)
         assert bench.work.starts() == expected | {"1x3": 2, "1x4": 2}
 
+    def test_a_partition_that_goes_before_its_acquire_was_answered_is_let_go_all_the_same(self) -> None:
+        """The store has its owner down, whose session lives on and knows nothing of it."""
+        store = FlakyClaims()
+        with Bench(claims=store) as bench:
+            bench.broker.produce("orders", 0, "x")
+            store.lose_answer("acquire", 1_000)
+            first = bench.member("a", settings=SETTINGS)
+            bench.wait(lambda: first.told(StoreDown))
+            second = bench.member("b", settings=SETTINGS, claims=store.inner)
+            bench.group.aim({second.source: [P0]})
+            bench.wait_committed(1)
+            assert first.told(SessionLost) == []
+        assert bench.work.starts() == {"x": 1}
+
     def test_an_adoption_that_is_refused_is_repeated_before_anything_runs(self) -> None:
         with Bench() as bench:
             bench.broker.produce("orders", 0, *numbered("x", range(5)))

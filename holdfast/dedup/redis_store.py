@@ -59,7 +59,8 @@ class RedisClaims:
             take over sooner after a crash, and a shorter pause of this process or of Redis costs the session.
         window_s: how long a finished key is remembered: longer than the longest downtime plus the replay horizon.
         positions_ttl_s: how long the position of a partition is kept that nobody reads any more.
-        shards: over how many hash tags the keys are spread. All members of a group name the same number.
+        shards: over how many hash tags the keys are spread; several bring one server nothing. All members of a group
+            name the same number.
         hash_keys: store a 16-byte digest instead of the key's text. All members of a group name the same.
         keys_expected: with `hash_keys`: roughly how many keys are done at a time. Up to five times as many cost no more
             each; beyond, calls take longer, and from twenty times on a key costs as much as a plain one; so it does

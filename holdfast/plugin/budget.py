@@ -223,19 +223,6 @@ def drain_fits(drain_s: float, max_poll_ms: int) -> Misfit | None:
     )
 
 
-def call_fits(call_s: float, drain_s: float) -> Misfit | None:
-    """Where a shutdown ends what still runs: it waits for one call at least."""
-    if call_s <= drain_s:
-        return None
-    return Misfit(
-        "drain_s",
-        drain_s,
-        "every shutdown interrupts calls, and their messages run again elsewhere",
-        f"a call of the listener takes {call_s:g} s, and a shutdown would interrupt it after {drain_s:g} s: drain for "
-        f"{call_s:g} s or more, or hand it fewer messages a call",
-    )
-
-
 def heartbeat_for(session_ms: int, default_ms: int = DEFAULT_HEARTBEAT_MS) -> int:
     """The client's own where that fits, else a third of the session."""
     return max(1, min(default_ms, session_ms // HEARTBEATS_A_SESSION))

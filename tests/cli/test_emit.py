@@ -30,7 +30,6 @@ def test_a_live_cluster_is_asked_and_each_place_gets_its_lines(kafka: KafkaServe
 def test_a_live_rocketmq_is_asked_too(rocketmq: RocketMQServer) -> None:
     found = lines(holdfast("emit", "--namesrv", rocketmq.namesrv, *WORK, "--json"))
     assert [each["name"] for each in found] == [
-        "rocketmq-java",
         "rocketmq-python",
         "rocketmq-grpc-simple",
         "rocketmq-grpc-push",
@@ -56,7 +55,7 @@ def test_a_version_will_do_and_one_place_may_be_enough() -> None:
         (("--kafka", "3.9", *WORK, "--protocol", "consumer"), "came with 4.0"),
         (("--kafka", "new", *WORK), "write it as 3.9"),
         (("--rocketmq", "5.5", *WORK, "--protocol", "consumer"), "it is Kafka's"),
-        (("--rocketmq", "5.5", "--handler", "20"), "drain for 20 s or more"),
+        (("--rocketmq", "5.5", *WORK, "--workers", "1001"), "1000 at most"),
         (WORK, "say which broker it is"),
         (("--kafka", "4.1", "--rocketmq", "5.5", *WORK), "say which broker it is"),
         (("--kafka", "4.1", *WORK, "--patience", "0"), "--patience=0.0: "),

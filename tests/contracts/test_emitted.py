@@ -13,8 +13,6 @@ from holdfast.timing import Deadline
 from tests.oracles.oracle import ROCKETMQ_LIB, Oracle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.oracles.java_group import JavaGroup
     from tests.servers.kafka import KafkaServer
 
@@ -77,28 +75,8 @@ def test_the_brokers_take_what_they_are_told_of_the_group(
     assert "consumer.session.timeout.ms" in java_group.group(kafka.bootstrap, f"told-{workload}", longer)
 
 
-@pytest.fixture(scope="module")
-def setters() -> Iterator[Oracle]:
+def test_rocketmqs_own_classes_know_what_its_broker_is_told() -> None:
+    [broker] = for_rocketmq(Workload(handler_s=0.2, restarts="crash"), only="rocketmq-broker")
     with Oracle("RocketMQSetters.java", ROCKETMQ_LIB) as oracle:
-        yield oracle
-
-
-@pytest.mark.parametrize(
-    "workload",
-    [
-        Workload(handler_s=0.2, workers=4),
-        Workload(handler_s=0.001, workers=1_000, batch=1_024, static_id="pod-3", restarts="crash"),
-        Workload(handler_s=36_000, drain_s=36_000),
-    ],
-    ids=["plain", "large", "slow"],
-)
-def test_rocketmqs_own_classes_take_it(setters: Oracle, workload: Workload) -> None:
-    for name, kind in (("rocketmq-java", "consumer"), ("rocketmq-broker", "broker")):
-        for each in for_rocketmq(workload, only=name):
-            said = [f"{key}={value}" for key, value in each.settings.items()]
-            assert setters.ask("\t".join([kind, *said])) == "ok"
-
-
-def test_rocketmqs_own_classes_would_have_said_so(setters: Oracle) -> None:
-    assert setters.ask("consumer\tconsumeThreads=4") == "unknown: consumeThreads"
-    assert "consumeThreadMin" in setters.ask("consumer\tconsumeThreadMin=0")
+        assert oracle.ask("\t".join(f"{key}={value}" for key, value in broker.settings.items())) == "ok"
+        assert oracle.ask("channelExpiresTimeout=30000") == "unknown: channelExpiresTimeout"

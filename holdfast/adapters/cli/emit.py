@@ -33,7 +33,7 @@ _EXAMPLE = """\
 
 Where times do not fit into each other it says which, and what to change; exit code 2.
 """
-_ROCKETMQ = ("rocketmq-java", "rocketmq-python", "rocketmq-grpc-simple", "rocketmq-grpc-push", "rocketmq-broker")
+_ROCKETMQ = ("rocketmq-python", "rocketmq-grpc-simple", "rocketmq-grpc-push", "rocketmq-broker")
 _FORMATS = {"native": native, "properties": as_properties, "python": as_python}
 
 

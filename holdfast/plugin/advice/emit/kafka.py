@@ -13,6 +13,7 @@ from holdfast.plugin.advice.emit.sheet import Choice, Sheet
 if TYPE_CHECKING:
     from holdfast.plugin.advice.emit.workload import Workload
 
+#: Java's too: in a mixed group the strategy, and how long the others wait, have to be right at all members.
 Client = Literal["confluent-kafka", "java"]
 Protocol = Literal["consumer", "cooperative"]
 

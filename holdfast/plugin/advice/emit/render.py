@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from holdfast.plugin.advice.emit.sheet import Sheet, Value
 
 _WIDTH = 100
-#: Whose constants stand in a call.
-_ENUMERATIONS = {"consumeFromWhere": "ConsumeFromWhere"}
 
 
 def native(sheet: Sheet) -> str:
@@ -23,12 +21,6 @@ def native(sheet: Sheet) -> str:
             return as_python(sheet)
         case "properties":
             return as_properties(sheet)
-        case "java_setters":
-            return _text(
-                "//",
-                sheet,
-                [f"consumer.set{key[0].upper()}{key[1:]}({_java(key, value)});" for key, value in _items(sheet)],
-            )
         case "python_calls":
             return _text("#", sheet, [f"consumer.{key}({_python(value)})" for key, value in _items(sheet)])
 
@@ -72,9 +64,3 @@ def _plain(value: Value) -> str:
 
 def _python(value: Value) -> str:
     return json.dumps(value) if isinstance(value, str) else repr(value)
-
-
-def _java(key: str, value: Value) -> str:
-    if key in _ENUMERATIONS:
-        return f"{_ENUMERATIONS[key]}.{value}"
-    return json.dumps(value) if isinstance(value, str) else _plain(value)

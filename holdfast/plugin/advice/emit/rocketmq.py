@@ -1,8 +1,8 @@
-"""RocketMQ: what its clients are told, and the broker where it has a word in it.
+"""RocketMQ: what its Python clients are told, and the broker where it has a word in it.
 
-The names are those of the clients: DefaultMQPushConsumer of 5.5.0, rocketmq-client-python 2.0.0 and 0.5.0rc2,
-rocketmq-python-client 5.1. Kafka's words for what is missing here: nothing moves in good order, since no broker hands
-queues out; no member is fenced; there are no static members.
+The names are those of rocketmq-client-python 2.0.0 and 0.5.0rc2, and of rocketmq-python-client 5.1. Kafka's words for
+what is missing here: nothing moves in good order, since no broker hands queues out; no member is fenced; there are no
+static members. Java's client has no sheet: nothing of it has to agree with what a member in Python has.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 #: What the brokers give in one pull, and in one receive by gRPC, whatever is asked for.
 _PULL = 32
-#: DefaultMQPushConsumerImpl.checkConfig refuses more.
-_MOST_THREADS, _MOST_BATCH = 1_000, 1_024
+_MOST_THREADS = 1_000
 _DEFAULT_QUEUE = 1_000
 #: What waits in the process lasts for so long. A long poll answers within milliseconds, so it need not be more.
 _AHEAD_S = 2.0
-_DEFAULT_TIMEOUT_MIN = 15
 #: What the proxy allows (minInvisibleTimeMillsForRecv, maxInvisibleTimeMills).
 _INVISIBLE_RANGE_S = (10, 12 * 3600)
 #: A message stays hidden for half as much again as it should take.
@@ -41,7 +39,6 @@ _NOT_STICKY = (
     "that moves runs again. RocketMQSource(allocate_strategy='sticky') of holdfast does neither."
 )
 _NOT_STATIC = "There are no static members: a restart moves the member's queues away and back, whatever its name."
-_HASHED = "AllocateMessageQueueConsistentHash moves fewer queues than the default, and spreads them less evenly."
 _SKIPS = (
     "Without an answer to its question for an offset it begins at the end of the queue and skips the rest. PushSource "
     "of holdfast is wrapped around this client, RocketMQSource does without it."
@@ -64,77 +61,12 @@ def for_rocketmq(workload: Workload, version: str = "5.5", *, only: str | None =
         raise SettingError("broker version", version, "write it as 4.9 or 5.5.0; these clients need 4.0 or later")
     if workload.workers > _MOST_THREADS:
         raise SettingError("workers", workload.workers, f"RocketMQ's clients take {_MOST_THREADS} at most")
-    makers: dict[str, Callable[[Workload], Sheet]] = {"rocketmq-java": _java, "rocketmq-python": _python}
+    makers: dict[str, Callable[[Workload], Sheet]] = {"rocketmq-python": _python}
     if int(found[1]) >= 5:
         makers |= {"rocketmq-grpc-simple": _grpc_simple, "rocketmq-grpc-push": _grpc_push}
         if workload.restarts == "crash":
             makers["rocketmq-broker"] = _broker
     return [make(workload) for name, make in makers.items() if only in (None, name)]
-
-
-def _java(workload: Workload) -> Sheet:
-    batch = workload.batch or 1
-    if batch > _MOST_BATCH:
-        raise SettingError("batch", batch, f"DefaultMQPushConsumer takes {_MOST_BATCH} at most")
-    call_s = batch * workload.handler_s
-    if (misfit := budget.call_fits(call_s, workload.drain_s)) is not None:
-        raise misfit.error()
-    timeout_min = max(_DEFAULT_TIMEOUT_MIN, math.ceil(2 * call_s / 60))
-    choices = [
-        Choice("consumeThreadMin", workload.workers, "as many at a time as this member is to handle; 20 by default"),
-        Choice("consumeThreadMax", workload.workers, "the same: the pool never grows beyond the smaller one"),
-        Choice(
-            "consumeMessageBatchMaxSize",
-            batch,
-            "messages in one call of the listener, one thread, one answer: RECONSUME_LATER sends all of them back",
-        ),
-        Choice(
-            "consumeTimeout",
-            timeout_min,
-            f"minutes. What a call has for longer is delivered again while it still runs; a call takes {call_s:g} s",
-        ),
-        Choice(
-            "awaitTerminationMillisWhenShutdown",
-            round(workload.drain_s * 1000),
-            "0 by default: shutdown() interrupts what runs, and its messages run again elsewhere",
-        ),
-        Choice(
-            "persistConsumerOffsetInterval",
-            1_000,
-            "5,000 by default: a crash, and each queue that moves, repeats what was handled since the last time",
-        ),
-        Choice(
-            "pullThresholdForQueue",
-            max(_ahead(workload), batch),
-            f"what waits here of a queue that moves is fetched again by the next; {_AHEAD_S:g} s of work is enough, "
-            f"{_DEFAULT_QUEUE:,} the default",
-        ),
-        Choice(
-            "consumeFromWhere",
-            "CONSUME_FROM_FIRST_OFFSET",
-            "the default, CONSUME_FROM_LAST_OFFSET, skips what is there at a group's first start",
-        ),
-    ]
-    if workload.restarts == "crash":
-        why = f"a third of channelExpiredTimeout={_CRASH_SILENCE_MS}, so that two may be lost; 30,000 by default"
-        heartbeat_ms = budget.heartbeat_for(_CRASH_SILENCE_MS, _CRASH_SILENCE_MS)
-        choices.append(Choice("heartbeatBrokerInterval", heartbeat_ms, why))
-    if workload.static_id is not None:
-        why = (
-            "with clientIP it is the client id, by whose order queues are dealt: who comes back as the same gets the "
-            "same queues. Each member's own: two of one name read the same queues, and nobody reads others"
-        )
-        choices += [
-            Choice("instanceName", workload.static_id, why),
-            Choice("clientIP", workload.static_id, "otherwise the address, which changes when a pod is made anew"),
-        ]
-    return Sheet(
-        name="rocketmq-java",
-        where="for DefaultMQPushConsumer of rocketmq-client, by its setters, before start()",
-        form="java_setters",
-        choices=tuple(choices),
-        notes=(_NOT_STICKY, _NOT_STATIC, _HASHED),
-    )
 
 
 def _python(workload: Workload) -> Sheet:
@@ -152,7 +84,7 @@ def _python(workload: Workload) -> Sheet:
         where="for PushConsumer of rocketmq-client-python, by its setters, before start()",
         form="python_calls",
         choices=tuple(choices),
-        notes=(fixed, _SKIPS),
+        notes=(fixed, _SKIPS, _NOT_STICKY, _NOT_STATIC),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 Value = str | int | float | bool
 
 #: How a place takes its settings: a dictionary of Python's, lines of key=value, or a call for each.
-Form = Literal["dict", "properties", "java_setters", "python_calls"]
+Form = Literal["dict", "properties", "python_calls"]
 
 
 class Choice(NamedTuple):
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
 class Sheet:
     """The settings of one place."""
 
-    #: Short, for commands and programs: "confluent-kafka", "java", "kafka-group", "rocketmq-java", ...
+    #: Short, for commands and programs: "confluent-kafka", "java", "kafka-group", "rocketmq-python", ...
     name: str
     #: Where it goes, for people.
     where: str

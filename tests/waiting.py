@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: So long at the most: a slow machine is no failure.
+#: What has not come true by then is broken: a slow machine is no failure. Nothing waits for so long where all is well.
 PATIENCE_S = 120.0
 _LOOK_S = 0.01
 

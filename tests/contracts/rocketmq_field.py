@@ -13,6 +13,7 @@ from holdfast.adapters.rocketmq.remoting.admin import Admin
 from holdfast.adapters.rocketmq.remoting.sending import Message, Sender
 from holdfast.adapters.rocketmq.source import RocketMQSource
 from holdfast.timing import Deadline
+from tests.running import Running
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -39,55 +40,17 @@ def client_of(
     return RemotingClient(namesrv, credentials=credentials, tls=tls)
 
 
-class App:
-    """One member in a thread; also its observer."""
+class App(Running):
+    """One member."""
 
     def __init__(self, field: Field, source: RocketMQSource, app: Holdfast, store: RedisClaims) -> None:
+        super().__init__(field.changed, patience_s=PATIENCE_S)
         self.field, self.source, self.app, self.store = field, source, app, store
-        self.events: list[Event] = []
-        self.error: BaseException | None = None
-        self.over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def on_event(self, event: Event) -> None:
-        with self.field.changed:
-            self.events.append(event)
-            self.field.changed.notify_all()
-
-    def start(self) -> Self:
-        self._thread.start()
-        return self
-
-    def _run(self) -> None:
-        try:
-            self.app.run(install_signal_handlers=False)
-        except BaseException as error:  # noqa: BLE001 - asked for by the test
-            self.error = error
-        finally:
-            self.over.set()
-            with self.field.changed:
-                self.field.changed.notify_all()
-
-    def stop(self) -> None:
-        self.app.stop()
-        self.join()
-
-    def join(self) -> None:
-        assert self.over.wait(PATIENCE_S), "it does not end"
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
-
-    def told(self, kind: type[E]) -> list[E]:
-        with self.field.changed:
-            return [event for event in self.events if isinstance(event, kind)]
 
     @property
     def owns(self) -> set[Partition]:
         """Queues that it may work on, without the retry topic's."""
-        family: Any = getattr(self.app._engine, "family", None)
-        owners: dict[Partition, Any] = getattr(family, "owners", {})
-        return {queue for queue, owner in list(owners.items()) if owner.open and not queue.topic.startswith("%")}
+        return {queue for queue in super().owns if not queue.topic.startswith("%")}
 
 
 class Field:

@@ -13,7 +13,8 @@ from holdfast.errors import DeadLetterError, StoreUnavailable
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.member import MemoryPartitionedSource
-from tests.waiting import until
+from tests.running import Running
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 
-#: A promise that is not kept by then is broken. Nothing waits for so long where all is well.
-PATIENCE_S = 120.0
 #: Retries at once: what is tested is that they happen, and in which order.
 QUICK = Retry(attempts=3, wait_initial_s=0.001, wait_max_s=0.002, jitter_s=0.0)
 
@@ -142,50 +141,12 @@ class Work:
             return any(seen.value == value for seen in self.running)
 
 
-class Member:
-    """One app in a thread of its own; also its observer."""
+class Member(Running):
+    """One app of a bench."""
 
     def __init__(self, bench: Bench, name: str, source: MemoryPartitionedSource, app: Holdfast) -> None:
-        self.bench, self.name, self.source, self.app = bench, name, source, app
-        self.events: list[Event] = []
-        self.error: BaseException | None = None
-        self.over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"member-{name}", daemon=True)
-
-    def on_event(self, event: Event) -> None:
-        with self.bench.changed:
-            self.events.append(event)
-            self.bench.changed.notify_all()
-
-    def start(self) -> Self:
-        self._thread.start()
-        return self
-
-    def _run(self) -> None:
-        try:
-            self.app.run(install_signal_handlers=False)
-        except BaseException as error:  # noqa: BLE001 - asked for by the test
-            self.error = error
-        finally:
-            self.over.set()
-            with self.bench.changed:
-                self.bench.changed.notify_all()
-
-    def stop(self) -> None:
-        """Stop, wait, and raise what the app raised."""
-        self.app.stop()
-        self.join()
-
-    def join(self) -> None:
-        assert self.over.wait(PATIENCE_S), f"{self.name} does not end"
-        self._thread.join()
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
-
-    def told(self, kind: type[E]) -> list[E]:
-        with self.bench.changed:
-            return [event for event in self.events if isinstance(event, kind)]
+        super().__init__(bench.changed, name)
+        self.bench, self.source, self.app = bench, source, app
 
     @property
     def session(self) -> str:
@@ -194,13 +155,6 @@ class Member:
         assert engine is not None
         assert engine.session is not None
         return engine.session.id
-
-    @property
-    def owns(self) -> set[Partition]:
-        """What it may work on: taken over, not only assigned."""
-        engine = self.app._engine
-        owners: dict[Partition, Any] = getattr(getattr(engine, "family", None), "owners", {})
-        return {partition for partition, owner in list(owners.items()) if owner.open}
 
 
 class Bench:

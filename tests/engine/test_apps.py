@@ -18,7 +18,8 @@ from holdfast.errors import HandlerFailed, NotAuthorised, SettingError, SourceUn
 from holdfast.plugin.events import RebalanceReport, SourceTrouble
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.member import MemoryPartitionedSource
-from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, numbered, partition
+from tests.engine.bench import Bench, FlakyClaims, numbered, partition
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

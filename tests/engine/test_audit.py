@@ -15,10 +15,11 @@ from holdfast.testing.brokers.leased import MemoryQueue
 from holdfast.testing.brokers.member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
 from tests.engine.audit_events import MemoryEvents, once
-from tests.engine.bench import PATIENCE_S, Bench, Letters, Work, numbered, partition
+from tests.engine.bench import Bench, Letters, Work, numbered, partition
 from tests.engine.test_driven import Loops, end, take
 from tests.engine.test_leased import LEASE_S, Consumer
 from tests.engine.test_snapshots import seen
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,8 @@ from holdfast.dedup.memory_state import Finished
 from holdfast.plugin.audit.schema import COVERING, Assigned, Outcome, Revoked, Spans, Stopped
 from holdfast.plugin.events import SessionLost
 from tests.engine.audit_events import MemoryEvents
-from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, partition
+from tests.engine.bench import Bench, FlakyClaims, partition
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

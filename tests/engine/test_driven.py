@@ -22,8 +22,8 @@ from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.member import MemoryPartitionedSource
-from tests.engine.bench import PATIENCE_S, FlakyClaims, numbered, partition
-from tests.waiting import until
+from tests.engine.bench import FlakyClaims, numbered, partition
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

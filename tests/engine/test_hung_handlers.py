@@ -15,8 +15,9 @@ from holdfast.plugin.engine.record.hung import Hung, _Watched
 from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed, SessionLost, StoreDown
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
-from tests.engine.bench import PATIENCE_S, Bench, FlakyClaims, FlakySession, Letters, Work, numbered, partition
+from tests.engine.bench import Bench, FlakyClaims, FlakySession, Letters, Work, numbered, partition
 from tests.engine.test_campaigns import Campaign
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

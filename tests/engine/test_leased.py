@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 
@@ -14,22 +13,22 @@ from holdfast.plugin.ports import LeasedSource, PartitionedSource
 from holdfast.runtime import Machine
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from holdfast.testing.clocks import HandClock
-from tests.engine.bench import PATIENCE_S, QUICK, Bench, Letters, Work, numbered
-from tests.waiting import until
+from tests.engine.bench import QUICK, Bench, Letters, Work, numbered
+from tests.running import Running
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.plugin.audit.settings import Audit
-    from holdfast.plugin.events import Event
     from holdfast.plugin.ports import Batch
 
 #: Renewals come each third of it, by the machine's clock; leases end by the queue's own clock, which tests turn.
 LEASE_S = 0.15
 
 
-class Consumer:
-    """One app on a queue, in a thread of its own; also its observer."""
+class Consumer(Running):
+    """One app on a queue."""
 
     def __init__(
         self,
@@ -39,13 +38,11 @@ class Consumer:
         audit: Audit | None = None,
         **settings: Any,
     ) -> None:
+        super().__init__(queue.changed)
         self.source = MemoryLeasedSource(queue)
-        self.events: list[Event] = []
-        self.error: BaseException | None = None
-        self.over = threading.Event()
         self.letters = Letters(queue.changed)
         self.dead_letter: str | None = None
-        self._queue, self._work = queue, work
+        self._work = work
         self.app = Holdfast(
             self.source,
             claims=claims,
@@ -55,33 +52,10 @@ class Consumer:
             audit=audit,
         )
 
-    def on_event(self, event: Event) -> None:
-        with self._queue.changed:
-            self.events.append(event)
-            self._queue.changed.notify_all()
-
-    def start(self) -> Consumer:
+    def start(self) -> Self:
         handle = self.app.handler("jobs", name="handle", retry=QUICK, dead_letter=self.dead_letter)
         handle(lambda record: self._work.do("a", record))
-        threading.Thread(target=self._run, daemon=True).start()
-        return self
-
-    def _run(self) -> None:
-        try:
-            self.app.run(install_signal_handlers=False)
-        except BaseException as error:  # noqa: BLE001 - asked for by the test
-            self.error = error
-        finally:
-            self.over.set()
-
-    def stop(self) -> None:
-        self.app.stop()
-        self.join()
-
-    def join(self) -> None:
-        assert self.over.wait(PATIENCE_S), "the app does not end"
-        if self.error is not None:
-            raise self.error
+        return super().start()
 
 
 class Field:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Settings
-from tests.engine.bench import PATIENCE_S, Bench, numbered, partition
+from tests.engine.bench import Bench, numbered, partition
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -15,23 +15,23 @@ from holdfast.plugin.engine.leased.queue_leases import _LOOK_EVERY_S
 from holdfast.plugin.events import ResetHonoured, SourceTrouble
 from holdfast.testing.brokers.queue_leased import Log, QueueLeasedMember
 from tests.engine.audit_events import MemoryEvents
-from tests.engine.bench import PATIENCE_S, Letters, Work
+from tests.engine.bench import Letters, Work
+from tests.running import Running
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from holdfast.plugin.events import Event
 
 LONG_S = 60.0
 
 
-class Member:
-    """One app in a thread; also its observer."""
+class Member(Running):
+    """One app."""
 
     def __init__(self, field: Field, name: str, patience_s: float, ids: str, letters: Letters | None) -> None:
+        super().__init__(field.changed, name)
         self.field = field
-        self.events: list[Event] = []
         self.source = QueueLeasedMember(field.log, field.changed, patience_s=patience_s, ids=ids)
         self.app = Holdfast(
             self.source,
@@ -43,28 +43,8 @@ class Member:
         )
         given: dict[str, Any] = {"dead_letter": "dlq", "retry": Retry(attempts=1)} if letters else {}
         self.app.handler("jobs", name="handle", **given)(lambda record: field.work.do(name, record))
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
+        self.start()
         field.wait(lambda: hasattr(self.source, "_fence"))
-
-    def _run(self) -> None:
-        try:
-            self.app.run(install_signal_handlers=False)
-        except BaseException as error:  # noqa: BLE001 - asked for at the end
-            self.error = error
-
-    def on_event(self, event: Event) -> None:
-        with self.field.changed:
-            self.events.append(event)
-            self.field.changed.notify_all()
-
-    def stop(self) -> None:
-        self.app.stop()
-        self.thread.join(PATIENCE_S)
-        assert not self.thread.is_alive()
-        if self.error is not None:
-            raise self.error
 
     @property
     def acked(self) -> list[int]:
@@ -90,8 +70,8 @@ class Member:
         lease.believed_at -= _LOOK_EVERY_S
         lease.look_at = 0.0
 
-    def told(self, text: str) -> bool:
-        return any(isinstance(event, SourceTrouble) and text in event.error for event in self.events)
+    def says(self, text: str) -> bool:
+        return any(text in event.error for event in self.told(SourceTrouble))
 
 
 class Field:
@@ -161,7 +141,7 @@ class TestTheLease:
         later = field.successor(patience_s=0.05)
         later.source.deliver(5, 6)
         field.wait(lambda: later.acked == [6])
-        assert later.told("by their claims alone")
+        assert later.says("by their claims alone")
         field.work.let_go()
         field.wait(lambda: later.acked == [5, 6])
         assert sorted(field.work.values()) == ["5", "6"]
@@ -319,7 +299,7 @@ class TestWhatTheClientSkips:
         field.log.committed = 100
         member = field.member()
         member.source.deliver(180)
-        field.wait(lambda: member.told("80 records were skipped by the client"))
+        field.wait(lambda: member.says("80 records were skipped by the client"))
 
     def test_is_not_told_of_what_tags_filter_out(self, field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("holdfast.plugin.engine.leased.queue_leases._FIRST_S", 0.0)
@@ -327,7 +307,7 @@ class TestWhatTheClientSkips:
         member = field.member()
         member.source.deliver(180)
         field.wait(lambda: field.position().owner is None and member.acked == [180])
-        assert not member.told("skipped")
+        assert not member.says("skipped")
 
 
 class TestTrouble:

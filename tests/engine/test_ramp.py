@@ -24,7 +24,8 @@ from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
 from holdfast.testing.brokers.member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
-from tests.engine.bench import PATIENCE_S, Letters, numbered, partition
+from tests.engine.bench import Letters, numbered, partition
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import BatchOf, MemoryClaims, Settings
-from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
+from holdfast.dedup.claims import Verdict
 from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record.admission import Admission
@@ -25,6 +25,7 @@ from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
 from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK
+from tests.properties.stranger import Stranger
 from tests.properties.test_claiming import behind
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ class Play:
         self.handler = Handler(name="h", call=print, topics=("t",), key=_value, batch=BatchOf() if batch else None)
         self.clock = HandClock()
         self.store = MemoryClaims(lease_s=3600.0, renewals=False)
-        self.mine, self.stranger = self.store.begin(3600.0), self.store.begin(3600.0)
+        self.mine = self.store.begin(3600.0)
         self.owner = Ownership(Partition("t", 0), self.mine)
         self.owner.name = "p"
         self.lanes, self.timers, self.owed = Lanes(), Timers(self.clock), Owed()
         self.claiming = Claiming(self.lanes, self.timers, self.owed, self.skip)
         self.size, self.next = 1, 0
-        self.strangers: dict[str, Claim] = {}
         self.ran: list[str] = []
+        self.stranger = Stranger(self.store.begin(3600.0), SCOPE, self.ran)
         #: By lane: offsets that have not ended.
         self.order: dict[Hashable, list[int]] = {}
         self.out: list[Entry] = []
@@ -199,21 +200,6 @@ class Play:
                 entry.gate = Gate.READY
                 self.lanes.wake(entry.lane)
 
-    def stranger_takes(self, key: int) -> None:
-        claim = Claim(ClaimKey(SCOPE, str(key)), Token("q", key, 1))
-        if str(key) not in self.strangers and self.stranger.claim([claim]) == [Verdict.NEW]:
-            self.strangers[str(key)] = claim
-
-    def stranger_ends(self, number: int, *, well: bool) -> None:
-        if self.strangers:
-            key = sorted(self.strangers)[number % len(self.strangers)]
-            claim = self.strangers.pop(key)
-            if well:
-                self.stranger.finish([claim])
-                self.ran.append(key)
-            else:
-                self.stranger.unclaim([claim])
-
     def pass_time(self, seconds: float) -> None:
         self.clock.sleep(seconds)
         self.timers.run_due()
@@ -221,9 +207,9 @@ class Play:
     def step(self, op: str, what: Any, number: int) -> None:
         steps: dict[str, Callable[[], None]] = {
             "poll": lambda: self.poll(what, number),
-            "takes": lambda: self.stranger_takes(what),
-            "done": lambda: self.stranger_ends(what, well=True),
-            "freed": lambda: self.stranger_ends(what, well=False),
+            "takes": lambda: self.stranger.takes(what),
+            "done": lambda: self.stranger.ends(what, well=True),
+            "freed": lambda: self.stranger.ends(what, well=False),
             "ask": lambda: self.ask(what),
             "take": lambda: self.take(what),
             "retry": self.retry,
@@ -282,8 +268,8 @@ def test_every_record_ends_each_key_runs_once_and_nothing_is_held_at_the_end(
         play.step(op, what, number)
         play.check()
     # And all of it comes to an end, once nobody else holds anything.
-    while play.strangers:
-        play.stranger_ends(0, well=False)
+    while play.stranger.holds:
+        play.stranger.ends(0, well=False)
     for _ in range(20 + 8 * play.next):
         if not any(play.order.values()) and not play.ended:
             break
@@ -306,12 +292,12 @@ def test_a_run_that_is_taken_apart_behind_one_that_waits_leaves_all_its_records_
     play = Play("partition", batch=False)
     play.poll([(0, 0), (0, 1)], 2)
     play.poll([(0, 2), (0, 3)], 2)
-    play.stranger_takes(0)
-    play.stranger_takes(2)
+    play.stranger.takes(0)
+    play.stranger.takes(2)
     play.ask(500)
     play.check()
-    play.stranger_ends(0, well=False)
-    play.stranger_ends(0, well=False)
+    play.stranger.ends(0, well=False)
+    play.stranger.ends(0, well=False)
     for _ in range(10):
         play.pass_time(1.0)
         play.ask(500)

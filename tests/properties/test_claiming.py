@@ -22,6 +22,7 @@ from holdfast.plugin.engine.timers import Timers
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
 from holdfast.testing.clocks import HandClock
+from tests.properties.stranger import Stranger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,13 +46,12 @@ class Play:
         self.clock = HandClock()
         self.store = MemoryClaims(lease_s=3600.0, renewals=False)
         self.mine: MemorySession = self.store.begin(3600.0)
-        self.stranger: MemorySession = self.store.begin(3600.0)
-        self.strangers: dict[str, Claim] = {}
         self.owner = Ownership(Partition("t", 0), self.mine)
         self.lanes, self.timers, self.owed = Lanes(), Timers(self.clock), Owed()
         self.claiming = Claiming(self.lanes, self.timers, self.owed, self.skip)
         self.entries: list[Entry] = []
         self.ran: list[str] = []
+        self.stranger = Stranger(self.store.begin(3600.0), "s", self.ran)
         self.skipped = 0
 
     def skip(self, entry: Entry) -> None:
@@ -75,26 +75,11 @@ class Play:
         if handed:
             self.claiming.resume(handed[number % len(handed)])
 
-    def stranger_takes(self, key: int) -> None:
-        claim = Claim(ClaimKey("s", str(key)), Token("q", key, 1))
-        if str(key) not in self.strangers and self.stranger.claim([claim])[0].value == "N":
-            self.strangers[str(key)] = claim
-
-    def stranger_ends(self, number: int, *, well: bool) -> None:
-        if self.strangers:
-            key = sorted(self.strangers)[number % len(self.strangers)]
-            claim = self.strangers.pop(key)
-            if well:
-                self.stranger.finish([claim])
-                self.ran.append(key)
-            else:
-                self.stranger.unclaim([claim])
-
     def awaited_strangers_end(self) -> None:
         """Of those keys that somebody waits for."""
         for entry in self.entries:
-            if entry.gate is Gate.BUSY and entry.claim and entry.claim.key.key in self.strangers:
-                self.stranger_ends(sorted(self.strangers).index(entry.claim.key.key), well=True)
+            if entry.gate is Gate.BUSY and entry.claim and entry.claim.key.key in self.stranger.holds:
+                self.stranger.end(entry.claim.key.key, well=True)
 
     def ask(self, at_most: int) -> None:
         self.owed.pay()
@@ -157,9 +142,9 @@ def test_who_waits_holds_nothing_and_every_key_runs_once(ops: list[tuple[str, in
             "add": lambda n: play.add(n % 3, n % 4, handed=False),
             "handed": lambda n: play.add(n % 3, n % 4, handed=True),
             "resolve": play.resolve,
-            "takes": lambda n: play.stranger_takes(n % 4),
-            "done": lambda n: play.stranger_ends(n, well=True),
-            "freed": lambda n: play.stranger_ends(n, well=False),
+            "takes": lambda n: play.stranger.takes(n % 4),
+            "done": lambda n: play.stranger.ends(n, well=True),
+            "freed": lambda n: play.stranger.ends(n, well=False),
             "ask": lambda n: play.ask(1 + n),
             "run": lambda _: play.run_one(),
             "leave": play.fail_and_leave,
@@ -168,8 +153,8 @@ def test_who_waits_holds_nothing_and_every_key_runs_once(ops: list[tuple[str, in
         steps[op](number)
         play.check()
     # And all of it comes to an end, once nobody else holds anything.
-    while play.strangers:
-        play.stranger_ends(0, well=False)
+    while play.stranger.holds:
+        play.stranger.ends(0, well=False)
     for _ in range(150):
         play.resolve(0)
         play.ask(500)
@@ -188,7 +173,7 @@ def test_one_that_waited_for_a_key_of_its_own_process_stays_behind_one_that_was_
     play = Play()
     play.add(0, 3, handed=False)
     play.ask(1)
-    play.stranger_takes(2)
+    play.stranger.takes(2)
     play.add(1, 2, handed=False)  # the stranger has its key
     play.add(1, 3, handed=False)  # the first one of lane 0 has its key, and gives it back:
     play.ask(2)
@@ -222,7 +207,7 @@ def test_a_record_costs_the_same_however_many_others_are_in_flight(
             play.add(*SHAPES[shape](number), handed=False)
         for key in {int(entry.asked_for[0].key.key) for entry in play.entries}:
             if strangers_every and key % strangers_every == 0:
-                play.stranger_takes(key)
+                play.stranger.takes(key)
 
         def trace(frame: FrameType, event: str, _: object) -> Any:
             nonlocal count

@@ -15,6 +15,7 @@ from holdfast.adapters.rocketmq.grpc.client import Client
 from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
 from holdfast.adapters.rocketmq.remoting import Admin, BrokerBusy, Message, RemotingClient, Sender
 from holdfast.timing import SYSTEM_CLOCK, Deadline
+from tests.running import Running
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin import ports
-    from holdfast.plugin.events import Event
     from holdfast.records import Record
     from tests.servers.rocketmq import RocketMQServer
 
@@ -203,8 +203,8 @@ class Gate:
         return sorted(value for value, times in Counter(self.started).items() if times > 1)
 
 
-class App:
-    """An app in a thread of its own; also its observer. The end of the block stops it, and raises what it raised."""
+class App(Running):
+    """The end of the block stops it, and raises what it raised."""
 
     def __init__(
         self,
@@ -218,10 +218,8 @@ class App:
         dead_letters: Any = None,
         **settings: Any,
     ) -> None:
+        super().__init__(gate.changed, patience_s=PATIENCE_S)
         self.source, self.gate = source, gate
-        self.events: list[Event] = []
-        self.error: BaseException | None = None
-        self.over = threading.Event()
         self.app = Holdfast(
             source,
             claims=claims,
@@ -230,38 +228,9 @@ class App:
             dead_letters=dead_letters,
         )
         self.app.handler(list(topics), key=key, name="handle", **(handler or {}))(gate.handle)
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def on_event(self, event: Event) -> None:
-        with self.gate.changed:
-            self.events.append(event)
-            self.gate.changed.notify_all()
-
-    def _run(self) -> None:
-        try:
-            self.run()
-        except BaseException as error:  # noqa: BLE001 - raised by the test
-            self.error = error
-        finally:
-            with self.gate.changed:
-                self.over.set()
-                self.gate.changed.notify_all()
-
-    def run(self) -> None:
-        """In this thread."""
-        self.app.run(install_signal_handlers=False)
-
-    def stop(self) -> None:
-        """Raises what the app raised."""
-        self.app.stop()
-        assert self.over.wait(PATIENCE_S), "the app does not end"
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
 
     def __enter__(self) -> Self:
-        self.thread.start()
-        return self
+        return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is not None:

@@ -19,7 +19,8 @@ from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import HandlerFailed, SettingError, StateError
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.member import MemoryPartitionedSource
-from tests.engine.bench import PATIENCE_S, FlakyClaims, numbered, partition
+from tests.engine.bench import FlakyClaims, numbered, partition
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,6 +9,8 @@ KILLS ?= 20
 # Most tests wait most of their time: five processes run them, with one set of servers for all (tests/tiers.py says who
 # runs what, and when). A process that dies (a test that hung ends its own) is not started again, and the run ends.
 PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+# What needs Spark's packages: half a gigabyte for each Python. `make compat` tries Spark.
+WITHOUT_SPARK := $(foreach part,test_spark test_audit_damaged test_audit_planted test_audit_re test_audit_whole,--ignore-glob='tests/unit/$(part)*')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-all test test-all oracles simulate lint docs demo audit chaos compat bench clean distclean
@@ -20,18 +22,23 @@ help: ## this list
 setup: ## Python environment, Redis, Java, Kafka and RocketMQ for the tests (Debian, Ubuntu; elsewhere it says what to install)
 	@tools/setup.sh test
 
-setup-all: ## the same for `make test-all`: PostgreSQL and the environments of RocketMQ's clients besides
+setup-all: ## the same for `make test-all`: besides PostgreSQL, the environments of RocketMQ's clients, and of other Pythons that are here
 	@tools/setup.sh all
 
 test: setup ## linters, then on real servers (Kafka, RocketMQ, Redis, Spark) what each change is to pass: SEED=2 plays the stories on other protocols
 	@$(MAKE) --no-print-directory lint
 	$(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED)
 
-test-all: setup-all ## everything: each story, those in which the broker decides on each protocol, other people's consumers, both clients of RocketMQ, Spark killed
+test-all: setup-all ## everything: each story, those in which the broker decides on each protocol, other people's consumers, both clients of RocketMQ, Spark killed, the other Pythons
 	@$(MAKE) --no-print-directory lint
 	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
 	run .venv-rocketmq/bin/python -m pytest tests/clients/classic; \
 	run .venv-rocketmq5/bin/python -m pytest tests/clients/grpc; \
+	for python in .venv-python3.*/bin/python; do \
+	  [ -x "$$python" ] || continue; \
+	  run $$python -m pytest $(PYTEST_ARGS) $(WITHOUT_SPARK) -m "not full" tests/unit tests/properties; \
+	  run $$python -m holdfast.testing --count 100 --seed $(SEED) --jobs $(JOBS); \
+	done; \
 	run $(PYTHON) -m pytest $(PYTEST_ARGS) --seed $(SEED) --oracles live; \
 	exit $$failed
 

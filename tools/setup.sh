@@ -3,8 +3,8 @@
 #
 #   tools/setup.sh test   Python environment .venv, redis-server, Java, Maven, the jars of Kafka, RocketMQ and Spark's
 #                         connectors in .servers
-#   tools/setup.sh all    the same, PostgreSQL, and environments .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's
-#                         clients)
+#   tools/setup.sh all    the same, PostgreSQL, environments .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's
+#                         clients), and one for each other Python that this machine has: .venv-python3.12, .venv-python3.13
 #   tools/setup.sh lint   .venv alone
 #   tools/setup.sh docs   .venv, and a copy of mermaid (from npm) that the site's diagrams are drawn by
 #   tools/setup.sh compat .venv-spark-oldest and .venv-spark-newest, Redis, Java
@@ -69,18 +69,37 @@ find_python() {
     echo "$found"
 }
 
-# make_venv FOLDER EXTRAS: an editable install of holdfast with these extras.
+# make_venv FOLDER EXTRAS [PYTHON]: an editable install of holdfast with these extras.
 make_venv() {
-    local folder=$1 extras=$2 python stamp="$1/.holdfast-$2"
+    local folder=$1 extras=$2 python=${3:-} stamp="$1/.holdfast-$2"
     if [ -e "$stamp" ] && [ ! pyproject.toml -nt "$stamp" ] && "$folder/bin/python" -c 'import holdfast' 2>/dev/null; then return; fi
     if ! "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
-        python=$(find_python)
+        python=${python:-$(find_python)}
         say "$folder with $("$python" -V)"
         "$python" -m venv --clear "$folder"
     fi
     say "pip install -e .[$extras] into $folder"
     "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
     touch "$stamp"
+}
+
+# The Pythons that holdfast is for, besides the one of .venv, as far as this machine has them: on PATH or as pyenv's.
+make_other_pythons() {
+    local version each found mine
+    mine=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    for version in 3.11 3.12 3.13; do
+        [ "$version" != "$mine" ] || continue
+        found=
+        for each in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/"python$version"; do
+            if is_recent "$each" && has_venv "$each"; then found=$each; break; fi
+        done
+        if [ -z "$found" ]; then
+            rm -rf ".venv-python$version" # of a Python that is gone
+            say "no Python $version on PATH or among pyenv's: nothing is tried on it"
+            continue
+        fi
+        make_venv ".venv-python$version" kafka,test "$found"
+    done
 }
 
 # -- servers -----------------------------------------------------------------------------------------------------------
@@ -203,6 +222,7 @@ case "${1:-test}" in
         need_postgres
         make_venv .venv-rocketmq kafka,rocketmq,test
         make_venv .venv-rocketmq5 kafka,rocketmq5,test
+        make_other_pythons
         ;;
     lint) make_venv .venv kafka,spark-test,test,lint,docs ;;
     docs)

@@ -165,7 +165,7 @@ class ForeignMembers(SourceError):
 
 
 class EventUnreadable(HoldfastError, ValueError):
-    """What was read is no event of the audit, or one that this version does not know: pass it over, and count it."""
+    """A line is no event of the audit, or one that this version does not know: pass it over, and count it."""
 
 
 class DeadLetterError(HoldfastError):

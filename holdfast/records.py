@@ -1,4 +1,4 @@
-"""What the engine, the stores and the adapters speak about: frozen values, hardly any behaviour."""
+"""The values that the engine, the stores and the adapters exchange: frozen, with hardly any behaviour."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Partition(NamedTuple):
 
 
 class Fence(Protocol):
-    """Who works on a record, for sinks that can compare: a sink that remembers the highest `epoch` it saw of a
-    partition and refuses lower ones cannot be written by a former owner."""
+    """A fence for sinks that can compare: a sink that remembers the highest `epoch` it saw of a partition and refuses
+    lower ones cannot be written by a former owner."""
 
     @property
     def epoch(self) -> int:
@@ -48,7 +48,7 @@ class Fence(Protocol):
 
 
 class _Fields(NamedTuple):
-    """What a record is made of; for `tuple.__new__`, in this order."""
+    """The fields of a record; for `tuple.__new__`, in this order."""
 
     partition: Partition
     #: Position in the partition's log. Of leased sources: a number of the source's choice, unique in its partition.
@@ -113,7 +113,7 @@ class Record(_Fields):
 
 
 def json_of(record: Record) -> Any:  # noqa: ANN401 - as of `Record.json`
-    """What `record.json()` returns, and nothing of it is kept. Raises NotJson."""
+    """Decode as `record.json()` does, and keep nothing of it. Raises NotJson."""
     if record.value is None:
         raise NotJson(f"the record at {place_of(record)} has no value (a tombstone): look at record.value first")
     try:

@@ -35,7 +35,7 @@ class Thread(Protocol):
 
 
 class Lock(Protocol):
-    """As `threading.Lock`, in `with` only."""
+    """A lock like `threading.Lock`, for `with` only."""
 
     def __enter__(self) -> bool: ...
 
@@ -45,7 +45,7 @@ class Lock(Protocol):
 
 
 class Event(Protocol):
-    """As `threading.Event`."""
+    """An event like `threading.Event`."""
 
     def is_set(self) -> bool:
         """Whether it is set."""
@@ -65,7 +65,7 @@ class Event(Protocol):
 
 
 class Condition(Lock, Protocol):
-    """As `threading.Condition`."""
+    """A condition like `threading.Condition`."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for a notification, without the lock. Returns: whether one came."""
@@ -81,7 +81,7 @@ class Condition(Lock, Protocol):
 
 
 class Queue(Protocol[T]):
-    """As `queue.SimpleQueue`."""
+    """A queue like `queue.SimpleQueue`."""
 
     def put(self, item: T) -> None:
         """Add one at the end."""
@@ -164,13 +164,13 @@ class Machine:
         self.random = random.Random()
 
     def spawn(self, target: Callable[[], None], name: str) -> Thread:
-        """As `Runtime.spawn`."""
+        """Start a thread, as `Runtime.spawn` does."""
         thread = threading.Thread(target=target, name=name, daemon=True)
         thread.start()
         return thread
 
     def queue(self) -> Queue[T]:
-        """As `Runtime.queue`."""
+        """Make a queue, as `Runtime.queue` does."""
         return SimpleQueue()
 
 

@@ -56,7 +56,7 @@ _NAME = re.compile(r"a(\d+)-.+")
 
 
 class BatchVerdict(Enum):
-    """What the store says of a key that an attempt asks for."""
+    """The store's answer to an attempt that asks for a key."""
 
     NEW = "N"  #: yours
     TAKEN_OVER = "T"  #: yours, and who had claimed it died before it was done
@@ -94,7 +94,7 @@ class Attempt(NamedTuple):
 
     @property
     def token(self) -> Token:
-        """What claims of it carry."""
+        """The text by which the attempt's claims are known."""
         return Token("batch", 0, self.number)
 
 
@@ -168,8 +168,8 @@ class BatchAttempts(Protocol):
         ...
 
     def finish(self, attempt: Attempt) -> bool:
-        """What is claimed is written: it counts from now on. False = it does not: fenced, or its first claims may have
-        run out."""
+        """End the attempt after its write: what it claimed counts from now on. False = it does not count: the attempt
+        is fenced, or its first claims may have run out."""
         ...
 
     def fate(self, attempt: Attempt) -> Fate:

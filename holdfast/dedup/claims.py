@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What the store says of a claim."""
+    """The store's answer to a claim."""
 
     NEW = "N"  #: yours: run the handler
     DONE = "D"  #: handled before: skip
@@ -200,8 +200,8 @@ class ClaimSession(Protocol):
         ...
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
-        """As `claim`, each with its fence, 0 where it is not NEW: a sink that remembers the highest fence of a key, and
-        refuses lower ones, cannot be written by who has been taken over."""
+        """Claim as `claim` does, and return each claim's fence besides, 0 where the claim is not NEW. A sink that
+        remembers the highest fence of a key, and refuses lower ones, cannot be written by a former holder."""
         ...
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
@@ -214,7 +214,7 @@ class ClaimSession(Protocol):
         ...
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
-        """What `finish` kept with keys: "" = done without a result, None = not done, or not any more."""
+        """Return what `finish` kept with each key: "" = done without a result, None = not done, or not any more."""
         ...
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
@@ -247,8 +247,8 @@ class ClaimStore(Protocol):
 
     @property
     def store_id(self) -> str:
-        """What was given to the store once, and is kept in it: another one is another store, or one that has lost what it
-        knew. "" = not known (yet)."""
+        """The name that the store got once, and keeps: a different name means a different store, or one that has lost
+        what it knew. "" = not known (yet)."""
         ...
 
     def connect(self) -> None:

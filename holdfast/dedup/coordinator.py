@@ -1,4 +1,4 @@
-"""What a source needs of a coordinator: to join a group, and to be kept in it. What a group is: groups.py."""
+"""The coordinator as sources see it: a source joins a group, and is kept in it. groups.py says what a group is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Membership(Protocol):
         ...
 
     def members(self) -> Sequence[GroupMember]:
-        """Who is in, as known with that plan. Does not block."""
+        """The members of the group, as known with that plan. Does not block."""
         ...
 
     def offer(self, queues: Sequence[Partition]) -> None:
@@ -61,7 +61,7 @@ class GroupState(NamedTuple):
 
 
 def state_of(view: View) -> GroupState:
-    """What a look shows."""
+    """The group's state as a look shows it."""
     members = tuple(view.members.values())
     return GroupState(view.plan, view.standing.settled, view.subscription, members, view.left_s, view.queues())
 
@@ -100,7 +100,7 @@ class Coordinator(Protocol):
         ...
 
     def members(self, group: str) -> Sequence[GroupMember]:
-        """Who is in now. Raises StoreUnavailable, StoreRefused."""
+        """The members of the group now. Raises StoreUnavailable, StoreRefused."""
         ...
 
     def describe(self, group: str) -> GroupState:
@@ -113,7 +113,7 @@ class Coordinator(Protocol):
         ...
 
     def noted(self, group: str, names: Sequence[str]) -> list[str | None]:
-        """What was noted under these names, in their order; None = nothing. Raises StoreUnavailable, StoreRefused."""
+        """The notes under these names, in their order; None = no note. Raises StoreUnavailable, StoreRefused."""
         ...
 
     def remove(self, group: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a forked child must not share with its parent is made anew in the child, before anything else runs there."""
+"""Forks: a child makes anew what it must not share with its parent, before anything else runs in the child."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ _MOST_WEIGHT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """What a process says of itself when it joins.
+    """A process as it describes itself when it joins.
 
     Args:
         client_id: the name by which the broker knows it.
@@ -105,7 +105,7 @@ class GroupMember(NamedTuple):
 
 
 class Plan:
-    """Who should have which queue. Immutable."""
+    """Which member should have which queue. Immutable."""
 
     def __init__(self, stamp: str = "", owners: Mapping[Partition, str] | None = None) -> None:
         self.stamp = stamp

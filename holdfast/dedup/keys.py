@@ -109,7 +109,7 @@ def _decoded(record: Record) -> Any:  # noqa: ANN401 - whatever is there
 
 
 def _fields(found: object) -> str:
-    """What is there instead. Names of fields, as far as they are names; no values."""
+    """The names of the fields that are there instead, as far as they are names; no values."""
     if not isinstance(found, Mapping):
         kind = type(found)
         return f"is {_JSON_TYPES.get(kind) or f'of type {kind.__name__}, without that attribute'}"

@@ -97,7 +97,7 @@ class KeptMembership:
         return self._plan
 
     def members(self) -> Sequence[GroupMember]:
-        """Who is in, as of the newest look."""
+        """The members as of the newest look."""
         return self._members
 
     def offer(self, queues: Sequence[Partition]) -> None:

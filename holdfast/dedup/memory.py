@@ -104,7 +104,7 @@ class MemoryClaims:
     # For tests.
 
     def elsewhere(self, runtime: Runtime, carry: Carry = straight) -> MemoryClaims:
-        """The same store, as a process on another machine sees it: that machine's clock judges its leases.
+        """This store as a process on another machine sees it: that machine's clock judges its leases.
 
         Args:
             runtime: of that process.

@@ -99,7 +99,7 @@ class MemoryBatches:
             return [one(ClaimKey(attempt.of.sink, key)) for key in keys]
 
     def finish(self, attempt: Attempt) -> bool:
-        """What is claimed is written."""
+        """End the attempt after its write."""
         with self._state.lock:
             self._state.answer()
             sink = self._sinks.get(attempt.of.sink, _Sink())

@@ -40,7 +40,7 @@ class MemoryCoordinator:
         self._carry: Carry = straight
 
     def elsewhere(self, runtime: Runtime, carry: Carry = straight) -> MemoryCoordinator:
-        """The same groups, as a process on another machine sees them: that machine's clock judges its leases.
+        """These groups as a process on another machine sees them: that machine's clock judges its leases.
 
         Args:
             runtime: of that process.
@@ -76,7 +76,7 @@ class MemoryCoordinator:
         )
 
     def members(self, group: str) -> Sequence[GroupMember]:
-        """Who is in now."""
+        """The members of the group now."""
         return self.describe(group).members
 
     def describe(self, group: str) -> GroupState:
@@ -88,7 +88,7 @@ class MemoryCoordinator:
         self._session(group).note(texts)
 
     def noted(self, group: str, names: Sequence[str]) -> list[str | None]:
-        """What was noted under these names; None = nothing."""
+        """The notes under these names; None = no note."""
         return self._session(group).noted(names)
 
     def remove(self, group: str) -> bool:

@@ -211,7 +211,7 @@ class MemoryGroupSession:
         self._ask(lambda: self._group.notes.update(texts))
 
     def noted(self, names: Sequence[str]) -> list[str | None]:
-        """What was kept under each of these names."""
+        """The note kept under each of these names."""
         return self._ask(lambda: [self._group.notes.get(name) for name in names])
 
     def raise_generation(self) -> None:

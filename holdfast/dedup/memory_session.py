@@ -198,7 +198,7 @@ class MemorySession:
         return self._ask(lambda: [one(claim, result) for claim, result in pairs])
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
-        """What was kept with keys."""
+        """The results kept with these keys."""
 
         def one(key: ClaimKey) -> str | None:
             held = self._state.key(key)

@@ -1,4 +1,4 @@
-"""What a MemoryClaims holds: sessions, positions and keys, as the table of claims.py speaks of them."""
+"""The state of a MemoryClaims: sessions, positions and keys, in the words of claims.py's table of calls."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Finished(NamedTuple):
 
 
 class Answering:
-    """What answers in the place of a server, or does not. `lock` is held around each call of a session.
+    """Answers in the place of a server, or does not answer. `lock` is held around each call of a session.
 
     Args:
         runtime: the machine; its clock is the server's.
@@ -91,7 +91,7 @@ class Answering:
         self._silence = silence
 
     def handle(self, request: Callable[[], _T]) -> _T:
-        """What becomes of a call that has arrived. Raises StoreUnavailable: no reply is given."""
+        """Answer a call that has arrived. Raises StoreUnavailable: no reply is given."""
         with self.lock:
             if self.hears:
                 reply = request()
@@ -155,6 +155,6 @@ class MemoryState(Answering):
         return self.positions.get(partition) or StoredPosition()
 
     def key(self, key: ClaimKey) -> Claimed | Finished | None:
-        """Who holds the key; None = nobody, or its window has passed."""
+        """The holder of the key; None = nobody holds it, or its window has passed."""
         held = self.keys.get(key)
         return None if isinstance(held, Finished) and held.until <= self.clock.now() else held

@@ -217,7 +217,7 @@ class OpenClaims:
         return self._store.store_id
 
     def connect(self) -> None:
-        """As the inner store, but no answer is no reason not to start."""
+        """Connect the inner store. A store that does not answer is no reason not to start."""
         try:
             self._store.connect()
         except StoreUnavailable as error:

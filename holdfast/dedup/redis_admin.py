@@ -25,7 +25,7 @@ _NOBODY: tuple[bytes, int] = (b"", 0)  # session and call generation of who has 
 
 
 class KeyState(Enum):
-    """What a store knows of a key."""
+    """A store's knowledge of a key."""
 
     ABSENT = "absent"
     CLAIMED = "claimed"
@@ -46,7 +46,7 @@ class KeyShown:
 
 
 class Forgotten(Enum):
-    """What `forget` did with a key."""
+    """The effect of `forget` on a key."""
 
     NOTHING = "-"  #: it was absent
     DONE = "D"  #: it was done and is absent now
@@ -77,7 +77,8 @@ class PositionShown:
 
 @dataclass(slots=True, kw_only=True)
 class Stats:
-    """What a namespace holds. SCAN may see a key twice while Redis resizes its table: counts are good, not exact."""
+    """The contents of a namespace, counted. SCAN may see a key twice while Redis resizes its table: counts are good,
+    not exact."""
 
     done: int = 0
     claimed: int = 0
@@ -107,7 +108,7 @@ class RedisAdmin:
         return cls(store.parts())
 
     def show(self, keys: Sequence[ClaimKey]) -> list[KeyShown]:
-        """What is known of keys, in their order."""
+        """The store's knowledge of these keys, in their order."""
         return [_shown(key, reply) for key, reply in zip(keys, self._of_keys("show", keys), strict=True)]
 
     def forget(self, keys: Sequence[ClaimKey], *, force: bool = False) -> list[Forgotten]:

@@ -79,13 +79,14 @@ class RedisBatches:
         return self._parts.layout.hash_keys
 
     def claim_texts(self, attempt: Attempt, keys: Sequence[str]) -> bytes:
-        """As `claim`, of plain keys: a verdict's character each."""
+        """Claim plain keys as `claim` does. Returns one character a key: its verdict."""
         places = self._parts.layout.places([ClaimKey(attempt.of.sink, key) for key in keys])
         names = self._parts.layout.names(0, [name for _, name in places])
         return self._claim("batch_claim_plain", attempt, names, [len(keys), b"", b""])
 
     def claim_digests(self, attempt: Attempt, digests: bytes) -> bytes:
-        """As `claim`, of keys' digests one after the other in their order: a verdict's character each."""
+        """Claim digests, one after the other, as `claim` does. Returns one character a key, in their order: its
+        verdict."""
         names, sizes = self._parts.layout.buckets(digests)
         return self._claim("batch_claim_hashed", attempt, names, [len(digests) // 16, b"", digests], sizes)
 
@@ -99,7 +100,7 @@ class RedisBatches:
         return bytes(reply)
 
     def finish(self, attempt: Attempt) -> bool:
-        """What is claimed is written."""
+        """End the attempt after its write."""
         times = self._parts.times
         reply = self._ask("batch_finish", attempt.of, attempt.session, attempt.number, times.window, times.claimed)
         return bool(reply == b"OK")

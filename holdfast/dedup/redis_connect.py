@@ -27,7 +27,7 @@ _CONNECTIONS = 2**31
 
 
 class Server(NamedTuple):
-    """What INFO says of the server."""
+    """The server as INFO describes it."""
 
     version: tuple[int, int]
     replicas: int
@@ -207,7 +207,7 @@ def agree_on_layout(client: redis.Redis, where: str, layout: Layout) -> str:
 
 
 def _first_word(client: redis.Redis, where: str, key: bytes, ours: str) -> str:
-    """What whoever came first has written there: perhaps we."""
+    """The text that the first session has written there, which may be ours."""
     with asking(where):
         stored = client.get(key)
         if stored is None:

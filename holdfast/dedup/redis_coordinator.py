@@ -98,7 +98,7 @@ class RedisCoordinator:
         )
 
     def members(self, group: str) -> Sequence[GroupMember]:
-        """Who is in now; those whose lease is over are in until a member removes them.
+        """The members of the group now. A member whose lease is over counts until another member removes it.
 
         Raises:
             StoreUnavailable, StoreRefused: as `join`.
@@ -130,7 +130,7 @@ class RedisCoordinator:
         RedisGroupSession(self._store.parts(), group).note(texts)
 
     def noted(self, group: str, names: Sequence[str]) -> list[str | None]:
-        """What was noted under these names; None = nothing.
+        """The notes under these names; None = no note.
 
         Raises:
             StoreUnavailable, StoreRefused: as `join`.

@@ -1,4 +1,4 @@
-"""What an error of redis-py means for a caller: no answer now, or a no. Decided by types and the protocol's codes."""
+"""Errors of redis-py, read for a caller: "no answer now", or "no". The types and the protocol's codes decide."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _access_refused(error: Exception, text: str, where: str) -> AccessRefused | 
 
 
 def _why_not_now(error: Exception, text: str) -> str:
-    """What passes by itself or by an operator's hand; "" = it is something else."""
+    """The reason, where the trouble passes by itself or by an operator's hand; "" = it is something else."""
     if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in codes(text):
         return (
             "is out of memory and takes no new claims: raise maxmemory, or shorten window_s; what is claimed can still "

@@ -1,4 +1,5 @@
-"""What a session has brought to its end lately, to be said again where another server has taken the place of the first.
+"""Calls that a session has brought to their end lately. The session says them again where another server has taken the
+place of the first.
 
 A failover to a replica that was behind brings back what was given back, finished, or done after a hand-over: a key, a
 record or a partition is held by a session that lives and knows nothing of it, and everybody would wait until that
@@ -59,11 +60,11 @@ class Given:
         self._weight = 0
 
     def let_go(self, items: Iterable[LetGo]) -> None:
-        """These ownerships have ended."""
+        """Note that these ownerships have ended."""
         self._keep(self._let_gos, (((item.partition, item.epoch), item) for item in items))
 
     def unclaim(self, items: Iterable[Claim]) -> None:
-        """These keys are free."""
+        """Note that these keys are free."""
         self._keep(self._unclaims, ((item, item) for item in items))
 
     def release(self, items: Iterable[Token]) -> None:
@@ -71,14 +72,15 @@ class Given:
         self._keep(self._releases, ((item, item) for item in items))
 
     def mark(self, items: Iterable[Mark]) -> None:
-        """These are done. Kept of former ownerships."""
+        """Note that these records are done. Kept of former ownerships."""
         former = [mark for mark in items if mark.former]
         if former:
             done = [Token(mark.partition, offset, mark.epoch) for mark in former for offset in mark.offsets]
             self._keep(self._marks, ((token, token) for token in done))
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None, verdicts: Sequence[Verdict]) -> None:
-        """These keys are done, but for those that another has by now: an older copy may have them as ours once more."""
+        """Note that these keys are done, but for those that another session has by now: an older copy may have them as
+        ours once more."""
         if Verdict.FENCED in verdicts:
             self.unclaim(claim for claim, verdict in zip(claims, verdicts, strict=True) if verdict is Verdict.FENCED)
             ours = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.FENCED]
@@ -92,21 +94,22 @@ class Given:
                 self._weight -= self._finishes.popleft().weight
 
     def acquired(self, partitions: Iterable[str]) -> None:
-        """These are asked for."""
+        """Note that these partitions are asked for."""
         if self._let_gos:
             with self.lock:
                 asked = set(partitions)
                 self._let_gos = {key: kept for key, kept in self._let_gos.items() if key[0] not in asked}
 
     def asked_for(self, claims: Iterable[Claim]) -> Collection[Claim]:
-        """These are asked for. Returns those that were given back before; say of them what came of it."""
+        """Note that these claims are asked for. Returns those that were given back before; tell `answered` what came of
+        them."""
         if not self._unclaims:
             return ()
         with self.lock:
             return {claim for claim in claims if self._unclaims.pop(claim, None)}
 
     def answered(self, back: Collection[Claim], claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> None:
-        """What came of asking: those that are not ours now stay given back."""
+        """Note the verdicts of these claims: those that are not ours now stay given back."""
         if back:
             pairs = zip(claims, verdicts, strict=True)
             self.unclaim(claim for claim, verdict in pairs if claim in back and verdict is not Verdict.NEW)

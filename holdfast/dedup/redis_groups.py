@@ -155,7 +155,7 @@ class RedisGroupSession:
             self._piped([("HSET", self._notes, *pairs), ("PEXPIRE", self._notes, self._parts.times.position)])
 
     def noted(self, names: Sequence[str]) -> list[str | None]:
-        """What was kept under each of these names."""
+        """The note kept under each of these names."""
         if not names:
             return []
         [found] = self._piped([("HMGET", self._notes, *map(encode, names))])

@@ -27,8 +27,8 @@ class Times(NamedTuple):
 
     @property
     def claimed(self) -> int:
-        """What a batch attempt has claimed. Without a further word it is done once that is finished, so: the window,
-        and more than a write takes."""
+        """How long a batch attempt's claim lives. A claim whose attempt has finished is done without a further word,
+        so: the window, and more than a write takes."""
         return self.window + self.window // 4 + 3_600_000
 
 
@@ -48,7 +48,7 @@ def batch(
     results: bool = False,
     each: Sequence[bytes] = (),
 ) -> Batch:
-    """What a script about keys gets.
+    """The arguments of a script about keys.
 
     Args:
         layout: of the namespace.
@@ -80,7 +80,7 @@ def batch(
 
 
 def claimed_by(session: str, tokens: Iterable[Token]) -> list[str]:
-    """What a key holds that these records have claimed. The partition comes last: it alone may hold a "|"."""
+    """The value of a key that these records have claimed. The partition comes last: it alone may hold a "|"."""
     return [f"C{session}|{epoch}|{offset}|{partition}" for partition, offset, epoch in tokens]
 
 

@@ -58,17 +58,18 @@ def encode(text: str) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    """What `encode` was given."""
+    """Read the text that `encode` was given."""
     return data.decode("utf-8", "surrogatepass")
 
 
 def scoped(scope: str) -> str:
-    """What comes before a key in its name. The length makes it unambiguous: ("a:b", "c") and ("a", "b:c") are two."""
+    """The part of a key's name before the key. The length makes it unambiguous: ("a:b", "c") and ("a", "b:c") are
+    two."""
     return f"{len(scope)}:{scope}:"
 
 
 class Agreed(NamedTuple):
-    """What all members of a namespace have to agree on."""
+    """The values on which all members of a namespace have to agree."""
 
     shards: int
     hash_keys: bool
@@ -167,7 +168,7 @@ class Layout:
         return [(zlib.crc32(name) % self.shards, name) for name in names]
 
     def names(self, shard: int, places: Iterable[bytes]) -> list[bytes]:
-        """What a script about these keys has to declare."""
+        """The names that a script about these keys has to declare."""
         if not self.hash_keys:
             begin = self._tags[shard] + b"k:"
             return [self._attempts[shard], *[begin + name for name in places]]
@@ -195,8 +196,8 @@ class Layout:
         return b"".join(places) if self.hash_keys else b""
 
     def pattern(self, begin: str = "") -> bytes:
-        """What SCAN matches: names in any shard whose part after the hash tag begins so. Of other namespaces too, where
-        one's name begins with the other's: `split` tells."""
+        """The pattern for SCAN: names in any shard whose part after the hash tag begins so. It matches other namespaces
+        too, where one's name begins with the other's: `split` tells."""
         return _literal(self._tag_begin) + b"*}:" + _literal(encode(begin)) + b"*"
 
     def split(self, name: bytes) -> tuple[int, bytes] | None:
@@ -213,7 +214,7 @@ class Layout:
 
 
 def _shortened(name: bytes, begin: bytes) -> bytes:
-    """What a plain key is called: no other name begins with "h", so a digest is never somebody's text."""
+    """The name of a plain key: no other name begins with "h", so a digest is never somebody's text."""
     key = name[len(begin) :]
     return name if len(key) <= _LONGEST else b"h" + begin + hashlib.sha256(key).hexdigest().encode()
 

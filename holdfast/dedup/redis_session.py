@@ -197,7 +197,7 @@ class RedisSession:
         return [_VERDICTS[c] for c in self._ask_of_keys(name, self._batch(claims, results))]
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
-        """What was kept with keys."""
+        """The results kept with these keys."""
         asked = batch(self._layout, self._times, keys, results=True)
         replies: Sequence[bytes | None] = self._ask_of_keys("results", asked, durable=False)
         return [None if reply is None else decode(reply) for reply in replies]

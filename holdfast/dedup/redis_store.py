@@ -37,7 +37,7 @@ _WEEK_S = 7 * _DAY_S
 
 
 class Parts(NamedTuple):
-    """What a store is made of, for tools."""
+    """The parts of a store, for tools."""
 
     client: redis.Redis
     scripts: Scripts
@@ -225,7 +225,7 @@ class RedisClaims:
         return self._lease_s
 
     def parts(self) -> Parts:
-        """What tools of this package work with, connected.
+        """The store's parts, connected, for tools of this package.
 
         Raises:
             StoreUnavailable, StoreRefused: as `connect`.

@@ -282,7 +282,7 @@ class Holdfast:
         return Leased(engine, source) if isinstance(source, LeasedSource) else Partitioned(engine, source)
 
     def snapshot(self) -> Snapshot:
-        """What the app knows of itself now: its state, figures since the start, partitions with their lag.
+        """The app's figures of one moment: its state, counts since the start, partitions with their lag.
 
         Any thread, before, while and after `run()`. Taken by the app's own thread between two steps, so that the
         figures fit together; if that waits for a broker or a store for more than a second, the last one that was taken.
@@ -345,7 +345,7 @@ def _as_tuple(topics: str | Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def _signals(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
-    """Those that came."""
+    """Collect the signals that come."""
     if not install or threading.current_thread() is not threading.main_thread():
         yield ()
         return

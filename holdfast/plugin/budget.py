@@ -60,7 +60,7 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What one member may have to do between two polls.
+    """The work that one member may have to do between two polls.
 
     Raises:
         SettingError: a value that cannot be.

@@ -77,7 +77,7 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
 
 
 def without_traceback(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
-    """The same for a letter that is too large: what is not needed to replay it keeps no letter back."""
+    """The headers of a letter that is too large: what is not needed to replay it keeps no letter back."""
     return [each for each in headers if each[0] != _TRACEBACK]
 
 

@@ -173,7 +173,8 @@ class StoreUp(_Line):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLost(_Line):
-    """This process could not renew its session in time: others may take over. It fences itself and begins anew."""
+    """This process could not renew its session in time: others may take over. The process fences itself and begins
+    anew."""
 
     session: str
     running: int

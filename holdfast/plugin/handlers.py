@@ -134,7 +134,7 @@ class Routes:
 
     @property
     def topics(self) -> list[str]:
-        """What to subscribe to: names and patterns."""
+        """The names and patterns to subscribe to."""
         return [topic for handler in self._handlers for topic in handler.topics]
 
     def add(self, handler: Handler) -> None:

@@ -44,7 +44,7 @@ class Committed(NamedTuple):
 
 
 class CommitFate(Enum):
-    """What became of one partition's commit."""
+    """The fate of one partition's commit."""
 
     DONE = "done"
     AGAIN = "again"  #: refused or unknown for now: send again while the partition is owned
@@ -62,7 +62,7 @@ NONE: Mapping[tuple[Partition, int], RecordUnreadable] = MappingProxyType({})
 
 
 class Batch(NamedTuple):
-    """What one poll brought."""
+    """The records and ends of one poll."""
 
     records: Sequence[Record]
     ends: Sequence[End] = ()
@@ -75,7 +75,7 @@ NOTHING = Batch(())
 
 
 class RebalanceListener(Protocol):
-    """What a partitioned source tells the engine, inside `poll` or `close`. None of these raises."""
+    """The engine, as a partitioned source calls it inside `poll` or `close`. No call raises."""
 
     @property
     def store_id(self) -> str:
@@ -83,15 +83,15 @@ class RebalanceListener(Protocol):
         ...
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
-        """These came. Replies where each begins."""
+        """These partitions came. Replies where each begins."""
         ...
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """These go now: on return they are drained, committed and let go."""
+        """These partitions go now: on return they are drained, committed and let go."""
         ...
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """These are gone already: nothing may be committed for them."""
+        """These partitions are gone already: nothing may be committed for them."""
         ...
 
     def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:
@@ -100,7 +100,7 @@ class RebalanceListener(Protocol):
         ...
 
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
-        """What became of a commit."""
+        """A commit has come to its end."""
         ...
 
     def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None:
@@ -109,8 +109,8 @@ class RebalanceListener(Protocol):
         ...
 
     def overwritten(self, partition: Partition, offset: int) -> None:
-        """That is the group's offset at the broker, though another commit of ours was acknowledged and none is under
-        way: it is committed anew."""
+        """The broker has this offset for the group, though another commit of ours was acknowledged and none is under
+        way: the engine commits anew."""
         ...
 
 
@@ -139,8 +139,8 @@ class PartitionedSource(Protocol):
 
     @property
     def identity(self) -> Callable[[Record], str | None] | None:
-        """What all copies of one message have in common, where producers may store one twice: it is claimed where the
-        handler names no key. None: positions are enough."""
+        """An identity that all copies of one message share, where producers may store one twice: the engine claims it
+        where the handler names no key. None: positions are enough."""
         ...
 
     @property
@@ -209,8 +209,8 @@ class PartitionedSource(Protocol):
         ...
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """The same without waiting: asks, and gives the answer once, in the same or a later call; None = not yet. It is
-        about the partitions of the call that asked. Raises SourceError."""
+        """Ask for the ends of the logs without waiting, and give the answer once, in the same or a later call; None =
+        not yet. The answer is about the partitions of the call that asked. Raises SourceError."""
         ...
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -273,7 +273,7 @@ class LeasedSource(Protocol):
         ...
 
     def identity(self, record: Record) -> str:
-        """What stays the same when the record is delivered again: the key where the handler names none."""
+        """An identity that stays when the record is delivered again: the key where the handler names none."""
         ...
 
     def extend(self, records: Sequence[Record]) -> None:
@@ -282,7 +282,7 @@ class LeasedSource(Protocol):
         ...
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """They are done. Replies with those whose lease had ended: they will be delivered again.
+        """Acknowledge records that are done. Replies with those whose lease had ended: they will be delivered again.
 
         A source may only begin it here: then it keeps books until the broker has answered, acknowledges what comes
         again meanwhile without delivering it, and replies with those of earlier calls.
@@ -321,7 +321,7 @@ class BatchedSource(Protocol):
 
 
 class Seen(NamedTuple):
-    """What the broker says of a queue."""
+    """A queue as the broker describes it."""
 
     #: The lowest offset that is there, and the next one that a producer gets.
     first: int

@@ -38,5 +38,5 @@ def is_secret(name: str) -> bool:
 
 
 def masked(conf: Mapping[str, object]) -> dict[str, object]:
-    """The same with credentials replaced: fit for a repr, a log line, an error."""
+    """This configuration with credentials replaced: fit for a repr, a log line, an error."""
     return {name: MASK if is_secret(name) else value for name, value in conf.items()}

@@ -50,7 +50,7 @@ class OffsetTool(Protocol):
         ...
 
     def members(self, deadline: Deadline) -> Sequence[GroupMember]:
-        """Who is in the group now; a member that is dead counts until its session has ended."""
+        """The members of the group now; a member that is dead counts until its session has ended."""
         ...
 
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
@@ -76,7 +76,8 @@ class OffsetTool(Protocol):
     def identities(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[Sequence[str]]:
-        """What the group's source claims of these messages beside their positions: done, they would be skipped.
+        """The claims that the group's source keeps of these messages beside their positions: if one is done, its
+        message would be skipped.
 
         An empty batch says that nothing has come for a moment. Raises SourceUnavailable: nothing came for `patience_s`.
         """

@@ -51,7 +51,7 @@ def _one(world: World, name: str, given: argparse.Namespace) -> int:
 
 
 def _keep(world: World, found: Found, name: str, given: argparse.Namespace) -> World:
-    """As data: what a seed draws may be another world tomorrow."""
+    """Keep a world as data: what a seed draws may be another world tomorrow."""
     world = smaller(world, found)
     given.out.mkdir(exist_ok=True)
     kept = given.out / f"{name}.json"

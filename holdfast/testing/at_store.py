@@ -38,7 +38,7 @@ class _Was(NamedTuple):
     again: int
 
     def new(self, now: StoredPosition) -> set[int]:
-        """What is done now, and was not."""
+        """The offsets that are done now, and were not."""
         above = {*range(self.watermark, now.watermark), *now.above}
         return {offset for offset in above if offset >= self.watermark and offset not in self.above}
 
@@ -114,7 +114,7 @@ class AtStore:
             self._broken("OWNER", f"{session} takes {name} over, and its epoch {now.epoch} is not above {was.epoch}")
 
     def _handed_over(self, name: str, session: str, was: _Was, now: StoredPosition) -> None:
-        """What a session has in hand is taken from it by the owner, or given back by itself."""
+        """Judge records that a session has in hand: the owner took them from it, or it gave them back itself."""
         for offset, (holder, _) in was.running.items():
             if offset not in now.running and not now.is_done(offset) and session not in (now.owner, holder):
                 self._broken("HANDS", f"{session} lets go of {name}@{offset}, which {holder} has in hand")

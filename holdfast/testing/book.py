@@ -136,7 +136,7 @@ class Run:
 
 
 class Sight(Protocol):
-    """What the judges may ask of store and broker: the truth, not what a member was told."""
+    """Questions of the judges to store and broker: the truth, not what a member was told."""
 
     def alive(self, session: str) -> bool:
         """Whether that session lives, by the store's clock."""
@@ -155,11 +155,11 @@ class Sight(Protocol):
         ...
 
     def owned(self, log: LogName) -> Hashable:
-        """What the store knows of who owns that log, and of what was handed over there."""
+        """The store's knowledge of who owns that log, and of what was handed over there."""
         ...
 
     def held(self, key: tuple[str, str]) -> Hashable:
-        """What the store knows of that key."""
+        """The store's knowledge of that key."""
         ...
 
 
@@ -199,8 +199,8 @@ class Book:
         return self._units.setdefault(key, Unit(plan.unit, key, business=True))
 
     def _lane(self, record: Placed) -> Lane | None:
-        """As `Settings.ordering` promises it; a batch has consecutive records of its partition in any case. What is
-        leased one by one comes in any order."""
+        """The record's lane as `Settings.ordering` promises it; a batch has consecutive records of its partition in any
+        case. Records that are leased one by one come in any order."""
         if not self._ordered:
             return None
         if record.handling.batch is not None or self._ordering == "partition":

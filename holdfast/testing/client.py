@@ -29,7 +29,7 @@ _LOOK_S, _TOLD_S = 3.0, 0.25
 
 
 class Client:
-    """What is not here is the source's own."""
+    """A source with what the world adds to it. Attributes that are not here are those of the source itself."""
 
     def __init__(self, member: Member, source: Any) -> None:  # noqa: ANN401 - any partitioned source
         self._member, self._source = member, source
@@ -52,12 +52,12 @@ class Client:
         owners: Mapping[Partition, Fence],
         deadline: Deadline,
     ) -> None:
-        """As `PartitionedSource.open`."""
+        """Implements `PartitionedSource.open`."""
         self._source.open(topics, _Listener(self, listener), owners, deadline)
         self._since = self._member.stage.now
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """As `PartitionedSource.poll`."""
+        """Implements `PartitionedSource.poll`."""
         self._polling, self._since = True, self._member.stage.now
         try:
             batch: Batch = self._source.poll(max_records, timeout_s)
@@ -69,7 +69,7 @@ class Client:
         return batch
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """As `PartitionedSource.commit`."""
+        """Implements `PartitionedSource.commit`."""
         if gone := sorted(self._lost.intersection(offsets)):
             self._broken("COMMIT", f"{self._member.name} commits for {gone[0]}, which it has lost")
         self._source.commit(offsets)
@@ -83,7 +83,7 @@ class Client:
             self._judge("has not polled", self._since, _AWAY_S)
 
     def assigned(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
-        """These come."""
+        """Tell that these partitions come."""
         self._lost.difference_update(partitions)
         if self._spikes is not None:
             self._spikes.assigned(partitions)
@@ -91,13 +91,13 @@ class Client:
             return listener.assigned(partitions)
 
     def revoked(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
-        """These go."""
+        """Tell that these partitions go."""
         drain_s = self._member.stage.world.settings.drain_timeout_s
         with self._telling(drain_s), self.reports.going("revoked", partitions):
             listener.revoked(partitions)
 
     def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
-        """These are gone."""
+        """Tell that these partitions are gone."""
         self._lost.update(partitions)
         with self._telling(0.0), self.reports.going("lost", partitions):
             listener.lost(partitions)
@@ -133,15 +133,15 @@ class _Listener:
         return getattr(self._listener, name)
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
-        """As `RebalanceListener.assigned`."""
+        """Implements `RebalanceListener.assigned`."""
         return self._client.assigned(self._listener, partitions)
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """As `RebalanceListener.revoked`."""
+        """Implements `RebalanceListener.revoked`."""
         self._client.revoked(self._listener, partitions)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """As `RebalanceListener.lost`."""
+        """Implements `RebalanceListener.lost`."""
         self._client.lost(self._listener, partitions)
 
 
@@ -255,7 +255,7 @@ class Reports:
         return {} if engine is None else getattr(engine.family, "owners", {})
 
     def _runs(self, had: Mapping[Partition, tuple[str, int]]) -> Sequence[Run]:
-        """What runs of these ownerships."""
+        """The runs of these ownerships."""
         stage = self._member.stage
         return [
             run

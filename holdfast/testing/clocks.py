@@ -10,7 +10,7 @@ class HandClock:
         self._now = 0.0
 
     def now(self) -> float:
-        """What has passed until now."""
+        """The time that has passed until now."""
         return self._now
 
     def sleep(self, seconds: float) -> None:

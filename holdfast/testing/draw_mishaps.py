@@ -27,7 +27,7 @@ _MISHAPS: dict[FaultKind, int] = {
 
 
 def mishaps(chance: random.Random, world: World, *, only: FaultKind | None = None) -> World:
-    """The same world with some more faults.
+    """Add some more faults to the world.
 
     Args:
         chance: draws them.

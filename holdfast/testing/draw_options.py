@@ -31,7 +31,7 @@ _MOVED = 0.3
 
 
 def options(chance: random.Random, world: World) -> World:
-    """The same world with some of the options that are drawn apart."""
+    """Set some of the options that are drawn apart."""
     if chance.random() >= _SOME:
         return world
     for at in range(len(world.handlers)):
@@ -113,21 +113,22 @@ def _limit(chance: random.Random, world: World, at: int) -> World:
 
 
 def _no_letters(chance: random.Random, world: World, at: int) -> World:  # noqa: ARG001 - as all of them
-    """What fails for good stops the app, which is started again: so it may not fail for ever, nor too often."""
+    """Do without letters: a record that fails for good stops the app, which is started again. So it may not fail for
+    ever, nor too often."""
     if _failing(world, at) > _STOPS:
         return world
     return _with(world, at, dead_letter=False)
 
 
 def _pattern(chance: random.Random, world: World, at: int) -> World:  # noqa: ARG001
-    """It says which topics by a pattern, where the broker has such."""
+    """Have topics subscribed to by a pattern, where the broker has such."""
     if world.broker != "kafka":
         return world
     return _with(world, at, topics=tuple(f"^{each}$" for each in world.handlers[at].topics))
 
 
 def _another_topic(chance: random.Random, world: World, at: int) -> World:
-    """It has two topics."""
+    """Have two topics."""
     [first, *_] = world.handlers[at].topics
     if first.startswith("^"):
         return world

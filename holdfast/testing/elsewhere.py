@@ -29,7 +29,7 @@ _OF_LEASED: dict[FaultKind, FaultKind] = {"grow": "join", "markers": "lose", "co
 
 
 def moved(world: World, chance: random.Random) -> World:
-    """The same, now and then somewhere else."""
+    """Move the world somewhere else, now and then."""
     if chance.random() < _QUEUES:
         resets = any(fault.kind == "reset" for fault in world.faults)
         faults = tuple(_of_queues(fault) for fault in world.faults if not (resets and fault.kind in _KEEP_FROM_NOTING))
@@ -54,8 +54,8 @@ def _leased(world: World, chance: random.Random) -> World:
 
 
 def _looped(world: World, chance: random.Random) -> World:
-    """What a loop gets it gets in its order, one by one or several; there are no timeouts, no letters, and what cannot
-    be read is the client's own matter."""
+    """Have a loop of its own. A loop gets records in their order, one by one or several; there are no timeouts, no
+    letters, and a record that cannot be read is the client's own matter."""
     pick = chance.choice
     done_when = pick(get_args(DoneWhen))
     settings = replace(

@@ -74,7 +74,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """As asyncio's. What is unfinished when the world is over is nobody's mistake."""
+        """Call the handler as asyncio does. A task that is unfinished when the world is over is nobody's mistake."""
         if not self._runtime.over:
             super().call_exception_handler(context)
 

@@ -1,4 +1,4 @@
-"""What goes wrong at the broker, with its topics, and on the way to it."""
+"""Faults at the broker, with its topics, and on the way to it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class BrokerFaults:
             line.twice_s = fault.amount
 
     def _line(self, fault: Fault) -> Line | None:
-        """What is between that member and the broker; it is mended when the fault is over."""
+        """The line between that member and the broker; it is mended when the fault is over."""
         member, world = self._member(fault), self._stage.world
         line: Line | None = getattr(member.source, "line", None) if member is not None else None
         if member is None or line is None:

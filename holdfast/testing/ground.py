@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Group(Protocol):
-    """What a stage asks of a group, and does to it."""
+    """A group as a stage asks of it, and changes it."""
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -43,7 +43,7 @@ class Group(Protocol):
         ...
 
     def offset(self, partition: Partition) -> int | None:
-        """What is committed; None = nothing."""
+        """The committed offset; None = nothing."""
         ...
 
     def set_offset(self, partition: Partition, offset: int) -> None:
@@ -84,7 +84,7 @@ class Ground(Protocol):
         ...
 
     def store_again(self, first: Placed) -> Place | None:
-        """The same once more, as a producer stores it that has had no answer; None: it is the same to everybody."""
+        """Store the record once more, as a producer without an answer does; None: the copy is the same to everybody."""
         ...
 
     def number(self, partition: Partition, offset: int, source: object) -> int:
@@ -108,7 +108,7 @@ class Ground(Protocol):
         ...
 
     def committed(self, partition: Partition) -> int | None:
-        """What is committed; None: nothing, or for a topic of that name that was deleted."""
+        """The committed offset; None: nothing, or for a topic of that name that was deleted."""
         ...
 
     @property
@@ -117,12 +117,12 @@ class Ground(Protocol):
         ...
 
     def behind(self) -> list[str]:
-        """What is still to be committed, for people; empty: nothing is."""
+        """The offsets that are still to be committed, for people; empty: nothing is."""
         ...
 
 
 class _Partitioned(ABC):
-    """What Kafka's partitions and RocketMQ's queues have in common."""
+    """The common part of Kafka's partitions and RocketMQ's queues."""
 
     broker: MemoryBroker
     _stage: Stage
@@ -130,15 +130,15 @@ class _Partitioned(ABC):
     @property
     @abstractmethod
     def group(self) -> Group:
-        """As `Ground.group`."""
+        """Implements `Ground.group`."""
 
     def store_again(self, first: Placed) -> Place | None:
-        """As `Ground.store_again`."""
+        """Implements `Ground.store_again`."""
         (topic, number, _), _ = first.log
         return Place(first.log, self.broker.store_again(topic, number, first.offset))
 
     def number(self, partition: Partition, offset: int, source: object) -> int:  # noqa: ARG002 - as of Ground
-        """As `Ground.number`."""
+        """Implements `Ground.number`."""
         book = self._stage.book
         logs = [log for log in book.logs if log.partition == partition]  # of a topic that was made again, several
         found = [each for log in reversed(logs) if (each := book.at(log, offset)) is not None]
@@ -153,27 +153,27 @@ class _Partitioned(ABC):
         return self._stage.store.is_done(self._position(record.log), record.offset)
 
     def position(self, partition: Partition) -> str:
-        """As `Ground.position`."""
+        """Implements `Ground.position`."""
         return self._position(self._stage.log(partition))
 
     def is_blind(self, fence: Fence, record: Placed) -> bool:
-        """As `Ground.is_blind`."""
+        """Implements `Ground.is_blind`."""
         return getattr(fence, "name", "") not in ("", self._position(record.log))
 
     @abstractmethod
     def _position(self, log: LogName) -> str: ...
 
     def committed(self, partition: Partition) -> int | None:
-        """As `Ground.committed`."""
+        """Implements `Ground.committed`."""
         return self.group.offset(partition)
 
     @property
     def progress(self) -> int:
-        """As `Ground.progress`."""
+        """Implements `Ground.progress`."""
         return sum(self.committed(each) or 0 for each in self.broker.logs)
 
     def behind(self) -> list[str]:
-        """As `Ground.behind`."""
+        """Implements `Ground.behind`."""
         return [
             f"{partition}: {committed} of {log.end}"
             for partition, log in self.broker.logs.items()
@@ -196,20 +196,20 @@ class KafkaGround(_Partitioned):
 
     @property
     def group(self) -> MemoryGroup:
-        """As `Ground.group`."""
+        """Implements `Ground.group`."""
         return self._group
 
     def source(self, process: Process, static_id: str | None) -> MemoryPartitionedSource:
-        """As `Ground.source`."""
+        """Implements `Ground.source`."""
         return _KafkaClient(self._stage, process, static_id)
 
     def lose(self, source: object) -> None:
-        """As `Ground.lose`."""
+        """Implements `Ground.lose`."""
         if isinstance(source, MemoryPartitionedSource):
             self._group.lose(source)
 
     def store(self, number: int, plan: Planned, value: str) -> Place:  # noqa: ARG002 - as of Ground
-        """As `Ground.store`."""
+        """Implements `Ground.store`."""
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key)
         return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset)
 
@@ -218,12 +218,12 @@ class KafkaGround(_Partitioned):
         return position_name(GROUP, log.partition, log.log)
 
     def committed(self, partition: Partition) -> int | None:
-        """As `Ground.committed`."""
+        """Implements `Ground.committed`."""
         kept = self._group.committed.get(partition)
         return kept.offset if kept is not None and kept.topic_id in (0, self._stage.ids[partition.topic]) else None
 
     def judge(self, member: str, attempt: Attempt) -> None:
-        """What names a topic that is gone says nothing of the one that is there."""
+        """Judge an attempt: what names a topic that is gone says nothing of the one that is there."""
         if attempt.topic_id in (0, self._stage.ids[attempt.partition.topic]):
             super().judge(member, attempt)
 
@@ -245,11 +245,11 @@ class QueueGround(_Partitioned):
 
     @property
     def group(self) -> RocketGroup:
-        """As `Ground.group`."""
+        """Implements `Ground.group`."""
         return self._group
 
     def source(self, process: Process, static_id: str | None) -> RocketSource:  # noqa: ARG002 - as of Ground
-        """As `Ground.source`."""
+        """Implements `Ground.source`."""
         return RocketSource(
             self._rocket,
             GROUP,
@@ -262,10 +262,10 @@ class QueueGround(_Partitioned):
         )
 
     def lose(self, source: object) -> None:
-        """It does not happen."""
+        """Do nothing: it does not happen."""
 
     def store(self, number: int, plan: Planned, value: str) -> Place:
-        """As `Ground.store`."""
+        """Implements `Ground.store`."""
         name = f"u{number}"
         headers = ((UNIQUE_KEY, name.encode()),)
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key, headers=headers)
@@ -280,25 +280,25 @@ class QueueGround(_Partitioned):
         return f"{GROUP}/{topic}/{broker}/{number}"
 
     def behind(self) -> list[str]:
-        """As `Ground.behind`. A commit that is still to come may move an offset back."""
+        """Implements `Ground.behind`. A commit that is still to come may move an offset back."""
         return super().behind() or ["commits are on their way"] * min(1, self._group.coming)
 
 
 def ground_of(stage: Stage) -> Ground:
-    """As its world says."""
+    """The ground that the stage's world says."""
     if stage.world.broker == "leased":
         return LeasedGround(stage)
     return QueueGround(stage) if stage.world.broker == "queues" else KafkaGround(stage)
 
 
 class _Lost(Watcher):
-    """Who has lost its queues waits for nothing."""
+    """Watches for lost queues: a member that has lost its queues waits for nothing."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
     def on_lost(self, partitions: Sequence[Partition], member: object) -> None:  # noqa: ARG002 - as of Watcher
-        """As `Watcher.on_lost`."""
+        """Implements `Watcher.on_lost`."""
         for each in self._stage.members:
             if each.source is member:
                 each.thrown_out()
@@ -323,7 +323,7 @@ class _KafkaClient(MemoryPartitionedSource):
         self._some = any(each.unreadable for each in stage.world.records)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """As `PartitionedSource.poll`."""
+        """Implements `PartitionedSource.poll`."""
         batch = super().poll(max_records, timeout_s)
         if not self._some:
             return batch

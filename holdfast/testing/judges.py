@@ -28,7 +28,7 @@ _DRAIN = 0.9
 
 
 class Found(NamedTuple):
-    """What a judge says."""
+    """A judge's finding."""
 
     #: Which rule is broken.
     rule: str
@@ -106,7 +106,7 @@ class Judges:
         return runs
 
     def ended(self, runs: Sequence[Run], *, well: bool, for_good: bool = False) -> None:
-        """That call has ended; `for_good`: with an error that the handler's retries take for one that nothing cures."""
+        """A call has ended; `for_good`: with an error that the handler's retries take for one that nothing cures."""
         now = self._now()
         self.running[runs[0].member][runs[0].record.handling.name] -= 1
         for run in runs:
@@ -123,7 +123,7 @@ class Judges:
             self._drop(run)
 
     def in_doubt(self, runs: Sequence[Run]) -> None:
-        """They have ended well, and the call that was to say so was broken off."""
+        """Runs have ended well, and the call that was to say so was broken off."""
         for run in runs:
             self._drop(run)
 
@@ -133,7 +133,7 @@ class Judges:
         self.crashed(runs)
 
     def crashed(self, runs: Iterable[Run]) -> None:
-        """Their process is gone: they will never end."""
+        """The process of these runs is gone: they will never end."""
         for run in runs:
             self.in_log[run.record.log].remove(run)
             if run.record.lane is not None:
@@ -223,7 +223,7 @@ class Judges:
                 record.lane.first = min(record.lane.first, record.turn)
 
     def removed(self, records: Iterable[Placed]) -> None:
-        """They are in no log any more."""
+        """These records are in no log any more."""
         for record in records:
             record.excused = True
 
@@ -232,7 +232,7 @@ class Judges:
         self._knew = Known.now(self._book, self._sight)
 
     def store_forgot(self) -> None:
-        """It has."""
+        """The store has forgotten everything."""
         if self._knew is None:
             raise AssertionError
         lost = Lost.between(self._knew, Known.now(self._book, self._sight), self._now())
@@ -319,7 +319,7 @@ class Judges:
         return known or (not unit.business and self._sight.done(record))
 
     def _in_order(self, new: Run) -> None:
-        """What is in one lane is handled one after the other."""
+        """Judge that records of one lane are handled one after the other."""
         record, lane = new.record, new.record.lane
         if lane is None:
             return

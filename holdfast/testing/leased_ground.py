@@ -49,7 +49,7 @@ class LeasedGround:
         self._stage, self._proxy = stage, _Proxy(stage, self.group)
 
     def source(self, process: Process, static_id: str | None) -> _Source:  # noqa: ARG002 - as of Ground
-        """As `Ground.source`."""
+        """Implements `Ground.source`."""
         return _Source(self._stage, self._proxy, process)
 
     def lose(self, source: object) -> None:
@@ -58,14 +58,14 @@ class LeasedGround:
             self._proxy.end_leases(source.name)
 
     def store(self, number: int, plan: Planned, value: str) -> Place:
-        """As `Ground.store`."""
+        """Implements `Ground.store`."""
         name, key = f"u{number}", plan.key
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=key)
         self._proxy.put(number, Message(plan.topic, name, value.encode(), None if key is None else key.encode()))
         return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
 
     def store_again(self, first: Placed) -> Place | None:
-        """As `Ground.store_again`. A copy has the same name, and is the same message."""
+        """Implements `Ground.store_again`. A copy has the same name, and is the same message."""
         self._proxy.again(first.number)
         return None
 
@@ -83,7 +83,7 @@ class LeasedGround:
         return record.unit.key is not None and self._stage.finished(record.unit.key)
 
     def position(self, partition: Partition) -> str:
-        """As a name: nobody asks for it."""
+        """The position as a name: nobody asks for it."""
         return str(partition)
 
     def is_blind(self, fence: Fence, record: Placed) -> bool:  # noqa: ARG002 - as of Ground
@@ -96,11 +96,11 @@ class LeasedGround:
 
     @property
     def progress(self) -> int:
-        """As `Ground.progress`."""
+        """Implements `Ground.progress`."""
         return self._proxy.ended
 
     def behind(self) -> list[str]:
-        """As `Ground.behind`."""
+        """Implements `Ground.behind`."""
         left = len(self._proxy.open)
         return [f"{left} messages are not acknowledged"] if left else []
 
@@ -144,7 +144,7 @@ class _Proxy(Proxy):
         self._scheduler.at(self._scheduler.now, lambda: self.store(message))
 
     def again(self, number: int) -> None:
-        """Its producer has had no answer."""
+        """Store a copy: the producer has had no answer."""
         self.store(self._messages[number])
 
     def acknowledge(self, receipt: str) -> Verdict:
@@ -157,7 +157,7 @@ class _Proxy(Proxy):
         return Verdict.UNKNOWN
 
     def delivered(self, copy: Copy, holder: str) -> None:  # noqa: ARG002 - as of Proxy
-        """As `Proxy.delivered`. P4: what a member holds that lives and is well is no other's."""
+        """Implements `Proxy.delivered`. P4: what a member holds that lives and is well is no other's."""
         stage, record = self._stage, self._record(copy.message)
         record.delivered_at = stage.now
         before = None if copy.lease is None else copy.lease.holder
@@ -171,7 +171,7 @@ class _Proxy(Proxy):
                 stage.judges.broken("LEASE", f"{record} is delivered again, and runs at {member.name}, which is well")
 
     def acknowledged(self, message: Message, holder: str | None) -> None:
-        """As `Proxy.acknowledged`."""
+        """Implements `Proxy.acknowledged`."""
         self._stage.judges.acknowledged(holder or "somebody", self._record(message))
 
     def _record(self, message: Message) -> Placed:
@@ -203,7 +203,7 @@ class _Source(ByMessage):
         )
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """As `LeasedSource.poll`. Some cannot be read, as their world says."""
+        """Implements `LeasedSource.poll`. Some cannot be read, as their world says."""
         batch = super().poll(max_records, timeout_s)
         for each in batch.records:
             self.numbers[each.offset] = self._proxy.numbers[self.identity(each)]

@@ -61,29 +61,29 @@ class LoopMember(Member):
 
     @property
     def engine(self) -> Driven:
-        """As `Member.engine`."""
+        """Implements `Member.engine`."""
         return self.driven
 
     def stop(self) -> None:
-        """As `Member.stop`: the loop sees it when it comes round."""
+        """Implements `Member.stop`: the loop sees it when it comes round."""
         self.stops += 1
 
     def gone(self) -> None:
-        """As `Member.gone`."""
+        """Implements `Member.gone`."""
         for runs in self._handed_out.values():
             self.stage.judges.crashed(runs)
         self._handed_out.clear()
 
     # ---- what the engine says, with its lock
     def goes(self, partitions: Collection[Partition]) -> None:
-        """As on_revoke: the last chance to say what is done."""
+        """Say what is done, as on_revoke: the last chance."""
         if self._loop.says_at_revoke and self._loop.done_when == "commit":
             for place in [place for place in self._handed_out if place[0] in partitions]:
                 with self._saying([place]):
                     self.driven.end_below(place[0], place[1] + 1)
 
     def dismissed(self, partitions: Collection[Partition]) -> None:
-        """What the loop has of these is others' to handle."""
+        """Note that the loop's records of these partitions are others' to handle."""
         for place in [place for place in self._handed_out if place[0] in partitions]:
             self.stage.judges.ended(self._handed_out.pop(place), well=False)
 
@@ -130,7 +130,7 @@ class LoopMember(Member):
             self._uncommitted = 0
 
     def _take(self) -> Sequence[Record]:
-        """As `KafkaConsumer.poll` and `consume`."""
+        """Take records as `KafkaConsumer.poll` and `consume` do."""
         loop, driven = self._loop, self.driven
         with driven.lock:
             if loop.done_when == "next_poll":
@@ -145,7 +145,7 @@ class LoopMember(Member):
                 return records
 
     def _handle(self, record: Record) -> None:
-        """What the user does with it, and says of it."""
+        """Handle a record, and say so, as the user does."""
         placed = self.stage.placed(record)
         self.process.runtime.sleep(placed.plan.takes_s)
         place = (record.partition, record.offset)
@@ -164,7 +164,7 @@ class LoopMember(Member):
             self._handle(self._jobs.get())
 
     def _commit(self) -> None:
-        """As `KafkaConsumer.commit()`."""
+        """Commit as `KafkaConsumer.commit()` does."""
         driven = self.driven
         with driven.lock, driven.whole(), self._saying(list(self._handed_out)):
             driven.end_all()
@@ -173,7 +173,7 @@ class LoopMember(Member):
             driven.family.ours.commits.commit(driven.family.owners.values())
 
     def _leave(self) -> None:
-        """What the loop has handled it says, or not; then it closes."""
+        """Say what the loop has handled, or not; then close."""
         driven = self.driven
         with driven.lock, driven.whole():
             if self._loop.says_at_end and self._loop.done_when != "explicit":
@@ -220,12 +220,12 @@ class _Driven(Driven):
         self._member = member
 
     def goes(self, partitions: Collection[Partition]) -> None:
-        """As `Driven.goes`."""
+        """Implements `Driven.goes`."""
         self._member.goes(partitions)
         super().goes(partitions)
 
     def dismiss(self, partitions: Collection[Partition]) -> None:
-        """As `Driven.dismiss`."""
+        """Implements `Driven.dismiss`."""
         self._member.dismissed(partitions)
         super().dismiss(partitions)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """What a store knows."""
+    """A store's knowledge."""
 
     #: Of each log: its owner, its epoch, and what was handed over.
     logs: dict[LogName, Hashable]
@@ -30,7 +30,7 @@ class Known(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What it does not know any more, or knows otherwise."""
+    """The part of its knowledge that a store has lost, or has otherwise."""
 
     at_s: float
     logs: frozenset[LogName]
@@ -41,7 +41,7 @@ class Lost(NamedTuple):
 
     @classmethod
     def between(cls, before: Known, after: Known, at_s: float) -> Lost:
-        """What is different."""
+        """The difference between two states."""
         return cls(
             at_s,
             frozenset(log for log, fact in before.logs.items() if after.logs.get(log) != fact),

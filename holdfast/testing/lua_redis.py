@@ -83,11 +83,11 @@ class LuaRedis:
             return [self._replied(now_ms, command) for command in commands]
 
     def restart(self) -> None:
-        """It is started again, with nothing."""
+        """Start again, with nothing."""
         self._take_over(RedisData(Random(self._runtime.token(8))))
 
     def replica(self) -> Callable[[], None]:
-        """What a replica has that hears nothing from now on. Called: it takes over."""
+        """A replica that hears nothing from now on. Called: it takes over."""
         kept = self._data.copy()
         return lambda: self._take_over(kept.copy())
 

@@ -79,7 +79,7 @@ class LuaStore(StoreServer):
         return RedisCoordinator(self.claims(process), runtime=process.runtime)
 
     def empty(self) -> None:
-        """It is started again and has forgotten everything."""
+        """Start the store again with nothing."""
         self.redis.restart()
 
     def alive(self, session: str) -> bool:
@@ -106,16 +106,16 @@ class LuaStore(StoreServer):
         return claim is None and isinstance(until_ms, bytes) and int(until_ms) >= self.process.runtime.wall_ms()
 
     def owner(self, position: str) -> str | None:
-        """As `StoreServer.owner`."""
+        """Implements `StoreServer.owner`."""
         [session] = self._look((b"HGET", self._layout.position(position)[1], b"owner"))
         return session.decode() if session else None
 
     def owned(self, position: str) -> Hashable:
-        """As `StoreServer.owned`."""
+        """Implements `StoreServer.owned`."""
         return tuple(self._look((b"HMGET", self._layout.position(position)[1], b"owner", b"epoch", b"running"))[0])
 
     def held(self, key: ClaimKey) -> tuple[Any, ...]:
-        """As `StoreServer.held`."""
+        """Implements `StoreServer.held`."""
         [(shard, place)] = self._layout.places([key])
         *claims, name = self._layout.names(shard, [place])
         if not self._layout.hash_keys:

@@ -43,7 +43,7 @@ _SEND_AGAIN_S = 0.05
 
 
 class Figures(NamedTuple):
-    """What a world came to."""
+    """The figures of a world that was played."""
 
     virtual_s: float
     switches: int
@@ -56,7 +56,7 @@ class Figures(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What came of a world."""
+    """The outcome of a world."""
 
     world: World
     found: Found | None
@@ -209,7 +209,7 @@ class Stage:
         self.scheduler.at(self.scheduler.now, lambda: self.gone(member))
 
     def gone(self, member: Member) -> None:
-        """Its process is over, whatever ended it. In the hub."""
+        """End the member's process, whatever ended it. In the hub."""
         member.process.crash()
         member.gone()
         if not self.ending and (member.error is not None or not self.living):
@@ -225,11 +225,11 @@ class Stage:
             self._copies[value, again.offset] = copy
 
     def placed(self, record: Record) -> Placed:
-        """What the book has of a record that a handler got: by its value, which no other has."""
+        """The book's entry of a record that a handler got: by its value, which no other has."""
         return (self._copies and self._copies.get((record.value, record.offset))) or self._by_value[record.value]
 
     def placed_at(self, member: Member, partition: Partition, offset: int) -> Placed:
-        """The same by what a member tells of it."""
+        """The book's entry of a record by what a member tells of it."""
         return self.book.records[self.ground.number(partition, offset, member.source)]
 
     def log(self, partition: Partition) -> LogName:
@@ -238,11 +238,11 @@ class Stage:
 
     # ---- Sight
     def alive(self, session: str) -> bool:
-        """As `Sight.alive`."""
+        """Implements `Sight.alive`."""
         return self.store.alive(session)
 
     def done(self, record: Placed) -> bool:
-        """As `Sight.done`."""
+        """Implements `Sight.done`."""
         return self.ground.done(record)
 
     def position_of(self, partition: Partition) -> str:
@@ -250,23 +250,23 @@ class Stage:
         return self.ground.position(partition)
 
     def name_of(self, log: LogName) -> str:
-        """The same of a log that may not be there any more."""
+        """The name of a log that may not be there any more."""
         return self.ground.position(log.partition)
 
     def finished(self, key: tuple[str, str]) -> bool:
-        """As `Sight.finished`."""
+        """Implements `Sight.finished`."""
         return self.store.is_finished(ClaimKey(*key))
 
     def owner(self, log: LogName) -> str | None:
-        """As `Sight.owner`."""
+        """Implements `Sight.owner`."""
         return self.store.owner(self.ground.position(log.partition))
 
     def owned(self, log: LogName) -> Hashable:
-        """As `Sight.owned`."""
+        """Implements `Sight.owned`."""
         return self.store.owned(self.ground.position(log.partition))
 
     def held(self, key: tuple[str, str]) -> Hashable:
-        """As `Sight.held`."""
+        """Implements `Sight.held`."""
         return self.store.held(ClaimKey(*key))
 
     # ---- inside
@@ -290,7 +290,7 @@ class Stage:
             self.hangs[number] = plan.hangs
 
     def judge_commits(self) -> None:
-        """What was committed since it was judged last."""
+        """Judge what was committed since it was judged last."""
         attempts = self.group.attempts
         while self._judged < len(attempts):
             attempt = attempts[self._judged]

@@ -43,7 +43,8 @@ class Process:
         self._let_go()
 
     def stall(self, seconds: float) -> None:
-        """It stands still for so many of the world's seconds, and knows nothing of it: SIGSTOP, a suspended machine."""
+        """Let the process stand still for so many of the world's seconds. It knows nothing of it: SIGSTOP, a suspended
+        machine."""
         self.stalled_until = max(self.stalled_until, self._scheduler.now + seconds)
         self._let_go()
 

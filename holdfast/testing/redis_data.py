@@ -44,7 +44,7 @@ class RedisData:
         }
 
     def copy(self) -> RedisData:
-        """The same, on its own from now on."""
+        """A copy that is on its own from now on."""
         other = RedisData(self._random)
         other._values = {name: value if isinstance(value, bytes) else {**value} for name, value in self._values.items()}
         other._until_ms = {**self._until_ms}

@@ -25,7 +25,7 @@ SIMULATOR = "SIMULATOR"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     found: Found | None
@@ -45,7 +45,7 @@ def search(seeds: Iterable[int], jobs: int = 1) -> Iterator[Result]:
 
 
 def judged(world: World) -> Found | None:
-    """What is found in it, also where the simulator raises."""
+    """Play a world and return what the judges find, also where the simulator raises."""
     return _judged(world)[0]
 
 

@@ -25,19 +25,19 @@ _WALL_MS = 1_700_000_000_000
 
 
 class _Hub:
-    """Who runs the world, where it calls something that asks for the current thread."""
+    """The thread that runs the world, where it calls something that asks for the current thread."""
 
     def is_alive(self) -> bool:
-        """As `Thread.is_alive`."""
+        """Implements `Thread.is_alive`."""
         return True
 
     def join(self, timeout: float | None = None) -> None:  # noqa: ARG002 - as of `Thread`
-        """It does not end before who waits for it."""
+        """Return at once: the hub does not end before who waits for it."""
         raise RuntimeError("the hub is no task")
 
 
 class SimulatedRuntime:
-    """As `holdfast.runtime.Runtime`. Tasks of the process call it, and the hub what does not wait.
+    """Implements `holdfast.runtime.Runtime`. Tasks of the process call it, and the hub what does not wait.
 
     Where a task looks at the clock, takes a lock, sets an event or starts another, others may overtake it: a system
     takes the processor away from a thread there too, and there it is decided what threads do to each other.
@@ -56,55 +56,55 @@ class SimulatedRuntime:
         self._tokens = Random(f"{scheduler.seed} {process.number} {process.name} tokens")
 
     def now(self) -> float:
-        """As `Clock.now`, by the process' own clock."""
+        """Implements `Clock.now`, by the process' own clock."""
         process = self._process
         time = self._look() if self.preempted else self._scheduler.now
         return time * process.clock_rate + process.clock_offset_s
 
     def sleep(self, seconds: float) -> None:
-        """As `Clock.sleep`."""
+        """Implements `Clock.sleep`."""
         self._scheduler.wait(self._process.real_s(seconds))
 
     def wall_ms(self) -> int:
-        """As `Runtime.wall_ms`."""
+        """Implements `Runtime.wall_ms`."""
         return _WALL_MS + int(self.now() * 1000)
 
     def token(self, octets: int) -> str:
-        """As `Runtime.token`."""
+        """Implements `Runtime.token`."""
         return self._tokens.randbytes(octets).hex()
 
     def spawn(self, target: Callable[[], None], name: str) -> Thread:
-        """As `Runtime.spawn`."""
+        """Implements `Runtime.spawn`."""
         task = self._process.spawn(target, name)
         self.stand_aside()
         return task
 
     def current(self) -> Thread:
-        """As `Runtime.current`."""
+        """Implements `Runtime.current`."""
         return self._scheduler.current or self.hub
 
     def lock(self) -> Lock:
-        """As `Runtime.lock`."""
+        """Implements `Runtime.lock`."""
         return Lock(self._scheduler, self)
 
     def rlock(self) -> RLock:
-        """As `Runtime.rlock`."""
+        """Implements `Runtime.rlock`."""
         return RLock(self._scheduler, self)
 
     def event(self) -> Event:
-        """As `Runtime.event`."""
+        """Implements `Runtime.event`."""
         return Event(self._scheduler, self)
 
     def condition(self) -> Condition:
-        """As `Runtime.condition`."""
+        """Implements `Runtime.condition`."""
         return Condition(self._scheduler, self)
 
     def queue(self) -> Queue[T]:
-        """As `Runtime.queue`."""
+        """Implements `Runtime.queue`."""
         return Queue(self._scheduler, self)
 
     def event_loop(self) -> SimulatedEventLoop:
-        """As `Runtime.event_loop`."""
+        """Implements `Runtime.event_loop`."""
         loop = SimulatedEventLoop(self)
         self._scheduler.at_end(loop.leave, loop.abandon)
         return loop
@@ -126,7 +126,7 @@ class SimulatedRuntime:
 
 
 class _Awaited:
-    """What tasks wait for."""
+    """A thing that tasks wait for."""
 
     __slots__ = ("_runtime", "_scheduler", "_waiters")
 
@@ -137,7 +137,7 @@ class _Awaited:
 
 
 class Event(_Awaited):
-    """As `threading.Event`."""
+    """An event like `threading.Event`."""
 
     __slots__ = ("_set",)
 
@@ -166,7 +166,7 @@ class Event(_Awaited):
 
 
 class Lock(_Awaited):
-    """As `threading.Lock`. Who is woken takes it if nobody was faster."""
+    """A lock like `threading.Lock`. Who is woken takes it if nobody was faster."""
 
     __slots__ = ("_held",)
 
@@ -190,7 +190,7 @@ class Lock(_Awaited):
 
 
 class RLock(_Awaited):
-    """As `threading.RLock`."""
+    """A lock like `threading.RLock`."""
 
     __slots__ = ("_holder", "_times")
 
@@ -235,7 +235,7 @@ class RLock(_Awaited):
 
 
 class Condition(RLock):
-    """As `threading.Condition`."""
+    """A condition like `threading.Condition`."""
 
     __slots__ = ("_waiting",)
 
@@ -276,7 +276,7 @@ class Condition(RLock):
 
 
 class Queue(_Awaited, Generic[T]):
-    """As `queue.SimpleQueue`."""
+    """A queue like `queue.SimpleQueue`."""
 
     __slots__ = ("_items",)
 

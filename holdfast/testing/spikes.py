@@ -41,7 +41,7 @@ class Spikes:
         self._before_per_s = 0.0
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """These come."""
+        """Note that these partitions come."""
         now, ramp = self._stage.now, self._ramp
         apart = now - self._came_s > 2 * ramp.over_s + 1.0  # else an older climb goes on
         lived_s = now - self._born_s
@@ -57,7 +57,7 @@ class Spikes:
                 self._first[record.partition] = record.offset
 
     def look(self, name: str, owners: Mapping[Partition, Ownership]) -> None:
-        """What was taken in since they came."""
+        """Judge the intake since they came."""
         if not self._first or self._stage.now - self._came_s > _JUDGED_S:
             return
         taken = sum(

@@ -30,7 +30,7 @@ _WEEK_S = 7 * 86_400.0
 
 
 class StoreServer(ABC):
-    """What all stores of a simulated world have: a network in front of them, and failovers.
+    """The common part of all stores of a simulated world: a network in front of them, and failovers.
 
     Args:
         scheduler: of the world.
@@ -59,7 +59,7 @@ class StoreServer(ABC):
 
     @abstractmethod
     def empty(self) -> None:
-        """It is started again and has forgotten everything."""
+        """Start the store again with nothing."""
 
     # For judges: in no time, and without a trace.
 
@@ -81,15 +81,15 @@ class StoreServer(ABC):
 
     @abstractmethod
     def owned(self, position: str) -> Hashable:
-        """Who owns the position, in which epoch, and what was handed over: equal, if nothing of that has changed."""
+        """The owner of the position, its epoch, and what was handed over: equal, if nothing of that has changed."""
 
     @abstractmethod
     def held(self, key: ClaimKey) -> Hashable:
-        """What is known of the key, in the same way."""
+        """The store's knowledge of the key, in the same way."""
 
     @abstractmethod
     def _replica(self) -> Callable[[], None]:
-        """What is known now. Called: the server knows that and nothing else."""
+        """The state of now. Called: the server knows that and nothing else."""
 
 
 class SimulatedStore(StoreServer):
@@ -130,7 +130,7 @@ class SimulatedStore(StoreServer):
         return self._groups.elsewhere(process.runtime, Wire(self, process))
 
     def empty(self) -> None:
-        """It is started again and has forgotten everything."""
+        """Start the store again with nothing."""
         self._know(({}, {}, {}, 0, {}))
         self.state.store_id = self.process.runtime.token(8)
 
@@ -147,16 +147,16 @@ class SimulatedStore(StoreServer):
         return isinstance(self.state.key(key), Finished)
 
     def owner(self, position: str) -> str | None:
-        """As `StoreServer.owner`."""
+        """Implements `StoreServer.owner`."""
         return self.state.position(position).owner
 
     def owned(self, position: str) -> Hashable:
-        """As `StoreServer.owned`."""
+        """Implements `StoreServer.owned`."""
         found = self.state.position(position)
         return found.owner, found.epoch, tuple(sorted(found.running.items()))
 
     def held(self, key: ClaimKey) -> Hashable:
-        """As `StoreServer.held`."""
+        """Implements `StoreServer.held`."""
         return self.state.key(key)
 
     def _replica(self) -> Callable[[], None]:
@@ -186,7 +186,7 @@ class Wire:
         self.store_id = ""
 
     def __call__(self, request: Callable[[], _T], /) -> _T:
-        """As `Carry`."""
+        """Implements `Carry`."""
 
         def handle() -> tuple[_T, int, str]:
             return request(), self._store.server, self._store.state.store_id
@@ -213,7 +213,7 @@ class SimulatedClaims(MemoryClaims):
 
     @property
     def store_id(self) -> str:
-        """As heard last."""
+        """The store's id as heard last."""
         return self._wire.store_id
 
     def begin(self, lease_s: float = 10.0) -> MemorySession:

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class Witness(Protocol):
-    """Who looks on when a call is applied."""
+    """A witness of each call that is applied."""
 
     def __call__(self, session: str, generation: int, apply: Callable[[], _T], /) -> _T:
         """Apply it: a call of that session, sent with that generation."""
@@ -33,8 +33,8 @@ def unseen(session: str, generation: int, apply: Callable[[], _T], /) -> _T:  # 
 
 
 class SimulatedSession(MemorySession):
-    """As `RedisSession`, it says again what it has brought to an end lately where another server has taken over: what
-    was acknowledged shortly before may be lost there, and everybody would wait for it.
+    """A session that says again, as `RedisSession` does, what it has brought to an end lately where another server has
+    taken over: what was acknowledged shortly before may be lost there, and everybody would wait for it.
 
     Args:
         state: what the store holds.

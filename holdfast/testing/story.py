@@ -31,7 +31,7 @@ def told(world: World, found: Found | None, lines: Sequence[Line], gates: Sequen
 
 
 def gates_of(member: str, entries: Iterable[Entry]) -> Iterator[str]:
-    """What each lane of a member waits for, and who holds the key that it waits for."""
+    """The gate that each lane of a member waits for, and who holds the key that it waits for."""
     by_lane: dict[int, list[Entry]] = {}
     for entry in entries:
         by_lane.setdefault(id(entry.lane), []).append(entry)

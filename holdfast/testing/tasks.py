@@ -33,7 +33,7 @@ class NobodyWaits(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """What a task raised and nobody caught."""
+    """An error that a task raised and nobody caught."""
 
     process: str
     task: str
@@ -114,7 +114,7 @@ class Task:
         return self._interrupt is not None
 
     def raise_interrupt(self) -> None:
-        """What was given to `interrupt`, once. After each wait."""
+        """Raise what was given to `interrupt`, once. After each wait."""
         if self._interrupt is not None:
             if self._passed:
                 self._passed -= 1

@@ -44,7 +44,7 @@ class Watch:
         self._waits: dict[tuple[str, str], _Waits] = {}
 
     def look(self) -> None:
-        """What may start does so; when a loop comes for more is its user's affair."""
+        """Start members that may start; when a loop comes for more is its user's affair."""
         stage, waits = self._stage, dict[tuple[str, str], _Waits]()
         for member in stage.living:
             engine = member.engine
@@ -97,11 +97,11 @@ class Watch:
         self._stage.judges.broken("NO END", ", ".join(each.name for each in self._stage.living))
 
     def failed(self, member: Member) -> None:
-        """Its app has raised what no world brings about."""
+        """The member's app has raised what no world brings about."""
         self._stage.judges.broken("ERROR", f"{member.name} ended with {member.error!r}")
 
     def errors(self) -> None:
-        """What threads have raised and nobody caught."""
+        """Report what threads have raised and nobody caught."""
         for crash in self._stage.scheduler.errors:
             self._stage.judges.broken("ERROR", f"{crash}\n{crash.trace}")
 
@@ -137,7 +137,7 @@ def _ready(engine: Engine) -> dict[str, Entry]:
 
 
 class Revokes(Watcher):
-    """What a member gives up by its own will is committed by then, as far as the store knows it as done."""
+    """Judges that what a member gives up by its own will is committed by then, as far as the store knows it as done."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -147,16 +147,16 @@ class Revokes(Watcher):
         self._gave_up_at: dict[tuple[object, Partition], float] = {}
 
     def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:  # noqa: ARG002
-        """As `Watcher.on_commit`."""
+        """Implements `Watcher.on_commit`."""
         self._own[member, partition] = max(offset, self._own.get((member, partition), 0))
 
     def on_lost(self, partitions: Sequence[Partition], member: object) -> None:
-        """As `Watcher.on_lost`."""
+        """Implements `Watcher.on_lost`."""
         for partition in partitions:
             self._own.pop((member, partition), None)
 
     def on_revoke(self, partitions: Sequence[Partition], member: object) -> None:
-        """As `Watcher.on_revoke`."""
+        """Implements `Watcher.on_revoke`."""
         stage = self._stage
         it = next((each for each in stage.members if each.source is member), None)
         if it is None or it.engine is None or it.engine.hurry or it.engine.session is None:

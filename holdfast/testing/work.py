@@ -45,7 +45,7 @@ class Work:
         self._timeout_s = stage.world.settings.handler_timeout_s
 
     def gone(self) -> None:
-        """Its process is over: nothing that runs will ever end."""
+        """End the process: nothing that runs will ever end."""
         for runs in self._calls.values():
             self.stage.judges.crashed(runs)
         self._calls.clear()

@@ -218,7 +218,7 @@ class World:
         return max(last, default=0.0)
 
     def to_json(self) -> str:
-        """As text that a person can read and change. What has its default in a plan is left out."""
+        """The world as text that a person can read and change. What has its default in a plan is left out."""
         return json.dumps({"version": VERSION, **_said(self)}, indent=1) + "\n"
 
     @classmethod

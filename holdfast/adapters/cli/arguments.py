@@ -1,4 +1,4 @@
-"""What users write on a command line, read: times, partitions, files with addresses and credentials."""
+"""The values that users write on a command line: times, partitions, files with addresses and credentials."""
 
 from __future__ import annotations
 

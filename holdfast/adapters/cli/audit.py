@@ -104,7 +104,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 @contextmanager
 def _tables(options: argparse.Namespace, output: Output) -> Iterator[TableReader]:
-    """What was judged, by whom it has to be."""
+    """Judge the events, by the judge that they need, and give the tables."""
     if options.tables:
         yield _parquet(Path(options.tables))
     elif options.follow or options.spark or any(_ELSEWHERE.match(each) for each in options.events):

@@ -174,7 +174,7 @@ def run_stats(options: argparse.Namespace, output: Output) -> int:
 
 
 def candidates(key: str, *, stored: bool) -> list[str]:
-    """As what a key may be in the store; see `dedup.keys`. Raises SettingError."""
+    """Every text under which the store may have this key; see `dedup.keys`. Raises SettingError."""
     if stored:
         if not re.match(r"[snx]:.", key):
             raise SettingError("KEY", key, "with --stored a key begins with s:, n: or x:")

@@ -153,7 +153,7 @@ def _ends(
 def _known(
     options: argparse.Namespace, output: Output, letters: DeadLetterTool, partitions: Sequence[Partition]
 ) -> Mapping[Partition, Acquired]:
-    """What was replayed, for a moment in which no replay runs."""
+    """The letters that were replayed, for a moment in which no replay runs."""
     deadline = Deadline(options.timeout)
     names = letters.position_names(partitions, deadline)
     with (

@@ -46,7 +46,7 @@ def from_options(
 
 
 class _Reader:
-    """What is wrong is said with its place in the file."""
+    """Reads a described group. A mistake is told with its place in the file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -119,7 +119,7 @@ class _Reader:
         return tuple(found.values()), lists
 
     def _owners(self, told: Any, partitions: set[Partition]) -> dict[Partition, str]:  # noqa: ANN401
-        """What members have: {"orders": [0, 1]}."""
+        """Read the partitions of each member: {"orders": [0, 1]}."""
         owners: dict[Partition, str] = {}
         for each in told if isinstance(told, list) else []:
             has = each.get("partitions", {})

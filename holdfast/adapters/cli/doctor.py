@@ -160,7 +160,7 @@ def _summary(watched: Watched) -> str:
 
 
 class _Tell:
-    """What was found, the worst first; in words, or a line of JSON each and one that counts them.
+    """Writes findings, the worst first: in words, or a line of JSON each and one that counts them.
 
     In words what is found again and again is folded: places that have the same reason and remedy are one finding, and
     a reason that was given of one file is not given again of the next.

@@ -94,7 +94,7 @@ def as_json(sheet: Sheet) -> dict[str, object]:
 
 
 def kafka_brokers(options: argparse.Namespace) -> KafkaBrokers:
-    """What the user says that they are, or what they say themselves. Raises SettingError, SourceError."""
+    """The brokers' features: as the user says, or as the brokers themselves say. Raises SettingError, SourceError."""
     if options.kafka:
         return KafkaBrokers.of_version(options.kafka)
     conf = kafka_conf(options.bootstrap, options.kafka_config)

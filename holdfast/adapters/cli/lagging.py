@@ -39,7 +39,7 @@ UNKNOWN = Rate(None, None)
 
 
 class Rates:
-    """What has changed over the last looks."""
+    """Rates of change over the last looks."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, Mapping[Partition, PartitionView]]] = deque()
@@ -185,7 +185,7 @@ class Total(NamedTuple):
 
     @property
     def catch_up_s(self) -> float | None:
-        """As of a rate; None too where the lag is not known."""
+        """The time to catch up, at the rate of late; None too where the lag is not known."""
         return self.rate.catch_up_s(None if self.unknown else self.lag)
 
     @property
@@ -216,7 +216,7 @@ def lines_of(view: GroupView, rates: Rates | None = None) -> list[Line]:
 
 
 def names(view: GroupView) -> dict[str, str]:
-    """What to call members: the shortest that tells them apart, of static id, client id, host and member id."""
+    """Short names for members: the shortest that tells them apart, of static id, client id, host and member id."""
     clients = Counter(member.client_id for member in view.members)
     pairs = Counter((member.client_id, member.host) for member in view.members)
 

@@ -35,7 +35,7 @@ class StoredLetter:
 
     @classmethod
     def of(cls, record: Record) -> StoredLetter:
-        """What a record of a dead letter topic says of itself."""
+        """Read a record of a dead letter topic."""
         failed_at_ms = _number(record, "failed-at-ms")
         # As `plugin.dead_letter` writes it: 3, or broker-a-3.
         broker, _, number = (_text(record, "origin-partition") or "").rpartition("-")
@@ -63,7 +63,7 @@ class StoredLetter:
         return f"{self.origin_topic}-{place}@{'?' if self.origin_offset is None else self.origin_offset}"
 
     def row(self, now_ms: int, *, values: bool) -> list[object]:
-        """Its line in a table; see COLUMNS."""
+        """The letter's line in a table; see COLUMNS."""
         record = self.record
         told: list[object] = [
             f"{_place(record.partition.broker, record.partition.number)}@{record.offset}",
@@ -88,7 +88,7 @@ class StoredLetter:
         return [f"{place}@{self.record.offset}", *(f"  {shown(line, 1_000)}" for line in lines)]
 
     def as_json(self, *, values: bool) -> dict[str, object]:
-        """The same for programs; the fields are those of docs/operations/tools.md."""
+        """The letter for programs; the fields are those of docs/operations/tools.md."""
         record = self.record
         told: dict[str, object] = {
             "type": "letter",

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def living_of(view: GroupView) -> Living:
-    """What is seen, to be rehearsed with.
+    """The group that was seen, to rehearse with.
 
     Raises:
         SourceUnavailable: the group rebalances now.

@@ -166,7 +166,7 @@ def reach_kafka(conf: Mapping[str, object], options: argparse.Namespace) -> None
 
 
 def _reached(made: Closable, conf: Mapping[str, object], options: argparse.Namespace) -> closing[Closable]:
-    """What was made has judged the configuration; now it is worth asking whether anybody is there."""
+    """Ask whether anybody is there. Making the tool has judged the configuration before."""
     try:
         reach_kafka(conf, options)
     except BaseException:

@@ -1,4 +1,4 @@
-"""What commands write: tables for people, JSON for programs, progress beside both. Nothing else writes."""
+"""Output of commands: tables for people, JSON for programs, progress beside both. Nothing else writes."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """Its subcommands' parsers are of this kind too."""
+    """A parser whose errors say what is wrong. Its subcommands' parsers are of this kind too."""
 
     def format_usage(self) -> str:
         """One line, however many options there are."""
@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        """What is wrong first; then where to look. Exit code 2."""
+        """Say what is wrong; then where to look. Exit code 2."""
         self.exit(2, f"{self.prog}: {message}\n{self.format_usage()}{self.prog} --help tells all of it\n")
 
     def _one_line(self) -> str:

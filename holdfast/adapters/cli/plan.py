@@ -43,7 +43,7 @@ of RocketMQ: {"kind": "rocketmq", "topics": {"orders": {"broker-a": 4, "broker-b
 
 
 class _Subject(NamedTuple):
-    """What is planned for."""
+    """The group that a plan is for."""
 
     planned: Planned
     name: str
@@ -192,7 +192,7 @@ def _described(options: argparse.Namespace) -> _Subject:
 def _voted(
     subject: _Subject, wanted: Change, called: Mapping[str, str], options: argparse.Namespace
 ) -> tuple[Change, list[str]]:
-    """What the lists of those who join, or leave, change about the assignor. Raises SettingError."""
+    """Apply what the lists of members that join, or leave, change about the assignor. Raises SettingError."""
     group, listed = subject.planned.group, options.join_assignors
     if group.kind != "kafka" or group.protocol != "classic" or options.assignor:
         return wanted, []

@@ -19,7 +19,7 @@ _NAMED = 8
 
 
 class Heading(NamedTuple):
-    """What is said of the group before its plan."""
+    """The lines about the group before its plan."""
 
     name: str
     about: Sequence[str]
@@ -105,7 +105,7 @@ def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Seq
 
 
 def _tell_owners(made: Forecast, called: Mapping[str, str], output: Output) -> None:
-    """Who has what when it is through, and what is nobody's."""
+    """Tell who has which partitions after the change, and which are nobody's."""
     output.say()
     if made.after:
         rows = [(str(each), shown(called.get(made.after[each], made.after[each]))) for each in sorted(made.after)]

@@ -76,7 +76,7 @@ def change(
     topics: Sequence[str],
     assignor: str | None,
 ) -> tuple[Change, Mapping[str, str]]:
-    """What is to happen, and what to call everybody.
+    """The change that the user asks for, and short names for everybody.
 
     Args:
         planned: the group.
@@ -132,7 +132,7 @@ def _leaving(said: str, order: Sequence[Subscriber], planned: Planned) -> set[st
 
 
 def _id(group: Group, name: str) -> str:
-    """As clients make member ids of their names, so that it sorts where theirs will."""
+    """Make a member id of a name as clients do, so that it sorts where theirs will."""
     return f"{name}-" if group.kind == "kafka" and group.protocol == "classic" and group.clients else name
 
 
@@ -145,7 +145,7 @@ def _usual(view: GroupView) -> str:
 
 
 def _has(member: MemberView) -> frozenset[Partition]:
-    """What it is to have, where a move is on its way."""
+    """The partitions that the member is to have, where a move is on its way."""
     return (member.target if member.target is not None else member.partitions) or frozenset()
 
 

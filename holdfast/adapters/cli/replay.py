@@ -49,7 +49,7 @@ class Way:
 
 @dataclass(slots=True)
 class Result:
-    """What became of the letters."""
+    """The result of a replay, letter by letter."""
 
     #: Sent and acknowledged; in a dry run, those that would be sent. By topic.
     sent: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What was replayed of a dead letter topic: kept in the store as positions, one a partition, like an app's own.
+"""Replayed letters of a dead letter topic: kept in the store as positions, one a partition, like an app's own.
 
 A letter is noted once the broker has acknowledged its copy. Letters that were filtered out stay open, so what is noted
 is no prefix of the log: a watermark, and a bitmap above it. The position's owner is the replay that runs: a second one
@@ -54,7 +54,7 @@ class Replayed:
         self._holding.check()
 
     def note(self, letters: Iterable[Record], deadline: Deadline) -> None:
-        """These are acknowledged by the broker. Raises StoreError: the next replay may send them again."""
+        """Note letters that the broker has acknowledged. Raises StoreError: the next replay may send them again."""
         if self.dry:
             return
         offsets: dict[Partition, list[int]] = {partition: [] for partition in self._ledgers}

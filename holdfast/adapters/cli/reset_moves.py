@@ -1,4 +1,4 @@
-"""What a reset would do, partition by partition. Pure."""
+"""The moves of a reset, partition by partition. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """What the store knows of a partition."""
+    """The store's position in a partition."""
 
     #: Every offset below is done.
     watermark: int
@@ -66,7 +66,7 @@ class Move:
         return max(self.new - at, 0) - sum(at <= offset < self.new for offset in self.position.done)
 
     def row(self) -> list[object]:
-        """Its line in a table; see COLUMNS."""
+        """The move's line in a table; see COLUMNS."""
         return [
             str(self.partition),
             self.committed,
@@ -78,7 +78,7 @@ class Move:
         ]
 
     def as_json(self) -> dict[str, object]:
-        """The same for programs."""
+        """The move for programs."""
         return {
             "type": "partition",
             "topic": self.partition.topic,
@@ -143,7 +143,8 @@ def plan(
 
 
 def _at(committed: int | None, position: Position) -> int | None:
-    """As `Takeover` decides for an offset of the group's own: the higher of the two, behind what is done from there."""
+    """Where the group goes on, as `Takeover` decides for an offset of the group's own: the higher of the two, behind
+    what is done from there."""
     if committed is None and not position.known:
         return None
     at = max(committed or 0, position.watermark)

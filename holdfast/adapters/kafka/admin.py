@@ -108,7 +108,7 @@ class Admin:
             raise as_source_error(error.args[0], what) from error
 
     def _forget(self) -> None:
-        """What the client has met before this question says nothing of it: a broker that refused us an hour ago may
+        """Forget the trouble that the client has met before this question: a broker that refused us an hour ago may
         only have been starting. If it is still so, the client meets it again while this question waits."""
         while self.client.poll(0):
             pass

@@ -90,7 +90,7 @@ class AIOKafkaConsumer:
 
     # ---- records
     async def poll(self, timeout: float | None = -1) -> Message | None:
-        """As `KafkaConsumer.poll`."""
+        """Poll as `KafkaConsumer.poll` does."""
 
         def poll() -> Message | None:
             late = self._told_late()
@@ -99,7 +99,7 @@ class AIOKafkaConsumer:
         return await self._receive(poll)
 
     async def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
-        """As `KafkaConsumer.consume`."""
+        """Consume as `KafkaConsumer.consume` does."""
 
         def consume() -> list[Message]:
             late = self._told_late()
@@ -108,97 +108,97 @@ class AIOKafkaConsumer:
         return await self._receive(consume)
 
     async def done(self, message: Message | None = None) -> None:
-        """As `KafkaConsumer.done`."""
+        """Note a message as handled, as `KafkaConsumer.done` does."""
         await self._call(self._consumer.done, message)
 
     async def again(self, message: Message) -> None:
-        """As `KafkaConsumer.again`."""
+        """Have a message returned again, as `KafkaConsumer.again` does."""
         self._consumer.again(message)
 
     # ---- the rest, as the client's
     async def subscribe(self, topics: list[str], **callbacks: Any) -> None:  # noqa: ANN401 - on_assign, ...
-        """As `KafkaConsumer.subscribe`; the callbacks get this consumer."""
+        """Subscribe as `KafkaConsumer.subscribe` does; the callbacks get this consumer."""
         mine = {name: self._sync(call, first=self) for name, call in callbacks.items() if call is not None}
         await self._call(self._consumer.subscribe, topics, **mine)
 
     async def unsubscribe(self) -> None:
-        """As `KafkaConsumer.unsubscribe`."""
+        """Unsubscribe as `KafkaConsumer.unsubscribe` does."""
         await self._call(self._consumer.unsubscribe)
 
     async def commit(self, *args: Any, **kwargs: Any) -> list[TopicPartition] | None:  # noqa: ANN401 - overloaded there
-        """As `KafkaConsumer.commit`."""
+        """Commit as `KafkaConsumer.commit` does."""
         return await self._call(self._consumer.commit, *args, **kwargs)
 
     async def store_offsets(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as there
-        """As `KafkaConsumer.store_offsets`."""
+        """Store offsets as `KafkaConsumer.store_offsets` does."""
         await self._call(self._consumer.store_offsets, *args, **kwargs)
 
     async def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """As `KafkaConsumer.committed`."""
+        """The committed offsets, as of `KafkaConsumer.committed`."""
         return await self._call(self._consumer.committed, partitions, timeout)
 
     async def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """As `KafkaConsumer.position`."""
+        """The positions, as of `KafkaConsumer.position`."""
         return await self._call(self._consumer.position, partitions)
 
     async def seek(self, partition: TopicPartition) -> None:
-        """As `KafkaConsumer.seek`."""
+        """Seek as `KafkaConsumer.seek` does."""
         await self._call(self._consumer.seek, partition)
 
     async def pause(self, partitions: list[TopicPartition]) -> None:
-        """As `KafkaConsumer.pause`."""
+        """Pause as `KafkaConsumer.pause` does."""
         await self._call(self._consumer.pause, partitions)
 
     async def resume(self, partitions: list[TopicPartition]) -> None:
-        """As `KafkaConsumer.resume`."""
+        """Resume as `KafkaConsumer.resume` does."""
         await self._call(self._consumer.resume, partitions)
 
     async def assignment(self) -> list[TopicPartition]:
-        """As `KafkaConsumer.assignment`."""
+        """The assignment, as of `KafkaConsumer.assignment`."""
         return await self._call(self._consumer.assignment)
 
     async def assign(self, partitions: list[TopicPartition]) -> None:
-        """As `KafkaConsumer.assign`."""
+        """Assign as `KafkaConsumer.assign` does."""
         await self._call(self._consumer.assign, partitions)
 
     async def unassign(self) -> None:
-        """As `KafkaConsumer.unassign`."""
+        """Unassign as `KafkaConsumer.unassign` does."""
 
     async def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """As `KafkaConsumer.incremental_assign`."""
+        """Assign as `KafkaConsumer.incremental_assign` does."""
         await self._call(self._consumer.assign, partitions)
 
     async def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """As `KafkaConsumer.incremental_unassign`."""
+        """Unassign as `KafkaConsumer.incremental_unassign` does."""
 
     async def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """As `KafkaConsumer.get_watermark_offsets`."""
+        """The log's bounds, as of `KafkaConsumer.get_watermark_offsets`."""
         return await self._call(self._consumer.get_watermark_offsets, partition, timeout, cached)
 
     async def offsets_for_times(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """As `KafkaConsumer.offsets_for_times`."""
+        """The offsets by time, as of `KafkaConsumer.offsets_for_times`."""
         return await self._call(self._consumer.offsets_for_times, partitions, timeout)
 
     async def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:  # noqa: ANN401 - as there
-        """As `KafkaConsumer.list_topics`."""
+        """The cluster's topics, as of `KafkaConsumer.list_topics`."""
         return await self._call(self._consumer.list_topics, topic, timeout)
 
     async def cluster_id(self, timeout: float = -1) -> str:
-        """As `KafkaConsumer.cluster_id`."""
+        """The cluster's id, as of `KafkaConsumer.cluster_id`."""
         return await self._call(self._consumer.cluster_id, timeout)
 
     async def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - as there
-        """As `KafkaConsumer.consumer_group_metadata`."""
+        """The group's metadata, as of `KafkaConsumer.consumer_group_metadata`."""
         return await self._call(self._consumer.consumer_group_metadata)
 
     async def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As `KafkaConsumer.set_sasl_credentials`."""
+        """Set credentials as `KafkaConsumer.set_sasl_credentials` does."""
         await self._call(self._consumer.set_sasl_credentials, username, password)
 
     async def close(self) -> None:
-        """As `KafkaConsumer.close`. Idempotent."""
+        """Close as `KafkaConsumer.close` does. Idempotent."""
         if not self._closed:
             self._closed = True
             await asyncio.wrap_future(self._submit(self._consumer.close))
@@ -240,7 +240,7 @@ class AIOKafkaConsumer:
                 self._untold.append(message)
 
     def _told_late(self) -> Message | None:
-        """What a cancelled call came back with; raised, where that raised it. In the owner's thread."""
+        """The message that a cancelled call came back with; raised, where that call raised. In the owner's thread."""
         late = self._untold.popleft() if self._untold else None
         if isinstance(late, BaseException):
             raise late

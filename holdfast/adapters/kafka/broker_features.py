@@ -1,4 +1,4 @@
-"""What the brokers can, decided by asking them.
+"""The brokers' features, found by asking the brokers.
 
 librdkafka does not tell: with group.protocol=consumer and brokers below 4.0 it looks for another coordinator for ever
 (rd_kafka_ConsumerGroupHeartbeatRequest), without an error and without a member. A probe that joins would need a right
@@ -45,7 +45,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFeatures:
-    """What was found out. `why` is a clause for logs and for the reasons of settings."""
+    """The features that were found. `why` is a clause for logs and for the reasons of settings."""
 
     consumer_protocol: bool
     why: str

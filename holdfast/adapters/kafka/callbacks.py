@@ -1,4 +1,4 @@
-"""What librdkafka calls back, inside `poll` or `close` and in the thread that called them.
+"""librdkafka's callbacks, inside `poll` or `close` and in the thread that called them.
 
 Nothing may be raised here: an exception that leaves a callback loses the messages of the poll around it. What went
 wrong is raised by the next poll.
@@ -44,7 +44,7 @@ class ClientLog:
     attempt, ten a second. What matters of them comes as an error event, and is told by us."""
 
     def log(self, _: int, text: str, *args: object) -> None:
-        """As of a logging.Logger."""
+        """Log a line, as a logging.Logger does."""
         _client_log.info(text, *args)
 
 
@@ -106,7 +106,7 @@ class Callbacks:
         self._let_go(consumer, gone, self.listener.revoked)
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        """They are others' already."""
+        """Note partitions that are others' already."""
         self._let_go(consumer, gone, self.listener.lost)
 
     def _let_go(
@@ -177,7 +177,7 @@ class Callbacks:
                 _log.exception("error_cb failed; it may not leave the client's callback")
 
     def take_trouble(self) -> SourceError | None:
-        """What has to be raised, once."""
+        """The trouble that has to be raised, once."""
         trouble, self.trouble = self.trouble, None
         return trouble
 

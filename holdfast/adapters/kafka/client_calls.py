@@ -1,4 +1,4 @@
-"""What a KafkaConsumer hands on to the client as it is, one call at a time."""
+"""Calls that a KafkaConsumer hands on to the client as they are, one at a time."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ class ClientCalls:
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        """As the client's."""
+        """The log's bounds, as the client knows them."""
         with self._turn():
             return self._source.client.get_watermark_offsets(partition, timeout=timeout, cached=cached)
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """As the client's."""
+        """The offsets by time, as the client finds them."""
         with self._turn():
             return self._source.client.offsets_for_times(partitions, timeout=timeout)
 
     def assignment(self) -> list[TopicPartition]:
-        """As the client's."""
+        """The assignment, as the client has it."""
         with self._turn():
             return self._source.client.assignment()
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """As the client's. The metadata is our mark."""
+        """The committed offsets, as the client reads them. The metadata is our mark."""
         with self._turn():
             return self._source.client.committed(partitions, timeout=timeout)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:  # noqa: ANN401 - as the client has it
-        """As the client's."""
+        """The cluster's topics, as the client lists them."""
         with self._turn():
             client = self._source.client
             return client.list_topics(timeout=timeout) if topic is None else client.list_topics(topic, timeout=timeout)
 
     def cluster_id(self, timeout: float = -1) -> str:
-        """As the client's, in versions that have it."""
+        """The cluster's id, in versions of the client that have it."""
         with self._turn():
             return self._source.client.cluster_id(timeout=timeout)
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - as the client has it
-        """As the client's. Offsets that a producer's transaction commits lack our mark: at the next takeover they are
-        honoured as somebody's reset."""
+        """The group's metadata, as the client has it. Offsets that a producer's transaction commits lack our mark: the
+        next takeover honours them as somebody's reset."""
         with self._turn():
             return self._source.client.consumer_group_metadata()
 
     def memberid(self) -> str:
-        """As the client's."""
+        """The member's id, as the client has it."""
         with self._turn():
             return self._source.client.memberid()
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """As the client's."""
+        """Set credentials at the client."""
         with self._turn():
             self._source.client.set_sasl_credentials(username, password)
 

@@ -39,7 +39,7 @@ class CommitMark:
     def position_names(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, str | SourceError]:
-        """What the store calls the partitions; asks the broker for the ids of their topics. Raises SourceError."""
+        """The store's names of the partitions; asks the broker for the ids of their topics. Raises SourceError."""
         found = self._ids.of_each(sorted({partition.topic for partition in partitions}), deadline)
         self._known.update({topic: answer for topic, answer in found.items() if isinstance(answer, str)})
         names: dict[Partition, str | SourceError] = {}
@@ -51,15 +51,15 @@ class CommitMark:
         return names
 
     def on(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
-        """What is committed. Of a topic that was made again, each partition is another's only from when it was named
-        anew: an offset of the log before with the id of the log after would pass over what lies there."""
+        """Mark offsets for a commit. Of a topic that was made again, each partition is another's only from when it was
+        named anew: an offset of the log before with the id of the log after would pass over what lies there."""
         return [
             TopicPartition(partition.topic, partition.number, offset, self._of(partition, offset))
             for partition, offset in offsets.items()
         ]
 
     def read(self, reply: TopicPartition) -> Committed | None:
-        """What a committed offset says; None = nothing."""
+        """Read a committed offset and its mark; None = nothing is committed."""
         if reply.offset < 0:
             return None
         mark, _, rest = (reply.metadata or "").partition(f"{_MARK}:")

@@ -143,7 +143,8 @@ class KafkaConsumer(ClientCalls):
         on_revoke: Callable[[Any, list[TopicPartition]], object] | None = None,
         on_lost: Callable[[Any, list[TopicPartition]], object] | None = None,
     ) -> None:
-        """As the client's. The first one reaches the store, so it may block for `Settings.startup_timeout_s`.
+        """Subscribe as the client does. The first call reaches the store, so it may block for
+        `Settings.startup_timeout_s`.
 
         on_assign is called when the partitions are assigned (an `assign` of other offsets in it is taken for a reset
         to them); on_revoke before anything goes, so what it commits or calls done counts; on_lost as the client's.
@@ -163,14 +164,14 @@ class KafkaConsumer(ClientCalls):
                 self._joined = True
 
     def unsubscribe(self) -> None:
-        """As the client's: what was assigned is revoked in the next poll."""
+        """Unsubscribe as the client does: the next poll revokes what was assigned."""
         with self._turn():
             self._source.unsubscribe()
 
     # ---- records
     def poll(self, timeout: float | None = -1) -> Message | None:
-        """As the client's: the next message, or one that carries an error, or None when the time is over. Seconds; -1
-        and None wait for ever (Ctrl-C is seen).
+        """Return the next message, or one that carries an error, or None when the time is over. Seconds; -1 and None
+        wait for ever (Ctrl-C is seen).
 
         Raises:
             HoldfastError: what stopped the engine: the store refuses, the log cannot be read.
@@ -187,14 +188,14 @@ class KafkaConsumer(ClientCalls):
             return next(iter(self._take(1, timeout)), None)
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
-        """As the client's: as many messages as asked for, or what has come when the time is over. Raises as `poll`."""
+        """Return as many messages as asked for, or those that have come when the time is over. Raises as `poll`."""
         with self._turn():
             if num_messages < 1:
                 raise ValueError("num_messages must be between 1 and 1000000 (1M)")
             return self._take(num_messages, timeout)
 
     def done(self, message: Message | None = None) -> None:
-        """This message has been handled; None: all that were returned have. Any thread. What is not in hand any more
+        """Note a message as handled; None: all that were returned. Any thread. A message that is not in hand any more
         (its partition was lost, say) is passed over in silence."""
         if message is None and self._driven.done_when == "next_poll":
             with self._turn():
@@ -207,12 +208,12 @@ class KafkaConsumer(ClientCalls):
             self._driven.end(*place_of(message))
 
     def snapshot(self) -> Snapshot:
-        """What it knows of itself now, as `Holdfast.snapshot`."""
+        """The consumer's figures of one moment, as `Holdfast.snapshot`."""
         with self._turn():
             return self._driven.snapshots.take()
 
     def again(self, message: Message) -> None:
-        """This message has not been handled: it is returned again, here or by the partition's new owner. Any thread."""
+        """Have a message that was not handled returned again, here or by the partition's new owner. Any thread."""
         self._driven.again(*place_of(message))
 
     @contextmanager
@@ -244,9 +245,8 @@ class KafkaConsumer(ClientCalls):
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,
     ) -> list[TopicPartition] | None:
-        """As the client's. It says what is done as well: the message and all before it in its partition; what lies
-        below the offsets; without either, all that was returned (with enable.auto.offset.store=false: what was
-        stored).
+        """Commit as the client does, and note what is done: the message and all before it in its partition; what lies
+        below the offsets; without either, all that was returned (with enable.auto.offset.store=false: what was stored).
 
         What is committed is where the partition stands: not further than the first record that is not done (with
         "explicit", of another thread, say), and not further back than what is done: to read something again, `seek`.
@@ -265,8 +265,8 @@ class KafkaConsumer(ClientCalls):
             return self._offsets.commit(below, asynchronous=asynchronous)
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
-        """As the client's: the message and all before it, or what lies below the offsets, is done. It is committed by
-        the clock, and in any case before its partition goes.
+        """Note as done the message and all before it, or what lies below the offsets. The consumer commits it by the
+        clock, and in any case before its partition goes.
 
         Raises:
             KafkaException: a partition that is not ours.
@@ -277,14 +277,14 @@ class KafkaConsumer(ClientCalls):
             self._offsets.done_below(message, offsets)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """As the client's: behind the last record that was returned."""
+        """The positions: behind the last record that was returned."""
         with self._turn():
             return [self._offsets.position(one) for one in partitions]
 
     def seek(self, partition: TopicPartition) -> None:
-        """As the client's, and more: it is a reset of this partition to the offset. What is known from there on is
-        forgotten, so that it is returned again, and the offset is committed. What was returned of the partition and
-        is not done stays undone. It takes effect in polls to come.
+        """Seek as the client does, and reset this partition to the offset. What is known from there on is forgotten, so
+        that it is returned again, and the offset is committed. What was returned of the partition and is not done stays
+        undone. The reset takes effect in polls to come.
 
         Raises:
             KafkaException: the partition is not ours.
@@ -311,17 +311,17 @@ class KafkaConsumer(ClientCalls):
             wanted.extend(one for one in partitions if one.offset >= 0 or one.offset in (_BEGINNING, _END))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """As `assign`."""
+        """Assign as `assign` does."""
         self.assign(partitions)
 
     def unassign(self) -> None:
         """Nothing: on return from on_revoke and on_lost the partitions go by themselves."""
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """As `unassign`."""
+        """Unassign as `unassign` does."""
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """As the client's, also over a rebalance: until `resume`.
+        """Pause partitions, also over a rebalance: until `resume`.
 
         Raises:
             KafkaException: a partition that is not assigned.
@@ -330,7 +330,7 @@ class KafkaConsumer(ClientCalls):
             self._driven.hold([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """As the client's.
+        """Resume partitions, as the client does.
 
         Raises:
             KafkaException: a partition that is not assigned.
@@ -384,8 +384,8 @@ class KafkaConsumer(ClientCalls):
         return messages
 
     def _returned(self, records: Sequence[MessageRecord]) -> Sequence[MessageRecord]:
-        """Those that the loop gets now; the others come with its next call. Raises what the loop's callbacks raised;
-        or what is wrong with the first record, which counts as returned by that."""
+        """The records that the loop gets now; the others come with its next call. Raises what the loop's callbacks
+        raised; or what is wrong with the first record, which counts as returned by that."""
         callbacks = self._source.callbacks
         error, callbacks.raised = callbacks.raised, None
         returned = next((at for at, record in enumerate(records) if record.failure is not None), len(records))
@@ -408,7 +408,7 @@ class KafkaConsumer(ClientCalls):
 
 
 def _routes(key: KeySpec | Mapping[str, KeySpec] | None, scope: str | None) -> Routes:
-    """What is the key in which topic."""
+    """The key of each topic."""
     routes = Routes()
     default = None
     if isinstance(key, Mapping):

@@ -109,7 +109,8 @@ class KafkaDeadLetters:
     def _produce(
         self, running: _Running, letter: Letter, headers: Sequence[tuple[str, bytes | None]], what: str, left: Deadline
     ) -> KafkaError | None:
-        """What client or broker say of it; None = it is there. Raises DeadLetterError: no answer."""
+        """Send a letter. Returns the error of client or broker; None = the letter is there. Raises DeadLetterError: no
+        answer."""
         answer = _Answer()
         try:
             running.producer.produce(
@@ -195,7 +196,7 @@ def _topic_error(producer: Producer, topic: str, timeout_s: float) -> KafkaError
 
 
 class _Answer:
-    """What the broker said about one letter."""
+    """The broker's answer to one letter."""
 
     def __init__(self) -> None:
         self.known = threading.Event()

@@ -1,4 +1,4 @@
-"""What a coordinator tells of a group's members, and librdkafka does not hand on: what they subscribe to, and epochs.
+"""A group's description as the coordinator gives it, with what librdkafka does not hand on: subscriptions and epochs.
 
 DescribeGroups (key 15, version 4, brokers from 2.4 on) for classic groups, ConsumerGroupDescribe (key 69, versions 0
 and 1) for those of the consumer protocol. Layouts: Kafka's message definitions, and ConsumerProtocolSubscription.json.
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 class Told(NamedTuple):
-    """What is told of one member."""
+    """The description of one member."""
 
     topics: frozenset[str]
     pattern: str | None = None
@@ -100,7 +100,7 @@ def decode_classic(payload: bytes) -> Description:
 
 
 def read_subscription(metadata: bytes) -> Told:
-    """What a member has sent for the assignor that was chosen. Raises Malformed."""
+    """Read what a member has sent for the assignor that was chosen. Raises Malformed."""
     reader = Reader(metadata)
     version = reader.int16()
     topics = frozenset(reader.text() or "" for _ in range(reader.int32()))

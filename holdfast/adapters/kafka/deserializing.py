@@ -34,7 +34,7 @@ class DeserializingKafkaConsumer(KafkaConsumer):
     """
 
     def poll(self, timeout: float | None = -1) -> Message | None:
-        """As the client's: the message with its key and value deserialised in place.
+        """Return the next message, its key and value deserialised in place.
 
         Raises:
             KeyDeserializationError, ValueDeserializationError: as the client.

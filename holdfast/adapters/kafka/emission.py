@@ -47,7 +47,7 @@ _DEFAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientConfig:
-    """What the client is made of. Its repr has no credentials.
+    """The client's configuration. Its repr has no credentials.
 
     `conf` is for `confluent_kafka.Consumer` and has no `error_cb`: the source sets its own and calls the user's.
     """

@@ -82,7 +82,7 @@ class _Sink:
         self.lost = 0
 
     def write(self, lines: Sequence[str], run: str) -> int:
-        """As many as the client has room for."""
+        """Send lines, as many as the client has room for. Returns how many."""
         if self._broken and not self._rebuilt():
             return 0
         taken = 0

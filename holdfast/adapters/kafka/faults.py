@@ -11,7 +11,7 @@ from holdfast.errors import NotAuthorised, SourceError, SourceFatal, SourceUnava
 
 
 class Cure(Enum):
-    """Who gets a client over an error."""
+    """The party that gets a client over an error."""
 
     CLIENT = "client"  #: librdkafka goes on by itself; watching is enough
     REBUILD = "rebuild"  #: this client is finished, a new one may work
@@ -155,7 +155,8 @@ def fault_of(error: KafkaError) -> Fault | None:
 
 
 def cure_of(error: KafkaError) -> Cure:
-    """Who gets the client over it. A code that is not in the table is left to the client, unless it is fatal."""
+    """Look up who gets the client over an error. A code that is not in the table is left to the client, unless it is
+    fatal."""
     fault = fault_of(error)
     return Cure.CLIENT if fault is None else fault.cure
 
@@ -196,7 +197,7 @@ def as_source_error(error: KafkaError, what: str) -> SourceError:
 
 
 class CommitFate(Enum):
-    """What a commit's answer means for the offset, which nobody but the engine remembers."""
+    """The meaning of a commit's answer for the offset, which nobody but the engine remembers."""
 
     DONE = "done"  #: the broker has it
     AGAIN = "again"  #: refused for now or unknown: poll, see whether the partition is still owned, send again
@@ -262,7 +263,8 @@ _FATES = {code: line.fate for line in COMMIT_FATES for code in line.codes}
 
 
 def commit_fate(error: KafkaError | None) -> CommitFate:
-    """What became of a commit, of one partition or of all. An unknown code says nothing, so it is sent again."""
+    """Read the answer to a commit, of one partition or of all. An unknown code says nothing, so the engine commits
+    again."""
     if error is None or error.code() == _E.NO_ERROR:
         return CommitFate.DONE
     fate = _FATES.get(error.code())

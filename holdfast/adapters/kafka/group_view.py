@@ -115,7 +115,7 @@ class KafkaGroupViews:
     def _by_hand(
         self, coordinator: Node | None, deadline: Deadline, notes: list[str], *, consumer_protocol: bool
     ) -> describing.Description | None:
-        """What librdkafka does not hand on; None = it cannot be asked, and a note says why."""
+        """Ask for the description that librdkafka does not hand on; None = it cannot be asked, and a note says why."""
         why = cannot(self._conf)
         if why is None and coordinator is not None:
             host, _, port = coordinator.address.rpartition(":")
@@ -178,7 +178,7 @@ class KafkaGroupViews:
 
     # ---- where it is kept
     def _place(self, deadline: Deadline, notes: list[str]) -> tuple[int | None, Node | None]:
-        """Its partition of `__consumer_offsets`, and that partition's leader."""
+        """The group's partition of `__consumer_offsets`, and that partition's leader."""
         asked = self._admin.client.describe_topics(TopicCollection([_OFFSETS]), request_timeout=request_s(deadline))
         try:
             found: Sequence[Any] = self._admin.answer(asked[_OFFSETS], deadline, f"looking at {_OFFSETS}").partitions

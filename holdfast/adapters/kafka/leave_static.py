@@ -41,7 +41,7 @@ class Failed(Exception):
 
 
 class StaticMember(NamedTuple):
-    """As the broker knows it."""
+    """A static member as the broker knows it."""
 
     group: str
     #: What the client has given itself; another one is refused.
@@ -113,7 +113,7 @@ def encode_find(group: str) -> bytes:
 
 
 def decode_coordinator(payload: bytes) -> tuple[str, int]:
-    """Its address. Raises Malformed."""
+    """Read the coordinator's address. Raises Malformed."""
     reader = answer(payload)
     if error := reader.int16():
         raise Malformed(f"the broker answers FindCoordinator with error {error}")

@@ -1,4 +1,4 @@
-"""What a loop says about offsets, in the client's words, and what it means to the engine."""
+"""A loop's calls about offsets, in the client's words, and their meaning to the engine."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ class LoopOffsets:
         self._driven.read_from(partition, self._resolved(one))
 
     def begin_at(self, wanted: Sequence[TopicPartition]) -> None:
-        """What on_assign has said by `assign`: a reset, unless they begin there anyway. Raises SourceError."""
+        """Begin where on_assign has said by `assign`: a reset, unless the partitions begin there anyway. Raises
+        SourceError."""
         for one in wanted:
             partition = Partition(one.topic, one.partition)
             offset = self._resolved(one)

@@ -56,7 +56,7 @@ class MessageRecord:
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """As a list, also where there are none."""
+        """The headers as a list, also where there are none."""
         return cast("Sequence[tuple[str, bytes | None]]", self.message.headers() or ())
 
     def header(self, name: str) -> bytes | None:
@@ -105,7 +105,7 @@ class UserCallbacks(Callbacks):
             super().on_revoke(consumer, gone)
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        """As the client does it: on_revoke where there is no on_lost."""
+        """Call on_revoke where there is no on_lost, as the client does."""
         try:
             self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, list(gone))
         finally:

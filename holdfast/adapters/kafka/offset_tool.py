@@ -53,7 +53,7 @@ class KafkaOffsetTool(TopicView):
         return {Partition(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in replies}
 
     def members(self, deadline: Deadline) -> Sequence[GroupMember]:
-        """Who is in the group now; classic groups and those of the consumer protocol."""
+        """The members of the group now; classic groups and those of the consumer protocol."""
         found = None
         while found is None:
             found = self._describe(deadline)

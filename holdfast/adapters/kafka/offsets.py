@@ -47,7 +47,8 @@ def offsets_at(
 def offsets_of_each(
     consumer: Consumer, partitions: Sequence[Partition], when: int, deadline: Deadline, what: str
 ) -> dict[Partition, int | SourceError]:
-    """The same for partitions that have a leader (`Admin.leaders`), with an answer each. Raises what is about all."""
+    """Ask for offsets of partitions that have a leader (`Admin.leaders`), with an answer each. Raises what is about
+    all."""
     asked = topic_partitions(partitions, dict.fromkeys(partitions, when))
     return {
         Partition(reply.topic, reply.partition): reply.offset if error is None else error
@@ -60,7 +61,8 @@ def offsets_of_each(
 def committed(
     consumer: Consumer, partitions: Sequence[Partition], deadline: Deadline, what: str
 ) -> list[TopicPartition]:
-    """What the group has committed, with its metadata; an offset below 0 = nothing. Arguments and errors as above."""
+    """The offsets that the group has committed, with their metadata; an offset below 0 = nothing. Arguments and errors
+    as above."""
     found = []
     for reply, error in committed_of_each(consumer, partitions, deadline, what):
         if error is not None:
@@ -72,7 +74,7 @@ def committed(
 def committed_of_each(
     consumer: Consumer, partitions: Sequence[Partition], deadline: Deadline, what: str
 ) -> list[tuple[TopicPartition, SourceError | None]]:
-    """The same, and what is wrong with each. Raises what is about all of them."""
+    """The offsets that the group has committed, and what is wrong with each. Raises what is about all of them."""
     asked = topic_partitions(partitions)
     return _replies(lambda timeout_s: consumer.committed(asked, timeout=timeout_s), asked, deadline, what)
 

@@ -1,4 +1,4 @@
-"""What a client property is: who knows it, how its value is read. Pure. Secrets: plugin/secret_names.py.
+"""Properties of clients: who knows one, how its value is read. Pure. Secrets: plugin/secret_names.py.
 
 The names are those of librdkafka's CONFIGURATION.md (2.16).
 """
@@ -60,8 +60,8 @@ _FALSE = frozenset({"false", "f", "0"})
 
 
 def for_helpers(conf: Mapping[str, object]) -> dict[str, object]:
-    """What a producer or an admin client takes over of a consumer's configuration: how to reach the brokers and who
-    we are. Anything unknown goes along, since security properties are what later versions add."""
+    """The part of a consumer's configuration that a producer or an admin client takes over: how to reach the brokers
+    and who we are. Anything unknown goes along, since security properties are what later versions add."""
     return {
         name: value for name, value in conf.items() if name not in CONSUMER_ONLY and name not in _ABOUT_THIS_CONSUMER
     }

@@ -117,8 +117,8 @@ class KafkaSource:
 
     @property
     def session_timeout_s(self) -> float | None:
-        """As configured; where the protocol is the consumer protocol, or may be, as the broker says (see
-        `GroupSession`, which asks it). None = not known."""
+        """The session timeout as configured; where the protocol is the consumer protocol, or may be, as the broker says
+        (see `GroupSession`, which asks it). None = not known."""
         if self._client is not None and self._client.session_timeout_s is not None:
             return self._client.session_timeout_s
         said = self._checked.conf.get("session.timeout.ms")
@@ -128,7 +128,7 @@ class KafkaSource:
 
     @property
     def max_poll_interval_s(self) -> float:
-        """As configured, or librdkafka's default."""
+        """The poll interval as configured, or librdkafka's default."""
         return self._checked.max_poll_ms / 1000
 
     def check_settings(self, settings: Settings) -> None:
@@ -297,7 +297,7 @@ class KafkaSource:
         return False
 
     def _said(self, error: KafkaError, wait_s: float) -> SourceError | None:
-        """What there is to say of a client that is finished; None = it is said already."""
+        """The error to tell of a client that is finished; None = it is told already."""
         if self._refusals is not None and faults.is_about_static_id(error):
             return self._refusals.judge(error)
         said = faults.as_source_error(error, f"member of {self.group}")
@@ -401,14 +401,15 @@ class KafkaSource:
     def committed(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, Committed | SourceError | None]:
-        """What the group has committed. An error is not "nothing"."""
+        """The offsets that the group has committed. An error is not "nothing"."""
         replies = committed_of_each(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
         return {Partition(each.topic, each.partition): error or self._mark.read(each) for each, error in replies}
 
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """As `StartingOffsets` says, asked once; later offsets of a group are its own."""
+        """The offsets where the group begins, as `StartingOffsets` says, asked once; later offsets of a group are its
+        own."""
         self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         found: dict[Partition, int | SourceError] = {}
         for when, some in self._starting_offsets.of(partitions).items():
@@ -452,7 +453,7 @@ class KafkaSource:
         return offsets_at(self._client_or_raise(), partitions, when, deadline, "asking for the ends of the logs")
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """As `last_offsets`, without waiting."""
+        """The ends of the logs, as of `last_offsets`, without waiting."""
         return self._ends.look(partitions)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -468,7 +469,7 @@ class KafkaSource:
         return self._fetched(partitions, 1)
 
     def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The same: each answer to a fetch says where its log begins (Kafka 1.0 on)."""
+        """The beginnings of the logs: each answer to a fetch says where its log begins (Kafka 1.0 on)."""
         return self._fetched(partitions, 0)
 
     def _fetched(self, partitions: Sequence[Partition], which: int) -> Mapping[Partition, int]:
@@ -494,7 +495,7 @@ class KafkaSource:
             raise SourceUnavailable(f"{partition}: cannot seek yet ({error.args[0].str()})") from error
 
     def pause(self, partitions: Collection[Partition]) -> None:
-        """What was fetched ahead of these is thrown away."""
+        """Pause partitions. Records fetched ahead of them are thrown away."""
         self._try(lambda consumer: consumer.pause(topic_partitions(partitions)))
 
     def resume(self, partitions: Collection[Partition]) -> None:

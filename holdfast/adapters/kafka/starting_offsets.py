@@ -27,7 +27,7 @@ _POLICIES = {
 
 
 class Default(NamedTuple):
-    """What counts where the configuration does not say."""
+    """The rule where the configuration says nothing."""
 
     policy: str
     why: str

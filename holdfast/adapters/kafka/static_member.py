@@ -47,7 +47,7 @@ def with_id(conf: Mapping[str, object], static_id: object) -> dict[str, object]:
 
 
 def id_from(told: Callable[[], str]) -> str:
-    """What the function tells. Raises SettingError."""
+    """Ask the user's function for the name. Raises SettingError."""
     try:
         return check_name("static_id", told())
     except SettingError:
@@ -59,7 +59,7 @@ def id_from(told: Callable[[], str]) -> str:
 
 
 class Refusals:
-    """What becomes of a static member whose name is another's. One thread."""
+    """Refusals of a static member whose name is another's. One thread."""
 
     def __init__(self, static_id: str, group: str, now: Callable[[], float], *, waits: bool) -> None:
         """Args: waits: the consumer protocol, in which who is refused may be let in once a session has ended."""
@@ -74,7 +74,7 @@ class Refusals:
         return self._since is not None
 
     def judge(self, error: KafkaError) -> SourceError | None:
-        """What there is to say of an error about the name; None = nothing that was not said."""
+        """The error to tell about the name; None = nothing that was not said."""
         if not self._waits:
             # Who came back would take the place away again, and so on for ever.
             self.final = True
@@ -99,6 +99,6 @@ class Refusals:
         )
 
     def let_in(self) -> float:
-        """It is a member again. Returns for how many seconds it was not."""
+        """Note that it is a member again. Returns for how many seconds it was not."""
         since, self._since = self._since, None
         return 0.0 if since is None else self._now() - since

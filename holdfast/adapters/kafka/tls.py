@@ -31,7 +31,8 @@ def uses_tls(conf: Mapping[str, object]) -> bool:
 
 
 def context(conf: Mapping[str, object]) -> ssl.SSLContext:
-    """What librdkafka would do, in Python. Reads the files that are named. Raises CannotSay, OSError."""
+    """Make the TLS context that librdkafka would make, in Python. Reads the files that are named. Raises CannotSay,
+    OSError."""
     for name in _CANNOT:
         if conf.get(name):
             raise CannotSay(f"{name} is known to librdkafka only")

@@ -22,7 +22,7 @@ _MOCK = "mockCluster"
 
 
 def position_name(group: str, partition: Partition, topic_id: str) -> str:
-    """What the store calls a group's position in a partition: a topic that was made again begins with nothing known."""
+    """The store's name of a group's position in a partition: a topic that was made again begins with nothing known."""
     return f"{group}/{partition.topic}/{topic_id}/{partition.number}"
 
 
@@ -61,7 +61,8 @@ class TopicIds:
         return found
 
     def of_each(self, topics: Collection[str], deadline: Deadline) -> dict[str, str | SourceError]:
-        """The same, but what goes wrong with one topic stands in its place. Raises what is about all of them."""
+        """The id of each topic; what goes wrong with one topic stands in its place. Raises what is about all of
+        them."""
         if not topics:
             return {}
         admin = self.admin()

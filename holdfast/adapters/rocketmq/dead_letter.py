@@ -174,7 +174,7 @@ def as_message(record: Record, topic: str, properties: dict[str, str], keys: Uni
 
 
 def failure(error: SourceError, what: str) -> DeadLetterError:
-    """What the broker's answer means for a letter."""
+    """Read the broker's answer to a letter as an error."""
     said = f"{what}: {error}"
     if isinstance(error, BrokerRefused) and error.code == codes.MESSAGE_ILLEGAL:
         return DeadLetterRefused(

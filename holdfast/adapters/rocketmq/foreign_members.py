@@ -46,7 +46,7 @@ class ForeignMemberWatch:
         return sorted(found)
 
     def error(self, found: Iterable[str]) -> ForeignMembers:
-        """What there is to say of them."""
+        """The error to tell of foreign members."""
         return ForeignMembers(
             f"the group {self._group} has members that do not go by holdfast's plan: {', '.join(found)}. Brokers let "
             f"them read and commit what is given to others, so records would run twice or be lost: stop them, or use "

@@ -120,7 +120,7 @@ class RocketMQGroupViews:
         return self._ask(masters, connections(self.group), read_connections, deadline, notes)
 
     def _topics(self, masters: Mapping[str, str], deadline: Deadline, notes: list[str]) -> set[str]:
-        """Those in which the group has offsets, its retry topic among them."""
+        """The topics in which the group has offsets, its retry topic among them."""
         told = self._ask(masters, topics_of(self.group), read_topics, deadline, notes)
         return {topic for known in told.values() for topic in known}
 
@@ -146,7 +146,7 @@ class RocketMQGroupViews:
         *,
         coordinated: bool,
     ) -> list[MemberView]:
-        """Those that no plan in the store has."""
+        """The members that no plan in the store has."""
         found: dict[str, tuple[str, GroupMember]] = {}
         connections: Counter[str] = Counter()
         for broker, known in seen.items():
@@ -224,7 +224,8 @@ def _share(deadline: Deadline, at_most_s: float | None = None) -> Deadline:
 
 
 def _known(replies: Mapping[str, T | SourceError | None], notes: list[str]) -> dict[str, T]:
-    """What brokers told, by their names. Raises SourceError: none told anything, or one refuses the credentials."""
+    """The brokers' answers, by the brokers' names. Raises SourceError: none answered, or one refuses the
+    credentials."""
     faults = {name: reply for name, reply in replies.items() if isinstance(reply, SourceError)}
     for name, fault in faults.items():
         if isinstance(fault, NotAuthorised) or len(faults) == len(replies):

@@ -49,8 +49,8 @@ RESERVED = OF_ONE_STORING | set(_OF_THE_MESSAGE.split())
 
 
 class Headers(Sequence[tuple[str, bytes]]):
-    """The same as `headers_of`, read when they are looked at: most handlers never do. Of properties without base64. Any
-    thread."""
+    """Headers as of `headers_of`, read when they are looked at: most handlers never do. Of properties without base64.
+    Any thread."""
 
     __slots__ = ("_found", "_raw")
 

@@ -1,4 +1,4 @@
-"""This process' place in the group: what the coordinator's plan gives it and takes away."""
+"""The place of this process in the group: the queues that the coordinator's plan gives and takes away."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _JOIN_AGAIN_S = 1.0
 
 
 class Change(NamedTuple):
-    """What the plan changes. Where the membership is lost, all is gone already."""
+    """A change by the plan. Where the membership is lost, all is gone already."""
 
     gone: Sequence[Partition] = ()
     came: Sequence[Partition] = ()
@@ -97,13 +97,13 @@ class Place:
         return membership is not None and (membership.lost or membership.plan() is not self._plan)
 
     def offer(self, queues: Sequence[Partition]) -> None:
-        """These are the queues that we see. Any thread."""
+        """Offer the queues that we see. Any thread."""
         membership = self._membership
         if membership is not None:
             membership.offer(queues)
 
     def step(self, assigned: Collection[Partition], topics: Topics) -> Change | None:
-        """What has changed since the last step. Raises SubscriptionDiffers, StoreRefused."""
+        """The change since the last step. Raises SubscriptionDiffers, StoreRefused."""
         membership = self._membership
         if membership is None:
             self._join_anew(topics)

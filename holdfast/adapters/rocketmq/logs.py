@@ -140,7 +140,7 @@ class Logs:
 
     # ---- the source's thread
     def orphaned(self, found: Mapping[Partition, int | None]) -> None:
-        """What the brokers have said of the group's offsets, at a takeover."""
+        """Note what the brokers have said of the group's offsets, at a takeover."""
         self._orphans.difference_update(found)
         self._orphans.update(queue for queue, offset in found.items() if offset is None)
 
@@ -149,7 +149,7 @@ class Logs:
         self._orphans.difference_update(queues)
 
     def begin(self, queue: Partition, offset: int) -> None:
-        """That queue is read from there on."""
+        """Note that the queue is read from that offset on."""
         with self._changed:
             before = self._logs.get(queue)
             log = self._logs[queue] = Log(queue, offset, orphan=queue in self._orphans)
@@ -160,7 +160,7 @@ class Logs:
                     log.mark, log.noted, log.stage = before.mark, before.noted, Stage.DOUBTED
 
     def end(self, queues: Iterable[Partition]) -> None:
-        """These are not read any more."""
+        """Note that these queues are not read any more."""
         with self._changed:
             for queue in queues:
                 self._logs.pop(queue, None)
@@ -190,7 +190,7 @@ class Logs:
                 self._ask(log)
 
     def retry(self, log: Log) -> None:
-        """It could not be seen what to make of it."""
+        """Look again later: it could not be seen what to make of the log."""
         with self._changed:
             if self._logs.get(log.queue) is log:
                 log.stage, log.ask_at = Stage.DOUBTED, SYSTEM_CLOCK.now() + _AGAIN_S
@@ -216,7 +216,7 @@ class Logs:
         return log is not None and log.stage is Stage.PROVED
 
     def came(self, queue: Partition, body: bytes) -> None:
-        """What a pull has brought of it."""
+        """Note the messages that a pull has brought of the queue."""
         log = self._logs.get(queue)
         if log is not None and log.candidate is None:
             log.candidate = Mark.first_of(body)

@@ -20,12 +20,12 @@ class Mark(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it is noted."""
+        """The mark as it is noted."""
         return f"{self.offset}@{self.stored_ms}"
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:
-        """What was noted; None = nothing that can be read."""
+        """Read a mark that was noted; None = nothing that can be read."""
         offset, _, stored_ms = (text or "").partition("@")
         return cls(int(offset), int(stored_ms)) if offset.isdecimal() and stored_ms.isdecimal() else None
 
@@ -37,7 +37,7 @@ class Mark(NamedTuple):
 
 
 class Found(Enum):
-    """What lies at a mark."""
+    """The message found at a mark."""
 
     SAME = "same"
     OTHER = "other"
@@ -48,7 +48,7 @@ class Found(Enum):
 
 
 def judge(at: int, mark: Mark | None, answer: PullAnswer) -> Found:
-    """What a pull at that offset says of the log. Pure. Without a mark every message is the SAME."""
+    """Judge the log by a pull at the mark's offset. Pure. Without a mark every message is the SAME."""
     status = answer.status
     if status is PullStatus.FOUND:
         first = Mark.first_of(answer.body)

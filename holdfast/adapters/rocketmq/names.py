@@ -69,13 +69,13 @@ def tags_of(expression: str) -> frozenset[str] | None:
 
 
 def canonical(expression: str) -> str:
-    """The same for expressions that mean the same. Raises SettingError."""
+    """Write expressions that mean the same in the same way. Raises SettingError."""
     tags = tags_of(expression)
     return EVERYTHING if tags is None else " || ".join(sorted(tags))
 
 
 def subscription_text(topics: Collection[str], expressions: Mapping[str, str]) -> str:
-    """What a member subscribes to, as one text that is equal for those who subscribe alike."""
+    """A member's subscription, as one text that is equal for those who subscribe alike."""
     return ", ".join(f"{topic}:{canonical(expressions.get(topic, EVERYTHING))}" for topic in sorted(set(topics)))
 
 

@@ -24,8 +24,8 @@ class RocketMQOffsetTool(TopicView):
         return {each: self.client.query_offset(each, self.group, deadline) for each in partitions}
 
     def members(self, deadline: Deadline) -> Sequence[GroupMember]:
-        """Whom any broker that we know of sees in the group: of whatever client. One whose connection was not closed
-        counts for 120 s."""
+        """The members that any broker that we know of sees in the group: of whatever client. A member whose connection
+        was not closed counts for 120 s."""
         admin = Admin(self.client)
         seen = [admin.connections(broker, self.group, deadline) for broker in self.client.broker_names()]
         found = {each.client_id: each for known in seen if known is not None for each in known.members}

@@ -84,7 +84,7 @@ class Offsets:
             answered(error)
 
     def refuse(self, queue: Partition, offset: int) -> None:
-        """It is not ours to commit any more: nothing is sent."""
+        """Refuse a commit of a queue that is not ours any more: nothing is sent."""
         with self._changed:
             self._fates.append((queue, offset, CommitFate.DISCARD))
 
@@ -94,7 +94,7 @@ class Offsets:
             return self._changed.wait_for(lambda: not self._under_way, deadline.left_s())
 
     def fates(self) -> Iterable[tuple[Partition, int, CommitFate]]:
-        """What became of commits, each told once."""
+        """The fate of commits, each told once."""
         with self._changed:
             found = list(self._fates)
             self._fates.clear()
@@ -106,7 +106,7 @@ class Offsets:
         return bool(self._fates or self.overwritten)
 
     def forget(self, queues: Iterable[Partition]) -> None:
-        """They are not ours any more."""
+        """Forget queues that are not ours any more."""
         with self._changed:
             for queue in queues:
                 self._acknowledged.pop(queue, None)
@@ -151,7 +151,8 @@ class Offsets:
         return self._ask(queues, self._begin_query, deadline)
 
     def committed_of_some(self, queues: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:
-        """The same, without those of brokers that do not answer; these are not asked again at once. Raises SourceError:
+        """The committed offsets, without those of brokers that do not answer; these are not asked again at once. Raises
+        SourceError:
         none of them did."""
         now = SYSTEM_CLOCK.now()
         asked = [queue for queue in queues if now >= self._away.get(queue.broker, _HERE).until]
@@ -272,7 +273,7 @@ class Offsets:
 
 
 def _begin(ask: _Question, queue: Partition, on_answer: Callable[[int | SourceError | None], None]) -> None:
-    """What cannot even be asked is answered by why."""
+    """Begin a request. One that cannot even be sent is answered by the reason."""
     try:
         ask(queue, on_answer)
     except SourceError as error:

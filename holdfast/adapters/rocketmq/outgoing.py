@@ -71,7 +71,7 @@ class Message:
 
     @property
     def all_keys(self) -> Sequence[str]:
-        """Its keys, also where there is only one."""
+        """The message's keys, also where there is only one."""
         return (self.keys,) if isinstance(self.keys, str) else self.keys
 
     def told(self, unique_key: str) -> dict[str, str]:
@@ -116,7 +116,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 def properties_bytes(properties: Mapping[str, str]) -> int:
-    """Their size in the log."""
+    """The size of the properties in the log."""
     return sum(len(name.encode()) + len(value.encode()) + 2 for name, value in properties.items())
 
 
@@ -127,7 +127,7 @@ def check_topic(topic: str) -> None:
 
 
 def packed(value: bytes, above_bytes: int | None) -> tuple[bytes, int]:
-    """What goes on the wire and its sysFlag: compressed where that makes it smaller."""
+    """The body that goes on the wire, and its sysFlag: compressed where that makes it smaller."""
     if above_bytes is None or len(value) <= above_bytes:
         return value, 0
     small = zlib.compress(value, _LEVEL)

@@ -25,7 +25,7 @@ _UNINSTALL = "pip uninstall -y rocketmq-client-python rocketmq-python-client"
 
 
 class Package(Enum):
-    """What `import rocketmq` would find: the value is the name of the package."""
+    """The package that `import rocketmq` would find: the value is its name."""
 
     NONE = ""
     CLASSIC = "rocketmq-client-python"
@@ -58,7 +58,7 @@ def load_classic() -> ModuleType:
 
 
 def load_grpc(name: str = "rocketmq") -> ModuleType:
-    """That module of rocketmq-python-client.
+    """Import that module of rocketmq-python-client.
 
     Raises:
         MissingExtraError: it is not installed.

@@ -134,7 +134,7 @@ class Prefetch:
 
     # ---- taking
     def take(self, at_most: int, owners: Mapping[Partition, Fence]) -> Batch:
-        """What has come, some chunks of each queue in turn."""
+        """Take records that have come, some chunks of each queue in turn."""
         records: list[Record] = []
         ends: list[End] = []
         unreadable: dict[tuple[Partition, int], RecordUnreadable] = {}
@@ -196,7 +196,7 @@ class Prefetch:
             self._pull(still)
 
     def go_on(self, queue: Partition) -> None:
-        """It may be read by now. Any thread."""
+        """Read the queue on: it may be read by now. Any thread."""
         with self._changed:
             reading = self._readings.get(queue)
         self._pull([] if reading is None else [reading])
@@ -280,7 +280,7 @@ class Prefetch:
             self._row.append(reading)
 
     def _drop(self, reading: Reading, offset: int | None) -> None:
-        """What has come and what is under way; go on from there."""
+        """Drop what has come and what is under way; go on from there."""
         reading.pulls.restart(offset)
         self._count_in(reading, -reading.count, -reading.size)
         reading.chunks.clear()

@@ -30,7 +30,7 @@ _ONLY_OURS = frozenset({RECONSUME_TIMES, RETRY_OF})
 
 
 class Chunk:
-    """What one pull brought. Decoded by who takes it."""
+    """The messages of one pull. Decoded by who takes it."""
 
     __slots__ = ("body", "count", "next_offset", "records", "taken", "unreadable")
 
@@ -46,7 +46,7 @@ class Chunk:
 
 
 class Reading:
-    """Its fields are guarded by the lock of its Prefetch, but for what never changes."""
+    """The reading of a queue. The lock of its Prefetch guards all fields but those that never change."""
 
     __slots__ = (
         "_reads",
@@ -126,7 +126,7 @@ class Reading:
         return (*(each for each in headers if each[0] not in _ONLY_OURS), *added)
 
     def _one_by_one(self, chunk: Chunk) -> Iterator[Plain]:
-        """What is not plain, or not right: raises HoldfastError where nothing more can be read."""
+        """Read messages that are not plain, or not right. Raises HoldfastError where nothing more can be read."""
         for each in decode_each(chunk.body, chunk.next_offset):
             try:
                 body = each.body
@@ -141,7 +141,7 @@ class Reading:
 
 
 def _stops(place: str, error: HoldfastError) -> SourceError:
-    """What stops the app: nothing of the record itself, so that a dead letter would be no cure."""
+    """An error that stops the app: it is nothing of the record itself, so that a dead letter would be no cure."""
     stops = SourceError(f"{place}: {error}")
     stops.__cause__ = error
     return stops

@@ -43,12 +43,12 @@ class Rotation:
         return queues[turn % len(queues)]
 
     def silent(self, broker: str) -> None:
-        """It has not answered."""
+        """Note that the broker has not answered."""
         with self._lock:
             self._until[broker] = self._clock.now() + _LEFT_OUT_S
 
     def answered(self, broker: str) -> None:
-        """It has."""
+        """Note that the broker has answered."""
         if self._until:
             with self._lock:
                 self._until.pop(broker, None)

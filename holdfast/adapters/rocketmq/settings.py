@@ -1,4 +1,4 @@
-"""What a user may say of a RocketMQSource: by RocketMQ's names, validated at construction."""
+"""Settings of a RocketMQSource: by RocketMQ's names, validated at construction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ZERO_IS_FINE = frozenset({"broker_suspend_max_time_s", "max_reconsume_times"})
 
 
 class PullOptions(TypedDict, total=False):
-    """What may be said of a RocketMQSource beside name servers and group. See PullSettings."""
+    """Options of a RocketMQSource beside name servers and group. See PullSettings."""
 
     subscriptions: Mapping[str, str]
     consume_from_where: str
@@ -192,7 +192,7 @@ class PullSettings:
 
     @property
     def strategy(self) -> Strategy:
-        """What shares the queues out. Raises SettingError."""
+        """The strategy that shares the queues out. Raises SettingError."""
         return strategy_of(self.allocate_strategy, field="allocate_strategy")
 
     @property

@@ -133,7 +133,7 @@ class RocketMQSource:
 
     @property
     def max_poll_interval_s(self) -> float:
-        """As configured."""
+        """The poll interval as configured."""
         return self._settings.max_poll_interval_s
 
     def check_settings(self, settings: Settings) -> None:
@@ -373,7 +373,8 @@ class RocketMQSource:
         return {partition: position_name(self.group, partition) for partition in partitions}
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
-        """What the brokers have; they do not say who committed it. Raises SourceError: an error is not "nothing"."""
+        """The brokers' offsets of the group; brokers do not say who committed them. Raises SourceError: an error is not
+        "nothing"."""
         found = self._offsets.committed_of_some(partitions, deadline)
         self._logs.orphaned(found)
         return {
@@ -382,7 +383,8 @@ class RocketMQSource:
         }
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """As consume_from_where says; a retry topic from its beginning, since what is there has failed before."""
+        """The first offsets as consume_from_where says; a retry topic from its beginning, since what is there has
+        failed before."""
         found = self._starting_offsets.of_some(partitions, deadline)
         self._logs.new(found)
         return found
@@ -392,11 +394,11 @@ class RocketMQSource:
         return self._offsets.ends(partitions, deadline)
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """As `last_offsets`, without waiting."""
+        """The ends of the logs, as of `last_offsets`, without waiting."""
         return self._offsets.look_at_ends(partitions)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """As the last answers to pulls told them."""
+        """The ends of the logs, as the last answers to pulls told them."""
         known = self._prefetch.ends()
         return {queue: known[queue] for queue in partitions if queue in known}
 

@@ -57,7 +57,7 @@ class TopicView:
     def messages(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[tuple[Partition, Sequence[StoredMessage]]]:
-        """What lies in each queue from its start up to its end, in its order. Nothing, when nothing has come for a
+        """The messages of each queue from its start up to its end, in their order. Nothing, when nothing has come for a
         moment. Raises SourceError: SourceUnavailable when nothing has come for `patience_s`."""
         for queue, start in sorted(starts.items()):
             at, patience = start, Deadline(patience_s)

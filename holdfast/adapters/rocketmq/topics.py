@@ -52,7 +52,7 @@ class Topics:
         return subscription_text([*self._names, *self._patterns], self._expressions)
 
     def subscription(self, topic: str) -> Subscription:
-        """What is asked for of that topic."""
+        """The subscription to that topic."""
         expression = canonical(self._expressions.get(topic, EVERYTHING))
         return Subscription(topic=topic, expression=expression, version=self._version)
 
@@ -63,7 +63,7 @@ class Topics:
 
     @property
     def queues(self) -> list[Partition]:
-        """As of the last look."""
+        """The queues as of the last look."""
         return sorted(self._queues)
 
     def look(self, deadline: Deadline, *, first: bool = False) -> list[Partition]:

@@ -35,7 +35,8 @@ _INTRODUCE_S = 3.0
 
 
 class Watch:
-    """What it finds is kept in `alarms` until the source takes it; `changed` guards that, and is notified."""
+    """Watches brokers and routes. Findings are kept in `alarms` until the source takes them; `changed` guards that, and
+    is notified."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class Watch:
             self._upkeep.soon(self._others)
 
     def broker_was_away(self) -> None:
-        """It has to be told of us anew, and the route may be another."""
+        """Note that the broker was away: it has to be told of us anew, and the route may be another."""
         if self._on:
             self._upkeep.soon(self._heartbeats, self._routes)
 

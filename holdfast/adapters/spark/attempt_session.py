@@ -39,12 +39,13 @@ class AttemptSession:
         self.session: RedisSession = self._new()
 
     def again(self) -> None:
-        """It has died, while Redis was away for longer than a lease."""
+        """Begin anew: the session has died, while Redis was away for longer than a lease."""
         self.end()
         self.session = self._new()
 
     def end(self) -> None:
-        """What fails lets its keys go at once, instead of after a lease; a finished one's are bound."""
+        """End the session. A failed attempt lets its keys go at once, instead of after a lease; a finished one's are
+        bound."""
         self.session.abandon()
         try:
             self._batches.give_up(self.session.id)
@@ -110,7 +111,7 @@ def begin(
 
 
 def finish(attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float) -> None:
-    """What was written counts from now on.
+    """Finish the attempt: what was written counts from now on.
 
     Raises:
         BatchFenced: it does not.

@@ -96,7 +96,7 @@ def lacking_key(rows: DataFrame, key: Sequence[str]) -> tuple[DataFrame, int]:
 
 
 def bad_rows_of(given: str | PartitionWriter | None, main: Writer) -> BadRows | None:
-    """What `idempotent_sink(bad_rows=)` was given.
+    """Read the argument `idempotent_sink(bad_rows=)`.
 
     Raises:
         SettingError: it is no way for such rows.

@@ -80,7 +80,7 @@ class Counts:
 
     @property
     def failure(self) -> str:
-        """What a store's error says, of one task that met one."""
+        """The store's error, of one task that met one."""
         return next((each.removeprefix(FAILED) for each in self._rows if each.startswith(FAILED)), "")
 
 
@@ -93,7 +93,7 @@ def named(rows: DataFrame, at: StoreAt, sink: str, columns: Sequence[str], keep:
 
 
 def asked(rows: DataFrame, at: StoreAt, attempt: Attempt, patience_s: float) -> DataFrame:
-    """What the store says of the keys of `named`: see `told_schema`.
+    """Ask the store for the keys of `named`: see `told_schema`.
 
     The rows themselves stay where they are: it is their keys alone that are shuffled, and that Python sees. What Redis
     keeps together is in one task, and asked for in one go: a bucket's digests begin with the same bits.
@@ -129,7 +129,7 @@ def counted(told: DataFrame) -> Counts:
 
 
 def _quick(rows: DataFrame) -> AbstractContextManager[None]:
-    """What is persisted, or evaluated, meanwhile."""
+    """Set confs for what is persisted, or evaluated, meanwhile."""
     digests = isinstance(rows.schema[NAME].dataType, types.BinaryType)
     return changed(rows.sparkSession, _UNCOMPRESSED | (_UNCOUNTED if digests else {}))
 

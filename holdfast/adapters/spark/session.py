@@ -137,7 +137,7 @@ def changed(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def described(rows: DataFrame, what: str) -> Iterator[None]:
-    """This thread's jobs are called so in Spark's UI and event log, meanwhile. Spark Connect has no such names."""
+    """Name this thread's jobs so in Spark's UI and event log, meanwhile. Spark Connect has no such names."""
     if not isinstance(rows, ClassicDataFrame):
         yield
         return

@@ -1,4 +1,4 @@
-"""What runs on executors: functions for `mapInArrow`, made of values that pickle.
+"""Functions that run on executors: for `mapInArrow`, made of values that pickle.
 
 A task must not fail for what is no defect of its rows: what an executor raises ends up as a stage that failed four
 times, with the cause in the middle of a Java trace. So what went wrong comes back in the column of verdicts, and the

@@ -1,4 +1,4 @@
-"""What the sink tells of a batch: a log line, the observer, `on_skip`; our sentence out of what Spark makes of it."""
+"""The sink's report of a batch: a log line, the observer, `on_skip`; our sentence out of what Spark makes of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Observer = Callable[[BatchReport], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """Whom it tells. Called on the driver."""
+    """Tells the log, the observer and `on_skip`. Called on the driver."""
 
     on_skip: OnSkip = "warn"
     observer: Observer | None = None
@@ -47,7 +47,7 @@ class Telling:
         self._observed(report)
 
     def written(self, report: BatchReport) -> None:
-        """This attempt has finished the batch."""
+        """Tell that this attempt has finished the batch."""
         log.info(
             "batch: sink=%s query=%s batch=%s attempt=%s rows=%s owned=%s skipped=%s copies=%s bad=%s taken_over=%s",
             report.sink,

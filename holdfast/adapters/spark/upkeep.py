@@ -1,4 +1,4 @@
-"""What is done to a sink's lakes beside the batches: what nobody finished is removed, many small files become few."""
+"""Upkeep of a sink's lakes beside the batches: orphans are removed, many small files become few."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lakes(sink: IdempotentSink) -> dict[str, PartitionWriter]:
-    """Its own, and that of `bad_rows`, by names for them. Raises SettingError: neither is there."""
+    """The sink's own lake, and that of `bad_rows`, by names for them. Raises SettingError: neither is there."""
     found = {"lake": sink.writer, "bad-rows": sink.bad_rows and sink.bad_rows.lake}
     made = {name: each for name, each in found.items() if isinstance(each, PartitionWriter)}
     if not made:

@@ -1,4 +1,4 @@
-"""What the sink takes and tells."""
+"""Values that the sink takes and tells."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WriteFailed(HoldfastError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWrite:
-    """What is being written."""
+    """A batch that is being written."""
 
     sink: str
     query: str  #: Spark's query id, or the name that was given
@@ -52,7 +52,7 @@ class BatchWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What became of a batch. rows = owned + skipped + copies + bad."""
+    """The result of a batch. rows = owned + skipped + copies + bad."""
 
     sink: str
     query: str

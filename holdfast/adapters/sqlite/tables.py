@@ -119,7 +119,7 @@ def _typed(of: str, value: Any) -> Any:  # noqa: ANN401 - any of the types above
 
 
 def _condition(where: Where) -> tuple[str, list[Any]]:
-    """As SQL, and its values."""
+    """Write a condition as SQL, with its values."""
     parts, values = list[str](), list[Any]()
     for column, wanted in where.items():
         some = [wanted] if isinstance(wanted, str | int) else sorted(wanted)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentClaim:
-    """What the body of an idempotent function may ask. Any thread."""
+    """The claim of the body that runs now, as the body may see it. Any thread."""
 
     #: The function's name in the store.
     name: str
@@ -96,7 +96,7 @@ class Grant:
         self.unprotected = False
 
     def current(self, claims: Sequence[Claim]) -> CurrentClaim:
-        """What the body may ask."""
+        """The claim as the body may see it."""
         protected = self.session is not None and not self.unprotected
         return CurrentClaim(
             name=self._scope,
@@ -143,7 +143,7 @@ class Grant:
         return [Verdict.NEW] * len(self.claims)
 
     def results(self, claims: Sequence[Claim]) -> list[str | None]:
-        """What was kept with keys that were DONE; None = their window has passed since.
+        """The results kept with keys that were DONE; None = their window has passed since.
 
         Raises:
             StoreError: no answer, or a no.
@@ -164,7 +164,7 @@ class Grant:
             return None
 
     def owe(self, claims: Sequence[Claim], results: Sequence[str]) -> None:
-        """As `finish`, later. Does not block."""
+        """Owe the store a `finish`. Does not block."""
         if self.session is not None:
             self._here.debts.add(Finish(self.session, claims, results))
 
@@ -178,6 +178,6 @@ class Grant:
             self.owe_back(claims)
 
     def owe_back(self, claims: Sequence[Claim] | None = None) -> None:
-        """As `give_back`, of all keys where none are given, later. Does not block."""
+        """Owe the store a `give_back`, of all keys where none are given. Does not block."""
         if self.session is not None:
             self._here.debts.add(GiveBack(self.session, self.claims if claims is None else claims))

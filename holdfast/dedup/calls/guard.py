@@ -97,7 +97,7 @@ class _SingleCall:
         return self._function(*self._args, **self._kwargs)
 
     def outcome(self, work: Work) -> Any:  # noqa: ANN401 - as the function
-        """What the call returns or raises."""
+        """Return or raise what the call does."""
         [key] = self.keys
         error = work.error or work.failures.get(key)
         if error is not None:
@@ -146,7 +146,7 @@ class _BatchCall:
         return self._form.function(*args, **kwargs)
 
     def outcome(self, work: Work) -> list[Any]:
-        """What the call returns or raises."""
+        """Return or raise what the call does."""
         if work.error is not None:
             raise work.error
         failures = dict(self._missing)
@@ -248,7 +248,7 @@ async def _run_async(step: Run, body: Callable[[Sequence[str]], Awaitable[Any]])
 
 
 def _check_ran(step: Run, returned: object) -> None:
-    """What has not run yet is not done."""
+    """Refuse an outcome of a body that has not run yet: its keys are not done."""
     if inspect.iscoroutine(returned):
         returned.close()
     elif not (inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)):

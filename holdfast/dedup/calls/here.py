@@ -27,7 +27,7 @@ _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0
 
 
 class Finish(NamedTuple):
-    """These keys are done: the body has run."""
+    """A `finish` of keys whose body has run."""
 
     session: ClaimSession
     claims: Sequence[Claim]
@@ -42,7 +42,7 @@ class Finish(NamedTuple):
 
 
 class GiveBack(NamedTuple):
-    """These keys are not in use: the body has failed, or was never run."""
+    """A `give_back` of keys that are not in use: the body has failed, or was never run."""
 
     session: ClaimSession
     claims: Sequence[Claim]
@@ -176,7 +176,7 @@ class Here:
             self._running += 1
 
     def leave(self) -> None:
-        """It has ended."""
+        """Note that a call has ended."""
         with self._lock:
             self._running -= 1
 
@@ -202,7 +202,7 @@ class Here:
 
 
 class Calls:
-    """What the idempotent functions of one store share. It belongs to the store, which closes it.
+    """The common part of a store's idempotent functions. It belongs to the store, which closes it.
 
     Args:
         store: where the keys are.

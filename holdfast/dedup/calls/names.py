@@ -1,4 +1,4 @@
-"""What a call is known by: the name of its function, and the key of its arguments or of an item of its batch.
+"""Names of calls: the name of the function, and the key of its arguments or of an item of its batch.
 
 A name finds its keys again after a restart, and keeps the keys of two functions apart. Keys are typed as records'
 keys are.
@@ -74,7 +74,7 @@ class Names:
 
 
 def plain(function: Any) -> Any:  # noqa: ANN401 - a function, or an object that can be called
-    """What runs when it is called: without `functools.partial`, of an object its `__call__`."""
+    """The function that runs when this is called: without `functools.partial`, of an object its `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004

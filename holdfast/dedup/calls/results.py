@@ -1,4 +1,4 @@
-"""What a call returns: what its function's choices say, and results as they are kept for later calls.
+"""Results of calls: how a function's choices make them, and how later calls find them.
 
 The choices are frozen and checked at decoration. A result is kept as JSON that reads back as what was returned, or as a
 word that there was something else.
@@ -24,7 +24,7 @@ StoreDown: TypeAlias = Literal["raise", "open"]
 
 
 class Skipped(Enum):
-    """What a call returns whose body was not run."""
+    """Stands for the result of a call whose body was not run."""
 
     DONE = "done"  #: it has been run for this key; with on_done="marker"
     BUSY = "busy"  #: another call is running it for this key; with on_busy="skip"
@@ -84,12 +84,12 @@ def encode(result: object) -> tuple[str, ResultNotStored | None]:
 
 
 def lose(what: str) -> tuple[str, ResultNotStored]:
-    """As `encode`, of a result that cannot be kept: what it is instead."""
+    """Encode a result that cannot be kept, by what it is instead."""
     return _LOST + what, _not_stored(what)
 
 
 def decode(text: str) -> Any:  # noqa: ANN401 - whatever the function returned
-    """What `encode` was given.
+    """Read the text that `encode` made.
 
     Raises:
         ResultNotStored: it could not be kept.

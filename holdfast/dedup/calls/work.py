@@ -158,7 +158,7 @@ class Work:
         return dict.fromkeys(keys, ended.error)
 
     def _returned(self, keys: list[str], ended: Ended) -> dict[str, Any]:
-        """What the body returned for each key; nothing, where that cannot be told."""
+        """The body's result for each key; nothing, where that cannot be told."""
         if not self._batch:
             return {keys[0]: ended.returned}
         if ended.returned is None:

@@ -67,7 +67,7 @@ JOINING_RULES: tuple[Rule[Joining], ...] = joining.RULES
 def examine(
     conf: Mapping[str, object], *, client: Client | None = None, circumstances: Circumstances | None = None
 ) -> list[Finding]:
-    """What is wrong with a consumer's configuration, the worst first.
+    """Find what is wrong with a consumer's configuration, the worst first.
 
     Args:
         conf: by the names of its client; values as they are or as text. None = not said.
@@ -81,17 +81,18 @@ def examine(
 
 
 def examine_conf(conf: ClientConf) -> list[Finding]:
-    """The same, of what is read already."""
+    """Find what is wrong with a configuration that is read already, the worst first."""
     return look_at(conf, CONF_RULES)
 
 
 def examine_group(watched: Watched) -> list[Finding]:
-    """What is wrong with a live group, the worst first. One look is enough for what stands; what moves takes more."""
+    """Find what is wrong with a live group, the worst first. One look is enough for what stands; what moves takes
+    more."""
     return look_at(watched, GROUP_RULES)
 
 
 def examine_joining(conf: ClientConf, group: GroupView) -> list[Finding]:
-    """What would go wrong were a process with this configuration to join that group now."""
+    """Find what would go wrong if a process with this configuration joined that group now."""
     return look_at(Joining(conf, group), JOINING_RULES)
 
 

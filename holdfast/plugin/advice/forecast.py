@@ -1,4 +1,4 @@
-"""What a rebalance would make of a group: members that join or leave, topics that grow, another assignor. Pure.
+"""The forecast of a rebalance: members that join or leave, topics that grow, another assignor. Pure.
 
 The arithmetic is that of plugin/assign; here is what it is given, and what can be relied on. START HERE: `forecast`.
 """
@@ -52,13 +52,13 @@ class Group:
     racks: Mapping[Partition, Collection[str]] = field(default_factory=dict)
 
     def with_owners(self, owners: Mapping[Partition, str]) -> Group:
-        """The same where members have this."""
+        """This group, its partitions owned so."""
         return replace(self, owners=owners)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to happen."""
+    """A change of a group that is to be forecast."""
 
     join: tuple[Subscriber, ...] = ()
     #: Member ids.
@@ -69,13 +69,13 @@ class Change:
     assignor: str | None = None
 
     def with_assignor(self, assignor: str) -> Change:
-        """The same, and the group takes that one."""
+        """This change, with that assignor for the group."""
         return replace(self, assignor=assignor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What comes of it."""
+    """The outcome of a change."""
 
     before: Mapping[Partition, str]
     after: Mapping[Partition, str]
@@ -95,7 +95,7 @@ class Forecast:
 
 
 def forecast(group: Group, change: Change) -> Forecast:
-    """What the group will look like when the change is through.
+    """Forecast the group as it is when the change is through.
 
     Raises:
         SettingError: an assignor that is not known, a member that joins twice or does not exist, a topic that shrinks.
@@ -133,7 +133,7 @@ def forecast(group: Group, change: Change) -> Forecast:
 
 
 def assigned(group: Group) -> dict[Partition, str]:
-    """What the group's assignor makes of it. Raises SettingError."""
+    """The plan of the group's assignor. Raises SettingError."""
     if not group.members:
         return {}
     if group.kind == "rocketmq":
@@ -149,7 +149,7 @@ def assigned(group: Group) -> dict[Partition, str]:
 
 
 def next_names(known: Sequence[str], count: int) -> list[str]:
-    """What new members would be called: till-3 after till-1 and till-2."""
+    """The names that new members would get: till-3 after till-1 and till-2."""
     found = [_NUMBERED.fullmatch(name) for name in known]
     prefixes = {each[1] for each in found if each is not None}
     if known and all(found) and len(prefixes) == 1:
@@ -161,7 +161,7 @@ def next_names(known: Sequence[str], count: int) -> list[str]:
 
 
 def usual_topics(members: Collection[Subscriber]) -> frozenset[str]:
-    """What most members subscribe to; of equals, the larger set."""
+    """The topics that most members subscribe to; of equals, the larger set."""
     counted = Counter(member.topics for member in members)
     return max(counted, key=lambda topics: (counted[topics], len(topics), sorted(topics)), default=frozenset())
 

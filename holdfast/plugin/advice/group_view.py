@@ -146,18 +146,18 @@ class GroupView:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Those that are read or were."""
+        """The topics that are read or were."""
         return frozenset(partition.topic for partition in self.partitions)
 
     def only(self, topics: Collection[str]) -> GroupView:
-        """The same with the partitions of these topics alone; none = all."""
+        """This view with the partitions of these topics alone; none = all."""
         if not topics:
             return self
         return replace(self, partitions={each: one for each, one in self.partitions.items() if each.topic in topics})
 
     @property
     def owners(self) -> Mapping[Partition, MemberView]:
-        """Who has which partition, as far as told."""
+        """The owner of each partition, as far as told."""
         return {partition: member for member in self.members for partition in member.partitions or ()}
 
 

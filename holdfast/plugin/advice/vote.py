@@ -49,7 +49,7 @@ class Vote:
 
 
 def vote(lists: Mapping[str, Sequence[str]]) -> Vote:
-    """As the coordinator does it (ClassicGroup.selectProtocol of Kafka 4): of the assignors that every member lists,
+    """Vote as the coordinator does (ClassicGroup.selectProtocol of Kafka 4): of the assignors that every member lists,
     each member votes for the first one on its own list.
 
     Args:

@@ -1,4 +1,5 @@
-"""Who gets which queue, where no broker decides it. Pure; a strategy is any `Strategy` of dedup/groups.py."""
+"""Allocation of queues to members, where no broker decides it. Pure; a strategy is any `Strategy` of
+dedup/groups.py."""
 
 from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.members import Claim, Subscriber, last_owners

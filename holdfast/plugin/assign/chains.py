@@ -94,7 +94,7 @@ class Chains:
         return potential
 
     def _pour(self, bound: Sequence[int], *, within: bool) -> None:
-        """What nobody has goes to those who lack most, as far as they lack: nearly all of it, with no chain at all.
+        """Give what nobody has to those who lack most, as far as they lack: nearly all of it, with no chain at all.
 
         Kinds that few want first: they have less choice.
 
@@ -257,7 +257,7 @@ class Chains:
 
 
 def _level(amount: int, room: dict[int, int]) -> list[tuple[int, int]]:
-    """Those with most room first, one by one, until it is gone or there is no room: as water finds its level."""
+    """Give one by one to those with most room, until all is given or there is no room: as water finds its level."""
     order = [(free, member) for member, free in sorted(room.items(), key=lambda each: -each[1]) if free > 0]
     taken, count = 0, 0  # by the first `count`, down to the room of the next
     while count < len(order):

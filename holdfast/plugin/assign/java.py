@@ -1,4 +1,4 @@
-"""What brokers and Java clients decide by how Java sees a string: String.hashCode, String.compareTo."""
+"""Java's view of a string, by which brokers and Java clients decide: String.hashCode, String.compareTo."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def java_hash(text: str) -> int:
 
 
 def java_order(text: str) -> str:
-    """What sorts as Java sorts that string: by UTF-16, where letters outside of the first 65,536 come as two before
-    some that are inside."""
+    """A key that sorts as Java sorts that string: by UTF-16, where letters outside of the first 65,536 come as two
+    before some that are inside."""
     if text.isascii():
         return text
     units = text.encode("utf-16-be", "surrogatepass")

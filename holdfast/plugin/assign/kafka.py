@@ -25,7 +25,7 @@ def range_(
     *,
     racks: Racks | None = None,
 ) -> dict[Partition, str]:
-    """What RangeAssignor ("range") does, member for member; partitions of topics that nobody wants are absent.
+    """Plan as RangeAssignor ("range") does, member for member; partitions of topics that nobody wants are absent.
 
     The first members get one partition more, of each topic: with many topics they have more in all. Topics of equal
     size that the same members want go the same way: partitions of one number have one owner.
@@ -106,7 +106,8 @@ class _Topic:
 
 
 def _near(topics: Sequence[_Topic]) -> None:
-    """What can go to members in the rack of a replica: topics of one size and the same members together."""
+    """Group topics that can go to members in the rack of a replica: topics of one size and the same members
+    together."""
     groups: dict[object, list[_Topic]] = defaultdict(list)
     for topic in topics:
         groups[tuple(topic.consumers.items()), len(topic.racks or ())].append(topic)
@@ -140,7 +141,7 @@ def round_robin(
     partitions: Collection[Partition],
     previous: Mapping[Partition, str] | None = None,  # noqa: ARG001 - it forgets
 ) -> dict[Partition, str]:
-    """What RoundRobinAssignor ("roundrobin") does; partitions of topics that nobody wants are absent.
+    """Plan as RoundRobinAssignor ("roundrobin") does; partitions of topics that nobody wants are absent.
 
     Even where all want the same. Where they do not, the circle passes over who does not want a topic, and how much each
     gets is left to chance.
@@ -162,7 +163,7 @@ def round_robin(
 
 
 def in_order(members: Iterable[Subscriber]) -> list[Subscriber]:
-    """As Kafka's range and round robin see them: static members by their name, then the others by id.
+    """Sort members as Kafka's range and round robin see them: static members by their name, then the others by id.
 
     So a static member that restarts under another id keeps its place, and with it its partitions.
     """

@@ -44,7 +44,7 @@ class Subscriber:
 
 
 class Claim(NamedTuple):
-    """What a member says that it has (`owned partitions` of its JoinGroup), and of which generation that is."""
+    """A member's word on what it has (`owned partitions` of its JoinGroup), and of which generation that is."""
 
     member: str
     partitions: Collection[Partition]
@@ -52,7 +52,7 @@ class Claim(NamedTuple):
 
 
 def last_owners(claims: Iterable[Claim]) -> dict[Partition, str]:
-    """Who had what, where members' words differ: who says so of the latest generation.
+    """The last owner of each partition. Where members' words differ, the latest generation counts.
 
     Two who claim a partition in the same generation both lose it, as in Kafka: one of them is wrong, and nobody can
     tell which.

@@ -1,4 +1,4 @@
-"""What a new plan moves, from whom to whom, and how even it is before and after; in numbers and in words."""
+"""The moves of a new plan, from whom to whom, and how even it is before and after; in numbers and in words."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Weighed(Protocol):
 
     @property
     def id(self) -> str:
-        """As plans name it."""
+        """The name in plans."""
         ...
 
     @property
     def weight(self) -> int:
-        """Its share, beside others'."""
+        """The share, beside others'."""
         ...
 
 
@@ -186,7 +186,7 @@ def movement(
     had: Iterable[Weighed],
     has: Iterable[Weighed],
 ) -> Movement:
-    """What it takes to go from one plan to another.
+    """Count the moves from one plan to another.
 
     Args:
         before: partition -> member id; partitions that nobody has are absent.

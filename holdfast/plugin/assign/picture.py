@@ -110,7 +110,7 @@ def draw(panels: Sequence[Panel], *, names: Mapping[str, str] | None = None, tit
 
 @dataclass(slots=True)
 class _Cell:
-    """What a member has in one panel."""
+    """A member's partitions in one panel."""
 
     stays: list[Partition] = field(default_factory=list)
     goes: list[Partition] = field(default_factory=list)
@@ -251,7 +251,7 @@ class _Picture:
             yield text(x, y + 18, words, f'fill="{FAINT}"')
 
     def _legend(self, y: int) -> tuple[list[str], int]:
-        """Its shapes, and where the picture ends."""
+        """Draw the legend's shapes. Returns them, and where the picture ends."""
         several = len({broker for _, broker in self._colours}) > 1
         kinds = list(self._colours.items())
         entries = [

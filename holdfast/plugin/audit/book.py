@@ -144,13 +144,13 @@ class Book:
                 page.keys.append(Keyed(offset=at, key=self._key(key), outcome=outcome))
 
     def came(self, places: Iterable[Place], trigger: str) -> None:
-        """These are ours from now on."""
+        """Note partitions that are ours from now on."""
         with self._lock:
             self._came.setdefault(trigger, []).extend(places)
         self.emitter.wake()
 
     def went(self, places: Sequence[Place], trigger: str) -> None:
-        """These are not ours any more."""
+        """Note partitions that are not ours any more."""
         with self._lock:
             self._flush()
             for part in _parts(places):

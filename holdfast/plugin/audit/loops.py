@@ -23,7 +23,8 @@ Where = tuple[str, int]
 
 
 class LoopAudit:
-    """What a loop says of itself. It is taken at its word, and must not say more than what has happened.
+    """The events of a loop that is not holdfast's. The loop is taken at its word, and must not say more than what has
+    happened.
 
     Any thread. No call waits, but for the first and the last. A forked child is a run of its own, with partitions of
     its own: it begins with the first call there, which may raise SettingError as this one does.
@@ -53,7 +54,7 @@ class LoopAudit:
         self._look_at = 0.0
 
     def _ours(self) -> Book:
-        """This process's, with its beginning told: a child that says nothing is no run."""
+        """The book of this process, with its beginning told: a child that says nothing is no run."""
         if not self._open:
             with self._lock:
                 if not self._open:
@@ -71,7 +72,7 @@ class LoopAudit:
         self.stopped(error)
 
     def assigned(self, positions: Mapping[Where, int | None], ends: Mapping[Where, int] | None = None) -> None:
-        """These partitions came, and are read from there. None: not known."""
+        """Tell that these partitions came, and where they are read from. None: not known."""
         with self._lock:
             self._assigns = True
             for where, position in positions.items():
@@ -80,7 +81,8 @@ class LoopAudit:
         self._ours().came(places, "assigned")
 
     def revoked(self, wheres: Iterable[Where], trigger: str = "revoked") -> None:
-        """These are gone, with what was committed last. Say `lost` where the group had taken them before."""
+        """Tell that these partitions are gone, with what was committed last. Say `lost` where the group had taken them
+        before."""
         with self._lock:
             partitions = [Partition(*where) for where in wheres]
             places = [self._place(partition) for partition in partitions]
@@ -98,7 +100,7 @@ class LoopAudit:
         began_ms: int | None = None,
         outcome: Outcome = Outcome.HANDLED,
     ) -> None:
-        """That record's handler has ended; with another `outcome`, it ended so.
+        """Tell that the handler of that record has ended; `outcome` says how.
 
         Args:
             topic: its topic; partition and offset likewise.

@@ -23,7 +23,7 @@ VERSION = 1
 
 
 class Outcome(StrEnum):
-    """What became of the records of a span. All but FAILED and EXPIRED cover their offsets: they are accounted for."""
+    """The outcome of the records of a span. All but FAILED and EXPIRED cover their offsets: they are accounted for."""
 
     #: The handler ended well, once for each record: an execution. Of a loop of one's own: it said so.
     HANDLED = "handled"
@@ -55,7 +55,7 @@ def label(partition: Partition) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """What every event says first."""
+    """The fields with which every event begins."""
 
     group: str
     #: The member's name, for people; two runs may have the same.
@@ -145,7 +145,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """What became of records of one partition since the last flush."""
+    """The outcomes of records of one partition since the last flush."""
 
     kind: ClassVar[str] = "span"
 
@@ -161,7 +161,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned:
-    """These are ours to work on from now on."""
+    """Partitions that the member works on from now on."""
 
     kind: ClassVar[str] = "assigned"
 
@@ -172,7 +172,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revoked:
-    """These are not ours any more."""
+    """Partitions that the member has no more."""
 
     kind: ClassVar[str] = "revoked"
 

@@ -93,7 +93,7 @@ class Audit:
 
 
 def checked(audit: Audit | None) -> Audit | None:
-    """The same. Raises SettingError: it is none."""
+    """Return `audit`. Raises SettingError: it is none."""
     given: object = audit
     if not isinstance(given, Audit | None):
         raise SettingError("audit", given, "use Audit(FileEvents(folder)), or None to do without")
@@ -110,7 +110,7 @@ class KeyWriter:
         self._salt = blake2b((audit.salt or group).encode()).digest()
 
     def __call__(self, key: str) -> str:
-        """As asked for."""
+        """Write the key as asked for."""
         if not self._hashed:
             return key
         return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES, key=self._salt).hexdigest()

@@ -14,7 +14,8 @@ _Range = list[int]
 
 
 class SpanMerger:
-    """What became of records of one partition, until it is taken. Each offset counts as often as it was added.
+    """Merges the outcomes of records of one partition, until they are taken. Each offset counts as often as it was
+    added.
 
     Offsets None: the source's say nothing, and only numbers of records are kept.
     """
@@ -72,7 +73,7 @@ def _count(known: _Range, records: int, began_ms: int, ended_ms: int) -> None:
 
 
 def _touching(ranges: list[_Range]) -> list[_Range]:
-    """Those that touch made one; those that overlap stay: each is a time of its own."""
+    """Join ranges that touch; ranges that overlap stay: each is a time of its own."""
     ranges.sort()
     found: list[_Range] = []
     for each in ranges:

@@ -1,1 +1,1 @@
-"""What is made of the audit's events: judged, told, drawn."""
+"""The audit's report: the events judged, told, drawn."""

@@ -1,4 +1,4 @@
-"""What a table of the audit is made of."""
+"""Columns of the audit's tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """As Spark reads it."""
+        """The columns in Spark's own language."""
         return ", ".join(f"`{each.name}` {each.type}" for each in self.columns)
 
     @property

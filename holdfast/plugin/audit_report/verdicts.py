@@ -1,4 +1,4 @@
-"""What is to be thought of what was found: the words in the audit's tables. docs/operations/audit.md explains them."""
+"""Verdicts: the words in the audit's tables. docs/operations/audit.md explains them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What is to be thought of offsets that no span covers."""
+    """The verdict on offsets that no span covers."""
 
     LOST = "lost"  #: those who read it have told everything, and went past it
     UNKNOWN = "unknown"  #: it may have been done by a run that could not tell

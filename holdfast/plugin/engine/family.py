@@ -61,7 +61,8 @@ class Family(Protocol):
         ...
 
     def unroutable(self, topic: str) -> Handler | None:
-        """Who gets records that were born in that topic, which no handler of the app has; None: they stop the app."""
+        """The handler of records that were born in that topic, which no handler of the app has; None: they stop the
+        app."""
         ...
 
     def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
@@ -81,7 +82,7 @@ class Family(Protocol):
         ...
 
     def default_key(self, record: Record) -> str | None:
-        """What is claimed where the handler names no key."""
+        """The key to claim where the handler names none."""
         ...
 
     def settle(self, entries: Sequence[Entry]) -> None:
@@ -93,7 +94,7 @@ class Family(Protocol):
         ...
 
     def tend(self) -> None:
-        """What time brings."""
+        """Do what time brings."""
         ...
 
     def session_lost(self) -> None:

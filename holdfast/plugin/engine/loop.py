@@ -158,7 +158,7 @@ class Engine:
 
     @property
     def store(self) -> ClaimStore:
-        """As the engine uses it: an open one, with `store_down="open"`."""
+        """The store as the engine uses it: an open one, with `store_down="open"`."""
         return self.sessions.store
 
     @property
@@ -254,7 +254,7 @@ class Engine:
                     self.tell(SourceTrouble(error=str(error)))
 
     def goes(self, partitions: Collection[Partition]) -> None:
-        """These are about to be handed over, or are lost."""
+        """Partitions are about to be handed over, or are lost."""
 
     @property
     def unfinished(self) -> bool:
@@ -288,7 +288,7 @@ class Engine:
         self.workers.wake.wait(self.timers.next_s(_BUSY_S))
 
     def _take_in(self, batch: Batch) -> None:
-        """What a poll brought: records first, then how far partitions were read with them."""
+        """Take in what a poll brought: records first, then how far partitions were read with them."""
         self.meter.polled += len(batch.records)
         self.admission.note(batch)
         batch = self.intake.sift(batch, stopped=self.stalled)
@@ -333,7 +333,8 @@ class Engine:
         self.workers.submit(entries)
 
     def _next_of(self, kind: Kind) -> list[Entry] | None:
-        """What of that kind starts next. None: nothing can; empty: a batch that waits for more, so look on."""
+        """The entries of that kind that start next. None: nothing can; empty: a batch that waits for more, so look
+        on."""
         if self.workers.room(kind) <= 0 or self.unacked.room(kind) <= 0:
             return None
         lane = self.lanes.next(kind)

@@ -1,1 +1,1 @@
-"""What an engine can be asked for: metrics and the values they are read from."""
+"""Metrics of an engine, and the values that they are read from."""

@@ -94,7 +94,7 @@ class Meter:
         return {name: timings.figures() for name, timings in self._timings.items()}
 
     def rebalances(self, source: SourceFigures) -> RebalanceFigures:
-        """Those that have a report."""
+        """The figures of the rebalances that have a report."""
         return RebalanceFigures(
             by_trigger=dict(self._triggers),
             pause_s=self._pauses[0],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What a metric's values mean."""
+    """The meaning of a metric's values."""
 
     COUNTER = "counter"  #: grows from 0, since the start of the app
     GAUGE = "gauge"

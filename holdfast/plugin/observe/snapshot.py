@@ -44,7 +44,7 @@ class RecordFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadFigures:
-    """What is in the process now."""
+    """The records that are in the process now."""
 
     running: int = 0
     in_flight: int = 0
@@ -135,7 +135,7 @@ class PartitionFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFigures:
-    """What a family of sources adds to a snapshot."""
+    """The figures that a family of sources adds to a snapshot."""
 
     suppressed: int = 0
     taken_up: int = 0
@@ -185,7 +185,7 @@ class Snapshot:
         return sum(known) if known else None
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for `json.dumps`."""
+        """The snapshot for `json.dumps`."""
         found = asdict(self)
         found["lag"] = self.lag
         for each, partition in zip(found["partitions"], self.partitions, strict=True):

@@ -27,18 +27,18 @@ class StoreCalls:
         self.answers = 0
 
     def figures(self) -> dict[str, CallFigures]:
-        """As they are now."""
+        """The figures of this moment."""
         return {
             call: CallFigures(calls=int(calls), seconds=seconds, failures=int(failures))
             for call, (calls, seconds, failures) in self._figures.items()
         }
 
     def around(self, session: ClaimSession) -> ClaimSession:
-        """The same session, counted."""
+        """Wrap a session so that its calls are counted."""
         return cast("ClaimSession", _Metered(session, self))
 
     def timed(self, call: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-        """The same call, counted."""
+        """Wrap a call so that it is counted."""
         figures, now = self._figures, self._clock.now
 
         def counted(*args: Any) -> Any:  # noqa: ANN401 - whatever the call takes and replies

@@ -159,7 +159,8 @@ class Driven(Engine):
         return [] if self.stalled else self._hand_out(at_most)
 
     def take_quick(self) -> Record | None:
-        """As `take(1, ...)` with "next_poll", where what was fetched together goes on and nothing else is due.
+        """Take one record, as `take(1, ...)` with "next_poll" does, where what was fetched together goes on and nothing
+        else is due.
 
         None: ask `take`.
         """
@@ -174,11 +175,11 @@ class Driven(Engine):
         return record
 
     def gave(self) -> None:
-        """What `take_quick` gave is about to be returned to the loop."""
+        """Note that what `take_quick` gave is about to be returned to the loop."""
         self._quick = False
 
     def mark_in_background(self) -> None:
-        """What has ended is marked, though the loop is busy with the last that it got."""
+        """Mark what has ended, though the loop is busy with the last that it got."""
         if not (self._writing or self._quick):  # else its last call was torn: the next one has to look at that first
             self.collect()
             self.settle()
@@ -209,7 +210,7 @@ class Driven(Engine):
             self._leave_to_others(entry)
 
     def goes(self, partitions: Collection[Partition]) -> None:
-        """These are about to go: what of them is not done, the loop had its chance to say so."""
+        """Partitions are about to go: what of them is not done, the loop had its chance to say so."""
         if self.done_when != "explicit":
             self.dismiss(partitions)
         for partition in partitions:
@@ -250,7 +251,7 @@ class Driven(Engine):
 
     # ---- any thread, without the lock: a callback of the group may wait for the thread that calls
     def end(self, partition: Partition, offset: int) -> None:
-        """That record is done. Nothing happens where it is not in hand (any more)."""
+        """End a record that is done. Nothing happens where it is not in hand (any more)."""
         self._tell_driver(lambda: self._ended(partition, offset))
 
     def end_returned(self) -> None:
@@ -259,7 +260,7 @@ class Driven(Engine):
         self._tell_driver(lambda: self._ended_below(returned))
 
     def again(self, partition: Partition, offset: int) -> None:
-        """That record was not done: it is handed out again, if its partition is still ours."""
+        """Hand out a record again that was not done, if its partition is still ours."""
         self._tell_driver(lambda: self._again(partition, offset))
 
     def _tell_driver(self, what: Callable[[], None]) -> None:
@@ -270,7 +271,7 @@ class Driven(Engine):
 
     # ---- the engine's steps, without workers
     def collect(self) -> None:
-        """What was told of records."""
+        """Collect what was told of records."""
         self._take_back()
         self.workers.wake.clear()
         while self._told:
@@ -295,11 +296,11 @@ class Driven(Engine):
 
     @property
     def with_handlers(self) -> int:
-        """What the loop has."""
+        """The number of records that the loop has."""
         return sum(entry.count for entry in self.handed_out)
 
     def work_until(self, over: Callable[[], bool], deadline: Deadline) -> None:
-        """As in the engine, but for what only this thread could end: it is here."""
+        """Work as the engine does, but for what only this thread could end: it is here."""
         super().work_until(lambda: over() or not self._others_end, deadline)
 
     # ---- inside
@@ -323,8 +324,8 @@ class Driven(Engine):
             self.fail(error)
 
     def _asked(self, at_most: int, wait_s: float) -> Batch:
-        """What the client gives. Nearly always it is here that Ctrl-C strikes: then it has to give the same again, and
-        nothing else was torn."""
+        """Poll the client. Nearly always it is here that Ctrl-C strikes: then the client has to give the same again,
+        and nothing else was torn."""
         self._unread = True
         self._writing = False
         batch = self._ask(at_most, wait_s)
@@ -454,7 +455,8 @@ class Driven(Engine):
         self._giving.clear()  # last of all: from here on the loop has it
 
     def _take_out_of_hand(self) -> None:
-        """What a torn call was about to hand out did not reach the loop: it may not count as done by its next call."""
+        """Take back what a torn call was about to hand out: it did not reach the loop, and may not count as done by its
+        next call."""
         if self._quick and self._cursor is not None:
             self._cursor.undo()
         for entry in self._giving:

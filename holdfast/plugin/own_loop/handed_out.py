@@ -1,4 +1,4 @@
-"""What a loop was handed and has not ended, by ownership and in the order of handing out. Pure."""
+"""Records that a loop was handed and has not ended, by ownership and in the order of handing out. Pure."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class HandedOut:
         return sum(map(len, self._entries.values()))
 
     def add(self, entry: Entry) -> None:
-        """It was handed out."""
+        """Note an entry that was handed out."""
         owner = entry.owner
         self._entries.setdefault(owner.partition, {}).setdefault(owner, deque()).append(entry)
 
     def drop(self, entry: Entry) -> bool:
-        """That entry, as a whole. False = it is not in hand."""
+        """Take an entry out, as a whole. False = it is not in hand."""
         owner = entry.owner
         entries = self._entries.get(owner.partition, {}).get(owner)
         if not entries or entry not in entries:

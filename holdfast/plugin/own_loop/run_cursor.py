@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class RunCursor:
-    """What has gone to the loop has started, the rest has not. Under the lock of its `Driven`."""
+    """A run that goes to the loop one by one: what has gone has started, the rest has not. Under the lock of its
+    `Driven`."""
 
     __slots__ = ("_entry", "_gone", "_gone_before", "until")
 
@@ -22,11 +23,11 @@ class RunCursor:
         self._gone_before = 1
 
     def begin(self) -> None:
-        """What has gone up to now has reached the loop."""
+        """Note that what has gone up to now has reached the loop."""
         self._gone_before = self._gone
 
     def undo(self) -> None:
-        """What has gone since `begin` has not reached the loop."""
+        """Undo what has gone since `begin`: it has not reached the loop."""
         self._gone = self._gone_before
 
     def has(self, entry: Entry) -> bool:
@@ -52,7 +53,7 @@ class RunCursor:
         return self._entry.records[self._gone - 1].offset
 
     def rest(self) -> Entry | None:
-        """What has not gone, in an entry of its own that may start."""
+        """The rest, in an entry of its own that may start."""
         if self._gone >= self._entry.count:
             return None
         rest = self._entry.cut(self._gone)

@@ -1,4 +1,4 @@
-"""What comes later: messages between a member and its brokers, and what brokers do when time has passed."""
+"""Events to come: messages between a member and its brokers, and what brokers do when time has passed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class Agenda:
-    """What is due when. It has no thread: who looks at the broker does first what is due. Guarded by its lock."""
+    """Events that are due later. An agenda has no thread: who looks at the broker does first what is due. Guarded by
+    its lock."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
@@ -27,12 +28,12 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def do_next(self) -> None:
-        """What is due first."""
+        """Do what is due first."""
         heappop(self._heap)[2]()
 
 
 class Line:
-    """What lies between a member and its brokers. Requests arrive in the order in which they were sent.
+    """The line between a member and its brokers. Requests arrive in the order in which they were sent.
 
     `hears`: requests arrive. `speaks`: answers arrive. `delay_s`: how long either takes. `twice_s`: a commit arrives
     once more, so much later.
@@ -48,6 +49,6 @@ class Line:
         self.arrived = 0.0
 
     def mend(self) -> None:
-        """It is as good as it was."""
+        """Make the line as good as it was."""
         self.hears = self.speaks = True
         self.delay_s, self.twice_s = 0.0, None

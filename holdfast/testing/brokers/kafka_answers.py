@@ -1,4 +1,4 @@
-"""What a coordinator of Kafka's says, and what it keeps of a member."""
+"""Answers of Kafka's coordinator, and what it keeps of a member."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FATES = {
 
 
 class Told(NamedTuple):
-    """What a member is told, in the answer to a heartbeat or to a join."""
+    """The answer to a member's heartbeat or join."""
 
     epoch: int = 0
     #: All that it should have; None = as before.

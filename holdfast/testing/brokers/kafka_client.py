@@ -1,4 +1,4 @@
-"""What Kafka's client does by itself, beside the application: it joins, beats, is told, and leaves in time."""
+"""Kafka's client beside the application: it joins, beats, is told, and leaves in time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GroupClient:
             self._due.wait(wait_s)
 
     def step(self, now: float) -> float:
-        """What is due now. Returns: when to look again, in seconds."""
+        """Do what is due now. Returns: when to look again, in seconds."""
         if self.closed or self.expelled is not None:
             return self.beat_s
         if self.session_s is not None and now - self.polled_at > self.max_poll_s:
@@ -118,7 +118,7 @@ class GroupClient:
             )
 
     def come_anew(self) -> None:
-        """As another member than before."""
+        """Come back as another member than before."""
         self.id = next(_IDS)
         self.epoch, self.joined, self.meant, self.expelled, self.round = 0, False, None, None, False
         self._asked = None
@@ -160,7 +160,7 @@ class GroupClient:
             self._due.set()
 
     def expel(self, why: Answer) -> None:
-        """It is no member any more, and the application hears so in its next poll."""
+        """Throw the member out; the application hears so in its next poll."""
         self.expelled = why
         self.news.set()
 

@@ -41,12 +41,12 @@ class Kept(NamedTuple):
 
     @property
     def metadata(self) -> str:
-        """As Kafka keeps it."""
+        """The metadata as Kafka keeps it."""
         return f"holdfast:1:{self.offset}:{self.topic_id or ''}:{self.store}" if self.ours else ""
 
 
 class CommitRequest(NamedTuple):
-    """As it was when it was sent."""
+    """A commit as it was when it was sent."""
 
     member: MemoryPartitionedSource
     member_id: int
@@ -58,7 +58,8 @@ class CommitRequest(NamedTuple):
 
 
 class MemoryGroup:
-    """Who has what, who is meant to have it, and what is committed. Guarded by the broker's lock."""
+    """A group's partitions: who has them, who is meant to have them, and what is committed. Guarded by the broker's
+    lock."""
 
     def __init__(self, broker: MemoryBroker, name: str, protocol: Rebalancing) -> None:
         self.broker, self.name, self.protocol = broker, name, protocol
@@ -100,7 +101,8 @@ class MemoryGroup:
                 self.committed[partition] = Kept(offset, ours, self.broker.id_of(partition.topic), "")
 
     def reset(self, partition: Partition, offset: int) -> bool:
-        """As a person does it, by a tool. False = refused: Kafka sets no offset of a group that has members."""
+        """Reset the offset as a person does, by a tool. False = refused: Kafka sets no offset of a group that has
+        members."""
         self.broker.settle()
         with self.broker.changed:
             if not self.seats:
@@ -113,19 +115,19 @@ class MemoryGroup:
             self._refusals[partition].extend(answers)
 
     def of(self, member: MemoryPartitionedSource) -> list[Partition]:
-        """What the broker takes for a member's."""
+        """The partitions that the broker takes for a member's."""
         with self.broker.changed:
             return sorted(partition for partition, seat in self.owners.items() if seat.member is member)
 
     def offset(self, partition: Partition) -> int | None:
-        """What is committed; None = nothing."""
+        """The committed offset; None = nothing."""
         with self.broker.changed:
             found = self.committed.get(partition)
             return found and found.offset
 
     @property
     def members(self) -> list[MemoryPartitionedSource]:
-        """Who has a seat, alive or not."""
+        """The members that have a seat, alive or not."""
         return [seat.member for seat in self.seats.values()]
 
     # ---- requests
@@ -216,7 +218,7 @@ class MemoryGroup:
         return soonest
 
     def expire(self, now: float) -> None:
-        """Whose session has ended is no member. Called with the lock."""
+        """Remove members whose session has ended. Called with the lock."""
         for seat in list(self.seats.values()):
             if seat.deadline is not None and seat.deadline <= now:
                 self._remove(seat)
@@ -226,7 +228,7 @@ class MemoryGroup:
 
     # ---- changes
     def balance(self) -> None:
-        """Who is meant to have what: as even as may be, moving as little as may be. Called with the lock."""
+        """Plan who is meant to have what: as even as may be, moving as little as may be. Called with the lock."""
         wanted = sorted(p for p in self.broker.logs if any(seat.member.wants(p.topic) for seat in self.seats.values()))
         target: dict[Partition, Seat] = {}
         if self._script is not None:

@@ -35,7 +35,8 @@ class Epochs:
         self._group.stir()
 
     def beat(self, seat: Seat, owned: frozenset[Partition]) -> Told:
-        """What it should have. Who says to have what is another's is fenced."""
+        """Answer a heartbeat with what the member should have. A member that says to have what is another's is
+        fenced."""
         group = self._group
         if any(group.owners.get(partition) is not seat for partition in owned):
             group.leave(seat.id)
@@ -60,7 +61,7 @@ class Epochs:
         return Told(seat.epoch, seat.assigned)
 
     def rejoin(self, seat: Seat, owned: frozenset[Partition]) -> Told:
-        """The same as a heartbeat."""
+        """Answer a rejoin as a heartbeat."""
         return self.beat(seat, owned)
 
     def judge(self, seat: Seat, partition: Partition, epoch: int) -> Answer:
@@ -114,7 +115,7 @@ class Rounds:
         return Told(seat.epoch, seat.assigned)
 
     def rejoin(self, seat: Seat, owned: frozenset[Partition]) -> Told:
-        """It is ready, and has that."""
+        """Note that the member is ready, and has that."""
         group = self._group
         for partition in [partition for partition, owner in group.owners.items() if owner is seat]:
             if partition not in owned:
@@ -129,7 +130,7 @@ class Rounds:
         return Answer.NO_ERROR if epoch == self._group.generation else Answer.ILLEGAL_GENERATION
 
     def late(self) -> list[Seat]:
-        """Who has kept the round waiting for too long."""
+        """The members that have kept the round waiting for too long."""
         return [seat for seat in self._group.seats.values() if not seat.ready]
 
     def _begin(self) -> None:

@@ -87,7 +87,7 @@ class MemoryQueue:
 
     @property
     def open(self) -> list[str]:
-        """What is not acknowledged."""
+        """The messages that are not acknowledged."""
         with self.changed:
             return [message.value.decode() for message in self._open.values()]
 
@@ -107,7 +107,7 @@ class MemoryQueue:
         return min([at_most, *(each.visible_at - now for each in self._open.values())])
 
     def of(self, receipt: int) -> Message:
-        """What was delivered by that receipt. Raises KeyError."""
+        """The message that was delivered by that receipt. Raises KeyError."""
         return self._delivered[receipt]
 
     def held(self, receipt: int, now: float) -> Message | None:
@@ -117,13 +117,13 @@ class MemoryQueue:
         return found if still else None
 
     def acknowledge(self, message: Message, holder: object) -> None:
-        """It is done. Called with the lock."""
+        """Note that a message is done. Called with the lock."""
         message.done = True
         del self._open[message.number]
         self.acknowledged(message, holder)
 
     def end_leases(self, holder: object) -> None:
-        """What that member has is visible again at once."""
+        """End the leases of that member: its messages are visible again at once."""
         now = self.now()
         with self.changed:
             for message in self._open.values():
@@ -133,10 +133,10 @@ class MemoryQueue:
 
     # ---- for judges; called with the lock
     def delivered(self, message: Message, holder: object) -> None:
-        """It is about to be delivered to that member; `message` still says to whom before."""
+        """A message is about to be delivered to that member; `message` still says to whom before."""
 
     def acknowledged(self, message: Message, holder: object) -> None:
-        """That member says that it is done."""
+        """A member says that a message is done."""
 
 
 class MemoryLeasedSource:
@@ -165,7 +165,7 @@ class MemoryLeasedSource:
     # ---- LeasedSource
     @property
     def lease_s(self) -> float:
-        """As of the queue."""
+        """The lease as of the queue."""
         return self.queue.lease_s
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
@@ -220,7 +220,7 @@ class MemoryLeasedSource:
             self._extending = False
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """They are done, but for those whose lease has ended: those are replied."""
+        """Acknowledge records, but for those whose lease has ended: those are replied."""
         self._check("acknowledge")
         now, late = self.queue.now(), []
         with self.queue.changed:
@@ -235,7 +235,7 @@ class MemoryLeasedSource:
             return late
 
     def release(self, records: Iterable[Record]) -> None:
-        """They are visible again."""
+        """Make these records visible again."""
         self._check("release")
         now = self.queue.now()
         with self.queue.changed:

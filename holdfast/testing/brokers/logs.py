@@ -144,7 +144,7 @@ class Topics:
             return self.store(Partition(topic, number), *records)
 
     def store(self, partition: Partition, *records: Stored) -> list[int]:
-        """The same of records as they are."""
+        """Store records as they are."""
         with self.changed:
             log = self.logs[partition]
             self._grew(partition)

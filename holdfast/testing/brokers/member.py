@@ -115,7 +115,7 @@ class MemoryPartitionedSource:
             self._faults[method].extend(errors)
 
     def forgive(self, method: str) -> None:
-        """That method is as it was."""
+        """Let that method be as it was."""
         with self.broker.changed:
             self._faults[method].clear()
 
@@ -125,7 +125,7 @@ class MemoryPartitionedSource:
 
     @property
     def line(self) -> Line:
-        """What lies between it and its brokers."""
+        """The line between the member and its brokers."""
         return self.client.line
 
     def _check(self, method: str) -> None:
@@ -149,18 +149,18 @@ class MemoryPartitionedSource:
         self.stir()
 
     def is_told(self, member_id: int, told: Told) -> None:
-        """What it should have."""
+        """Tell the member what it should have."""
         self.client.is_told(member_id, told)
 
     @property
     def owned(self) -> frozenset[Partition]:
-        """What it says that it has: also what the application is being told of."""
+        """The partitions that the member says it has: also those of which the application is being told."""
         return (frozenset(self.readers) | self._taking).difference(self.lost)
 
     # ---- PartitionedSource
     @property
     def protocol(self) -> str:
-        """As of the group."""
+        """The protocol of the group."""
         return self.of_group.protocol
 
     def open(
@@ -235,7 +235,7 @@ class MemoryPartitionedSource:
     def committed(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, Committed | SourceError | None]:
-        """As the group has it."""
+        """The committed offsets as the group has them."""
         return self._ask("committed", deadline, lambda: {each: self._committed(each) for each in partitions})
 
     def _committed(self, partition: Partition) -> Committed | None:
@@ -264,7 +264,7 @@ class MemoryPartitionedSource:
         return self._ask("last_offsets", deadline, lambda: self._ends(partitions))
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """The same without waiting."""
+        """The ends of the logs, without waiting."""
         self._check("look_at_ends")
         line, now = self.line, self.broker.settle()
         with self.broker.changed:
@@ -297,7 +297,7 @@ class MemoryPartitionedSource:
             self.client.commit(now, offsets, dict(self._named), self._listener.store_id)
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The same as far as known: here, all of it."""
+        """The ends of the logs as far as known: here, all of it."""
         with self.broker.changed:
             return {each: self.broker.logs[each].end for each in partitions if each in self.broker.logs}
 
@@ -401,7 +401,7 @@ class MemoryPartitionedSource:
 
     # ---- rebalances. Whatever a callback raises (a signal handler may), the client goes on with them.
     def _reconcile(self, now: float) -> bool:
-        """What is known to have changed is told. Returns: whether something came."""
+        """Tell the application what is known to have changed. Returns: whether something came."""
         client = self.client
         with self.broker.changed:
             no_more = [each for each in self.readers if not self.broker.has(each.topic)]
@@ -482,7 +482,7 @@ class MemoryPartitionedSource:
                 self.client.telling = False
 
     def _await_commits(self) -> None:
-        """As librdkafka: what goes is held until its commit is answered, or the request's time is over."""
+        """Hold partitions that go until their commit is answered, or the request's time is over, as librdkafka does."""
         while self.client.under_way:
             self.client.news.clear()
             self._wait(self.client.request_s)

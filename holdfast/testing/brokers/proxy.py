@@ -31,7 +31,7 @@ _BACK_S = 4.0
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """What a producer has sent."""
+    """A message that a producer has sent."""
 
     topic: str
     #: UNIQ_KEY: a copy of it, which a producer's retry has stored, has the same.
@@ -54,7 +54,7 @@ class Copy:
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """What a receipt stands for."""
+    """The delivery that a receipt stands for."""
 
     copy: Copy
     until: float
@@ -123,7 +123,7 @@ class Proxy:
             self._in_vain(poll)
 
     def acknowledge(self, receipt: str) -> Verdict:
-        """It is done, if that is the delivery's last receipt."""
+        """End the message, if that is the delivery's last receipt."""
         lease = self._leases.get(receipt)
         if lease is None or lease.until <= self._scheduler.now:
             return Verdict.OVER
@@ -144,7 +144,7 @@ class Proxy:
         return Verdict.DONE, self._hide(copy, max(hidden_s, self._back_s if not hidden_s else 0.0), holder)
 
     def end_leases(self, holder: str) -> None:
-        """Those of that member end at once."""
+        """End the leases of that member at once."""
         for copy in list(self.open):
             lease = copy.lease
             if lease is not None and lease.holder == holder:
@@ -153,10 +153,10 @@ class Proxy:
 
     # ---- for judges
     def delivered(self, copy: Copy, holder: str) -> None:
-        """It is about to be delivered to that member; its lease says to whom before."""
+        """A message is about to be delivered to that member; its lease says to whom before."""
 
     def acknowledged(self, message: Message, holder: str | None) -> None:
-        """That member says that it is done."""
+        """That member says that a message is done."""
 
     # ---- inside
     def _show(self, copy: Copy) -> None:

@@ -29,7 +29,7 @@ _AGAIN_S = 0.3
 
 
 class ProxyClient:
-    """As `holdfast.adapters.rocketmq.grpc.client.Client`.
+    """Implements `holdfast.adapters.rocketmq.grpc.client.Client`.
 
     Args:
         proxy: on the other side.
@@ -65,7 +65,7 @@ class ProxyClient:
 
     # ---- as the client's
     def open(self, deadline: Deadline) -> None:
-        """As `Proxy.open`."""
+        """Implements `Proxy.open`."""
         while True:
             try:
                 self.renew()
@@ -77,15 +77,15 @@ class ProxyClient:
                 return
 
     def renew(self) -> None:
-        """As `Proxy.renew`."""
+        """Implements `Proxy.renew`."""
         self._wait_for(lambda answer: answer([]), self._timeout_s, "connecting")
 
     def places(self) -> Sequence[Place]:
-        """As `Proxy.places`."""
+        """Implements `Proxy.places`."""
         return [Place(topic, "broker-a") for topic in self._topics]
 
     def receive(self, place: Place, at_most: int) -> Sequence[Delivery]:
-        """As `Proxy.receive`."""
+        """Implements `Proxy.receive`."""
 
         def request(answer: Callable[[list[Delivery]], None]) -> None:
             self._proxy.receive(
@@ -100,14 +100,14 @@ class ProxyClient:
         return self._wait_for(request, self._poll_s + self._timeout_s, f"receiving from {place.topic}")
 
     def begin_acknowledge(self, deliveries: Sequence[Delivery], answer: Callable[[Sequence[Verdict]], None]) -> None:
-        """As `Asks.begin_acknowledge`."""
+        """Implements `Asks.begin_acknowledge`."""
         receipts = [each.receipt for each in deliveries]
         self._begin(
             lambda: [self._proxy.acknowledge(each) for each in receipts], answer, [Verdict.UNKNOWN] * len(receipts)
         )
 
     def begin_change(self, delivery: Delivery, hidden_s: int, answer: Callable[[Verdict, str], None]) -> None:
-        """As `Asks.begin_change`."""
+        """Implements `Asks.begin_change`."""
         self._begin(
             lambda: self._proxy.change(delivery.receipt, hidden_s, self._process.name),
             lambda each: answer(*each),
@@ -115,7 +115,7 @@ class ProxyClient:
         )
 
     def close(self) -> None:
-        """As `Proxy.close`."""
+        """Implements `Proxy.close`."""
         self._closed = True
         for waiters in self._polling.values():
             self._scheduler.tell(waiters)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """What the broker says of each queue."""
+    """Each queue as the broker describes it."""
 
     def __init__(self, *, first: int = 0, end: int = 1_000, committed: int | None = None) -> None:
         self.first, self.end, self.committed = first, end, committed
@@ -41,7 +41,7 @@ class QueueLeasedMember:
         self.wound_up = False
 
     def deliver(self, *offsets: int, number: int = 0) -> None:
-        """What this member's client calls back with."""
+        """Call back with what was delivered."""
         with self.changed:
             for offset in offsets:
                 value = str(offset).encode()
@@ -54,7 +54,7 @@ class QueueLeasedMember:
         self._fence = fence
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """What was delivered."""
+        """Return what was delivered."""
         with self.changed:
             if not self._new and timeout_s > 0:
                 self.changed.wait(min(timeout_s, 0.01))
@@ -68,14 +68,14 @@ class QueueLeasedMember:
         """Nothing ends here."""
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """They are done."""
+        """Acknowledge records that are done."""
         with self.changed:
             self.acked += [record.offset for record in records]
             self.changed.notify_all()
         return ()
 
     def release(self, records: Iterable[Record]) -> None:
-        """They come again."""
+        """Give records back: they come again."""
         with self.changed:
             self._new.extend(records)
 
@@ -97,7 +97,7 @@ class QueueLeasedMember:
         return f"p/{queue.broker}/{queue.number}"
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
-        """As the log says."""
+        """Look at a queue as the log has it."""
         if not self.log.answers:
             raise SourceUnavailable("a test said so")
         return Seen(self.log.first, self.log.end, self.log.committed, self.log.dense)

@@ -38,7 +38,7 @@ class RocketBroker(MemoryBroker):
         return True
 
     def reset(self, group: str, queue: Partition, offset: int) -> None:
-        """As a person does it, by a tool: also while members run."""
+        """Reset an offset as a person does, by a tool: also while members run."""
         with self.changed:
             self.offsets[group, queue] = self._resets[group, queue] = offset
             self._grew(queue)

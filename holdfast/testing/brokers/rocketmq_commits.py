@@ -24,7 +24,7 @@ _LEAST_S = 0.001
 
 
 class Answer(NamedTuple):
-    """What became of one."""
+    """The answer to one commit."""
 
     queue: Partition
     offset: int
@@ -52,17 +52,17 @@ class QueueCommits:
             self._send(now, queue, offset)
 
     def refuse(self, queue: Partition, offset: int) -> None:
-        """It is not ours to commit any more: nothing is sent."""
+        """Refuse a commit of a queue that is not ours any more: nothing is sent."""
         self.answers.append(Answer(queue, offset, CommitFate.DISCARD))
 
     def came(self, found: Mapping[Partition, int | None]) -> None:
-        """What the broker has of queues that came."""
+        """Note the broker's offsets of queues that came."""
         for queue, at in found.items():
             if at is not None and queue not in self._under_way:
                 self._acknowledged.setdefault(queue, at)
 
     def forget(self, queue: Partition) -> None:
-        """It is not ours any more."""
+        """Forget a queue that is not ours any more."""
         self._acknowledged.pop(queue, None)
 
     def look(self, now: float) -> Sequence[tuple[Partition, int]]:

@@ -20,7 +20,7 @@ _LATE_S = 1.5
 
 
 class RocketGroup(Watcher):
-    """What is committed, and by whom. Guarded by the broker's lock."""
+    """The committed offsets, and who committed them. Guarded by the broker's lock."""
 
     def __init__(self, broker: RocketBroker, name: str) -> None:
         self.broker, self.name = broker, name
@@ -37,7 +37,7 @@ class RocketGroup(Watcher):
         return ()
 
     def offset(self, partition: Partition) -> int | None:
-        """What is committed; None = nothing."""
+        """The committed offset; None = nothing."""
         with self.broker.changed:
             return self.broker.offsets.get((self.name, partition))
 
@@ -56,7 +56,7 @@ class RocketGroup(Watcher):
 
     # ---- Watcher
     def on_commit(self, partition: Partition, offset: int, member: object, metadata: str) -> None:
-        """As `Watcher.on_commit`."""
+        """Implements `Watcher.on_commit`."""
         self.attempts.append(Attempt(member, partition, offset, CommitFate.DONE))
         if not self._late[partition]:
             return

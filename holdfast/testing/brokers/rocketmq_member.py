@@ -225,7 +225,7 @@ class RocketSource:
         return {each: f"{self.group}/{each.topic}/{each.broker}/{each.number}" for each in partitions}
 
     def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
-        """What the broker has; it does not say who committed it."""
+        """The broker's offsets; it does not say who committed them."""
         self._wait_for_answer("committed", deadline)
         with self.broker.changed:
             found = {each: self.broker.offsets.get((self.group, each)) for each in partitions}
@@ -244,11 +244,11 @@ class RocketSource:
         return self.end_offsets(partitions)
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """The same without waiting."""
+        """The ends of the logs, without waiting."""
         return self.end_offsets(partitions) if self.line.hears and self.line.speaks else None
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The same as far as known."""
+        """The ends of the logs as far as known."""
         with self.broker.changed:
             return {each: self.broker.logs[each].end for each in partitions if each in self.broker.logs}
 

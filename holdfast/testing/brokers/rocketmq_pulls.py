@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """What one look at all queues brings."""
+    """The messages that one look at all queues brings."""
 
     records: list[Record]
     ends: list[End]

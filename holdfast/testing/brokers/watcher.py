@@ -1,4 +1,4 @@
-"""Who sees what a broker in memory sees: for judges."""
+"""Watchers: they see what a broker in memory sees, for judges."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Watcher:
         """The broker has taken it: an offset is committed now."""
 
     def on_assign(self, partitions: Sequence[Partition], member: object) -> None:
-        """They came to that member, which is told now."""
+        """Partitions came to that member, which is told now."""
 
     def on_revoke(self, partitions: Sequence[Partition], member: object) -> None:
         """The member has been told, and gives them up now."""
 
     def on_lost(self, partitions: Sequence[Partition], member: object) -> None:
-        """They are others' already, and the member is told now."""
+        """Partitions are others' already, and the member is told now."""
 
     def on_deliver(self, record: Record, member: object) -> None:
         """The member's client hands it out."""

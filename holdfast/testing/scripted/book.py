@@ -55,7 +55,7 @@ class Call:
 
 
 class Sight(Protocol):
-    """What the store knows, and not what a member was told."""
+    """The store's knowledge, and not what a member was told."""
 
     def alive(self, session: str) -> bool:
         """Whether that session lives."""
@@ -87,7 +87,7 @@ class Book:
         return call
 
     def ended(self, call: Call, now: float, outcome: str) -> None:
-        """It has returned or raised."""
+        """Note that the call has returned or raised."""
         if call.outcome == "runs":
             call.ended_s, call.outcome = now, outcome
 
@@ -119,7 +119,7 @@ class Book:
         return any(place(letter.record) == place(record) for letter in self.letters)
 
     def work_of(self, handler: Handler, record: Record) -> Work:
-        """As the engine has it."""
+        """The record's work as the engine has it."""
         if handler.key is not None:
             try:
                 return Work(handler.scope_of(self._group, record.topic), handler.key(record))
@@ -142,5 +142,5 @@ def place(record: Record) -> str:
 
 
 def done_by(calls: Iterable[Call]) -> list[Call]:
-    """Those that have done their work, as far as anybody can know: also who was cut off may have."""
+    """The calls that have done their work, as far as anybody can know: also one that was cut off may have."""
     return [call for call in calls if call.outcome == "done"]

@@ -35,7 +35,7 @@ class Say(Protocol):
     """Adds a line to the story."""
 
     def __call__(self, who: str, what: str, *, daily: bool = False) -> None:
-        """That happened now."""
+        """Tell something that happened now."""
         ...
 
 
@@ -80,7 +80,7 @@ class Cluster:
 
     # ---- what a test says
     def move(self, partitions: Sequence[Partition], to: ScriptedSource | None) -> None:
-        """They are meant for that one, until members come or go; None = for nobody."""
+        """Plan these partitions for that member, until members come or go; None = for nobody."""
         with self.broker.changed:
             group = self.group
             seat = next((each for each in group.seats.values() if each.member is to), None)
@@ -89,13 +89,13 @@ class Cluster:
             group.rules.changed()
 
     def lose(self, source: ScriptedSource, partitions: Sequence[Partition], to: ScriptedSource | None) -> None:
-        """These are taken away from it without a question, and are meant for another."""
+        """Take partitions away from a member without a question; they are meant for another."""
         if to is not None:
             self.move(partitions, to)
         self.group.lose(source, *partitions)
 
     def another(self, than: ScriptedSource) -> ScriptedSource | None:
-        """Who has the fewest partitions of the others that are there."""
+        """The member that has the fewest partitions of the others that are there."""
         meant = [seat.member for seat in self.group.target.values()]
         able = [
             each
@@ -105,7 +105,7 @@ class Cluster:
         return min(able, key=meant.count) if able else None
 
     def of(self, source: ScriptedSource) -> list[Partition]:
-        """What it has, as the broker sees it."""
+        """The member's partitions, as the broker sees them."""
         return self.group.of(source)
 
     def moving(self) -> list[str]:
@@ -126,8 +126,8 @@ class Cluster:
 
 
 class ScriptedSource(MemoryPartitionedSource):
-    """What a user's app gets in the place of a source of Kafka's. It brings the machine of its process with it, and
-    where dead letters go."""
+    """A source for a user's app, in the place of one of Kafka's. It brings the machine of its process with it, and the
+    place where dead letters go."""
 
     def __init__(self, cluster: Cluster, process: Process) -> None:
         session_s = cluster.session_timeout_s
@@ -165,11 +165,11 @@ class ScriptedSource(MemoryPartitionedSource):
         owners: Mapping[Partition, Fence],
         deadline: Deadline,
     ) -> None:
-        """As `PartitionedSource.open`."""
+        """Implements `PartitionedSource.open`."""
         super().open(topics, _Told(listener, self.process.name, self._cluster.say), owners, deadline)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """As `PartitionedSource.commit`."""
+        """Implements `PartitionedSource.commit`."""
         said = ", ".join(f"{partition} up to {offset}" for partition, offset in sorted(offsets.items()))
         self._cluster.say(self.process.name, f"commits {said}", daily=True)
         super().commit(offsets)
@@ -211,7 +211,7 @@ class _Letters:
         """There is nothing to check."""
 
     def send(self, letter: Letter, deadline: Deadline) -> None:  # noqa: ARG002 - as of DeadLetters
-        """As `DeadLetters.send`."""
+        """Implements `DeadLetters.send`."""
         self._process.runtime.sleep(0.001)
         if self._cluster.letters_refused:
             raise DeadLetterError("the broker does not take dead letters now: the test says so")

@@ -28,7 +28,7 @@ class Effect(NamedTuple):
 
 
 class Effects(list[Any]):
-    """What has been done in the world: `charged.append(order_id)`. Made by `ScriptedWorld.effects`."""
+    """Effects in the world: `charged.append(order_id)`. Made by `ScriptedWorld.effects`."""
 
     def __init__(self, name: str, tell: Callable[[Effects, Effect], None], now: Callable[[], float]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Effects(list[Any]):
         self._effects: list[Effect] = []
 
     def append(self, item: object) -> None:
-        """It was done, now, by the handler that says so."""
+        """Note an effect, now, of the handler that says so."""
         effect = Effect(item, self._now(), CALL.get())
         super().append(item)
         self._effects.append(effect)
@@ -55,13 +55,13 @@ class Effects(list[Any]):
 
 
 def effects_of(items: Sequence[object]) -> Sequence[Effect]:
-    """What is known of each."""
+    """The effects, with what is known of each."""
     noted = items._effects if isinstance(items, Effects) else []  # noqa: SLF001 - of this file
     return noted if len(noted) == len(items) else [Effect(item, -1.0, None) for item in items]
 
 
 def name_of(items: object) -> str:
-    """What messages call them."""
+    """The name of the effects in messages."""
     return items.name if isinstance(items, Effects) else "what was done"
 
 
@@ -81,5 +81,5 @@ def what_of(item: object, by: KeySpec | None) -> str:
 
 
 def key_of(record: Record, by: KeySpec) -> str:
-    """The same of a record: a number and its digits are one."""
+    """The key of a record: a number and its digits are one."""
     return resolve_key(by)(record)[2:]

@@ -54,12 +54,12 @@ class Member:
 
     @property
     def partitions(self) -> list[Partition]:
-        """What it has, as the broker sees it."""
+        """The member's partitions, as the broker sees them."""
         return self._world.cluster.of(self.source) if self.alive else []
 
     @property
     def handling(self) -> list[Record]:
-        """What its handlers have in their hands now."""
+        """The records that the member's handlers have in their hands now."""
         return [record for call in self._world.book.running(self.name) for record in call.records]
 
     # ---- processes
@@ -95,7 +95,7 @@ class Member:
         self._world.cluster.silent(self.source)
 
     def zombie(self) -> None:
-        """It stands still until its sessions, at the broker and at the store, are over and others have its
+        """Let the member stand still until its sessions, at the broker and at the store, are over and others have its
         partitions. Then it goes on as if nothing had been."""
         self.stall(2 * self._world.cluster.session_timeout_s + 10)
 

@@ -172,7 +172,7 @@ class Promises:
             )
 
     def assert_dead_lettered(self, *keys: object, by: KeySpec) -> None:
-        """These went to the dead letters, and nothing else did; none: nothing did.
+        """Assert that these records went to the dead letters, and nothing else did; none: nothing did.
 
         Args:
             keys: as `by` finds them in the records: `assert_dead_lettered(17, by="order_id")`.

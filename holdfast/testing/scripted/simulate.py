@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What has been searched."""
+    """The result of a search."""
 
     worlds: int
     virtual_s: float

@@ -30,13 +30,13 @@ class Store:
         self._forgotten: set[str] = set()
 
     def silent(self, for_s: float, *, hears: bool = False) -> None:
-        """It gives no answer for so long. `hears`: what it is told counts all the same."""
+        """Give no answer for so long. `hears`: what the store is told counts all the same."""
         self._say("test", f"the store gives no answer for {for_s:g} s{', though it hears' if hears else ''}")
         self.server.network.go_silent(hears=hears)
         self._later(for_s, "the store answers again", self.server.network.speak)
 
     def refuses(self, for_s: float) -> None:
-        """It refuses our credentials for so long."""
+        """Refuse our credentials for so long."""
         self._say("test", f"the store refuses credentials for {for_s:g} s")
         self.server.network.refuse()
         self._later(for_s, "the store takes credentials again", lambda: self.server.network.refuse(""))
@@ -47,7 +47,7 @@ class Store:
         self.server.network.slow(up_to_s)
 
     def empty(self) -> None:
-        """It loses all that it knows, as a Redis does that is restarted without persistence."""
+        """Lose everything, as a Redis does that is restarted without persistence."""
         self._say("test", "the store loses all that it knew")
         self._forgot()
         self._forgotten |= self.server.state.sessions.keys()

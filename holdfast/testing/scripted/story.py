@@ -32,7 +32,7 @@ class Story:
         self.lines: list[Line] = []
 
     def add(self, who: str, what: str, *, daily: bool = False) -> None:
-        """That happened now."""
+        """Tell something that happened now."""
         self.lines.append(Line(self._now(), who, what, daily))
 
     def whole(self) -> str:
@@ -40,7 +40,7 @@ class Story:
         return "\n".join(map(str, self.lines))
 
     def failure(self, said: str, about: Collection[str] = ()) -> AssertionError:
-        """What a test fails with.
+        """The error that a test fails with.
 
         Args:
             said: what is broken.

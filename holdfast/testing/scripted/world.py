@@ -35,7 +35,7 @@ _LOOK_S, _REST_S = 0.25, 2.0
 
 
 class ScriptedWorld(Promises):
-    """What the fixture `world` is. One test's, in one thread; `close` ends it, as leaving a `with` does.
+    """The world of the fixture `world`. One test's, in one thread; `close` ends it, as leaving a `with` does.
 
     Time in it is virtual: an hour of waiting costs milliseconds, and the same test gives the same run each time. A
     handler takes no time, unless it says `world.sleep(seconds)`, or `await asyncio.sleep(seconds)` in a coroutine.
@@ -95,7 +95,7 @@ class ScriptedWorld(Promises):
 
     @property
     def dead_letters(self) -> list[Letter]:
-        """What went to the dead letters: `letter.record`, `letter.topic`, `letter.reason`."""
+        """The dead letters: `letter.record`, `letter.topic`, `letter.reason`."""
         return self.book.letters
 
     def committed(self, topic: str, number: int) -> int | None:
@@ -160,7 +160,7 @@ class ScriptedWorld(Promises):
 
     # ---- time
     def sleep(self, seconds: float) -> None:
-        """What a handler calls in the place of `time.sleep`, which lets no time pass in here.
+        """Sleep in a handler, in the place of `time.sleep`, which lets no time pass in here.
 
         Raises:
             RuntimeError: called by the test itself, which lets time pass by `run`.
@@ -307,7 +307,7 @@ class ScriptedWorld(Promises):
         return self._rests_since is not None and self.now - self._rests_since >= _REST_S
 
     def _left(self) -> list[str]:
-        """What is left to do."""
+        """The work that is left."""
         left = [f"{member.name} has ended with {member.error!r}" for member in self.members if member.error]
         left += [
             f"{each.name} has not joined yet" for each in self.members if each.alive and not each.source.has_opened

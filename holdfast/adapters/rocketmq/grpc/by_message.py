@@ -68,7 +68,8 @@ class ByMessage:
         self._receiving.tend()
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """What has come. Raises SourceError where nothing has: what the polls met, each 10 s while it lasts."""
+        """Return the messages that have come. Raises SourceError where none has: the error that the polls met, each 10
+        s while it lasts."""
         leases = self._leases
         self._receiving.wanted()
         leases.repeat()

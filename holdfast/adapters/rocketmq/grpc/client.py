@@ -240,7 +240,8 @@ def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client ha
             return bool(self._init_settings_event.wait(timeout_s))
 
         def _Client__heartbeat_callback(self, future: Future[Any], endpoints: Any) -> None:  # noqa: ANN401, N802
-            """As its own, which raises after it has logged: then Python logs it once more, with its traceback."""
+            """Call the client's own callback, which raises after it has logged: then Python logs it once more, with its
+            traceback."""
             if (error := future.exception()) is not None:
                 _client_log.warning("heartbeat to %s: %s", endpoints, error)
 

@@ -1,4 +1,4 @@
-"""What a LeasedSource is told, checked before anything is connected."""
+"""Settings of a LeasedSource, checked before anything is connected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANY_TAG = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a source takes, and for how long."""
+    """Settings of a LeasedSource: what it takes, and for how long."""
 
     #: The consumer group.
     group: str

@@ -32,12 +32,12 @@ class Delivery(NamedTuple):
 
     @property
     def name(self) -> tuple[str, str]:
-        """What tells messages apart."""
+        """The name that tells messages apart."""
         return self.topic, self.message_id
 
 
 class Verdict(Enum):
-    """What the broker says about one delivery."""
+    """The broker's answer about one delivery."""
 
     DONE = "done"
     OVER = "over"  #: its lease had ended: the message comes again, or is done by another delivery
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 class Asks(Protocol):
-    """What is asked of the broker about deliveries. Never blocks; the answers come on another thread."""
+    """Requests to the broker about deliveries. Never blocks; the answers come on another thread."""
 
     def begin_acknowledge(self, deliveries: Sequence[Delivery], answer: Callable[[Sequence[Verdict]], None]) -> None:
         """Deliveries of one topic and proxy. The answer has a verdict for each."""

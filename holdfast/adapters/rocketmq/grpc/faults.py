@@ -1,4 +1,4 @@
-"""What the proxy and gRPC answer, as holdfast's errors. By codes and statuses, never by texts."""
+"""Answers of the proxy and of gRPC as holdfast's errors. By codes and statuses, never by texts."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def nothing_there(code: int) -> bool:
 
 
 def verdict_of(code: int) -> Verdict:
-    """What a status says about one delivery."""
+    """Read a status as the verdict on one delivery."""
     if code == OK:
         return Verdict.DONE
     return Verdict.OVER if code == _INVALID_RECEIPT_HANDLE else Verdict.UNKNOWN
 
 
 def verdicts_of(code: int, entries: Collection[int], expected: int) -> list[Verdict]:
-    """The same for one acknowledgement of several: each entry's own status, where there is one for each."""
+    """Read the statuses of one acknowledgement of several: each entry's own, where there is one for each."""
     if len(entries) == expected and code in {OK, _MULTIPLE_RESULTS, _INVALID_RECEIPT_HANDLE}:
         return [verdict_of(each) for each in entries]
     return [verdict_of(code)] * expected
@@ -55,7 +55,7 @@ def refusal(code: int, words: str, what: str) -> SourceError:
 
 
 def failure(error: BaseException, what: str) -> SourceError:
-    """What the client raised: gRPC's errors have a `code()`, its own a `code`."""
+    """Read an error that the client raised: gRPC's errors have a `code()`, its own a `code`."""
     code = getattr(error, "code", None)
     if callable(code):
         name = getattr(code(), "name", "")

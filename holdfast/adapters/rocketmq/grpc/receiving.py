@@ -55,7 +55,7 @@ class Receiving:
         self._wanted_at = self._runtime.now()
 
     def trouble(self) -> SourceError | None:
-        """What went wrong since this was last asked."""
+        """The error since this was last asked for."""
         found, self._trouble = self._trouble, None
         return found
 

@@ -77,12 +77,12 @@ class Inbox:
             return [self._new.popleft().record for _ in range(min(at_most, len(self._new)))]
 
     def identity(self, record: Record) -> str:
-        """What the message is known by, wherever it is delivered again."""
+        """The name by which the message is known, wherever it is delivered again."""
         with self._changed:
             return self._here[record.partition, record.offset].identity
 
     def acknowledge(self, records: Iterable[Record]) -> Sequence[Record]:
-        """Their callbacks return well. Replies with those that nobody waits for any more."""
+        """Let the callbacks of these records return well. Replies with the records that nobody waits for any more."""
         late = []
         with self._changed:
             for record in records:
@@ -95,7 +95,7 @@ class Inbox:
         return late
 
     def give_again(self, records: Iterable[Record]) -> None:
-        """They were not handled. Their callbacks wait on, and the records are taken once more."""
+        """Take records back that were not handled. Their callbacks wait on, and the records are taken once more."""
         with self._changed:
             for record in records:
                 delivery = self._here.get((record.partition, record.offset))

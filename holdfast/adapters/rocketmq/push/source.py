@@ -149,7 +149,7 @@ class PushSource:
         )
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """What the client has called back with."""
+        """Return the messages that the client has called back with."""
         fault, self._fault = self._fault, None
         if fault is not None:
             raise SourceUnavailable(f"a message could not be read, and was sent back with its batch: {fault!r}")
@@ -163,7 +163,7 @@ class PushSource:
         """There is no lease to renew."""
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Their callbacks return."""
+        """Let the callbacks of these records return."""
         return self._inbox.acknowledge(records)
 
     def release(self, records: Iterable[Record]) -> None:
@@ -181,7 +181,7 @@ class PushSource:
         return self._servers.queue(record.topic, record.partition.number)
 
     def position_name(self, queue: Partition) -> str:
-        """As those of RocketMQSource: who moves from one to the other takes along what is done."""
+        """The position's name, as RocketMQSource's: who moves from one to the other takes along what is done."""
         return position_name(self._group, queue)
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
@@ -240,7 +240,8 @@ class PushSource:
             return False
 
     def _born_here(self, arrived: Arrived) -> Arrived:
-        """What comes by the retry topic says itself where it was born: that may be a topic of others, or none."""
+        """Read where a message of the retry topic was born, as it says itself: that may be a topic of others, or
+        none."""
         topic = arrived.partition.topic
         if topic in self._topics:
             return arrived

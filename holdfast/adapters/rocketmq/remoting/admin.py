@@ -199,7 +199,7 @@ class Admin:
         self._client.ask_master(queue, request, deadline).expect()
 
     def connections(self, broker: str, group: str, deadline: Deadline) -> GroupConnections | None:
-        """Who is connected to this broker as a member of the group; None = nobody."""
+        """The members of the group that are connected to this broker; None = there are none."""
         request = membership.connections(group)
         return membership.read_connections(self._client.network.ask(self._client.master(broker), request, deadline))
 

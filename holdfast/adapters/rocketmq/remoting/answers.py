@@ -1,4 +1,4 @@
-"""What a server has answered: read, or the error that it stands for.
+"""Answers of servers: read, or the error that it stands for.
 
 Errors are typed by the answer's code; nothing is decided by a remark's text. A number that is missing or no number is
 Malformed, never a KeyError.
@@ -56,7 +56,7 @@ class CommitIgnored(SourceError):
 
 
 class Malformed(SourceError):
-    """These bytes are none that a RocketMQ server sends."""
+    """Bytes that no RocketMQ server sends."""
 
 
 def refusal(what: str, address: str, code: int, remark: str | None) -> SourceError:
@@ -83,7 +83,7 @@ _MOST: Final = 1 << 63
 
 
 class Answer(NamedTuple):
-    """What a server answered."""
+    """A server's answer."""
 
     what: str  #: the request, for people
     address: str
@@ -93,7 +93,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def expect(self, *fine: int) -> Answer:
-        """This, if its code is 0 or one of these. Raises the SourceError that the code stands for."""
+        """Return the answer, if its code is 0 or one of these. Raises the SourceError that the code stands for."""
         if self.code != codes.SUCCESS and self.code not in fine:
             raise refusal(self.what, self.address, self.code, self.remark)
         return self

@@ -42,7 +42,8 @@ class Channel:
             return 0
 
     def receive(self) -> memoryview | None:
-        """What has arrived, valid until the next call; None = nothing now. Raises OSError, also at the stream's end."""
+        """Return the bytes that have arrived, valid until the next call; None = nothing now. Raises OSError, also at
+        the stream's end."""
         try:
             count = self.socket.recv_into(self._buffer)
         except _NOT_NOW:

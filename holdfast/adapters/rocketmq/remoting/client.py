@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Notice(NamedTuple):
-    """What a broker tells or asks its clients: `codes.Told`."""
+    """A broker's notice or question to its clients: `codes.Told`."""
 
     code: int
     fields: Mapping[str, str]
@@ -137,7 +137,7 @@ class RemotingClient:
         *,
         timeout_s: float = 5.0,
     ) -> None:
-        """The same without waiting."""
+        """Ask for the group's offset without waiting."""
         self.begin_master(queue, queues.query(queue, group), timeout_s, queues.read_query, on_answer)
 
     def commit_offset(self, queue: Partition, group: str, offset: int, deadline: Deadline) -> None:
@@ -157,7 +157,7 @@ class RemotingClient:
         *,
         timeout_s: float = 5.0,
     ) -> None:
-        """The same without waiting; None = done."""
+        """Commit without waiting; None = done."""
         request = queues.commit(queue, group, offset)
         self.begin_master(queue, request, timeout_s, queues.read_commit, on_answer)
 
@@ -168,7 +168,7 @@ class RemotingClient:
     def begin_max_offset(
         self, queue: Partition, on_answer: Callable[[int | SourceError], None], *, timeout_s: float = 5.0
     ) -> None:
-        """The same without waiting."""
+        """Ask for the end of the log without waiting."""
         self.begin_master(queue, queues.longest(queue), timeout_s, queues.read_offset, on_answer)
 
     def min_offset(self, queue: Partition, deadline: Deadline) -> int:
@@ -236,7 +236,7 @@ class RemotingClient:
         self.network.begin(address, asked, request.timeout_s, queues.read_pull, answered)
 
     def pull(self, request: PullRequest, deadline: Deadline) -> PullAnswer:
-        """The same, waiting. Let the deadline be longer than the suspension."""
+        """Pull, and wait for the answer. Let the deadline be longer than the suspension."""
         self._addresses(request.queue.broker, request.queue.topic, deadline)
         broker_id, address = self._reader(request.queue)
         asked = queues.pull(request, of_master=broker_id == codes.MASTER)
@@ -257,7 +257,7 @@ class RemotingClient:
         return self.network.ask_name_servers(request, deadline, lambda answer: answer.expect())
 
     def master(self, broker: str) -> str:
-        """Its address. Raises SourceUnavailable where none is known."""
+        """The master's address. Raises SourceUnavailable where none is known."""
         found = self.routes.addresses(broker)
         if codes.MASTER not in found:
             why = "has no master now" if found else "is not known: no name server has told of it for a topic asked for"
@@ -280,7 +280,7 @@ class RemotingClient:
         read: Callable[[Answer], T],
         on_answer: Callable[[T | SourceError], None],
     ) -> None:
-        """The same without waiting: the broker has to be known. What `read` makes of the answer is handed on."""
+        """Ask the master without waiting: the broker has to be known. What `read` makes of the answer is handed on."""
         self.routes.known(queue.topic)  # begins a refresh where one is due
         self.network.begin(self.master(queue.broker), request, timeout_s, read, on_answer)
 
@@ -313,7 +313,7 @@ class RemotingClient:
 
 
 def as_fields(values: Mapping[str, Any]) -> dict[str, str]:
-    """As the protocol has them: texts; None is left out."""
+    """Values as the protocol has them: texts; None is left out."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in values.items()

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Request(IntEnum):
-    """What is asked of a broker or a name server."""
+    """Codes of requests to a broker or a name server."""
 
     PULL_MESSAGE = 11
     QUERY_CONSUMER_OFFSET = 14
@@ -43,7 +43,7 @@ class Request(IntEnum):
 
 
 class Told(IntEnum):
-    """What a broker asks or tells its clients."""
+    """Codes of a broker's notices and questions to its clients."""
 
     CHECK_TRANSACTION_STATE = 39
     CONSUMER_IDS_CHANGED = 40

@@ -75,7 +75,7 @@ def encode(command: Command) -> bytes:
 
 
 def decode(frame: bytes) -> Command:
-    """What follows a frame's length. Raises Malformed."""
+    """Decode a frame, without its length. Raises Malformed."""
     if len(frame) < 4:
         raise Malformed(f"a frame of {len(frame)} bytes")
     marked = int.from_bytes(frame[:4], "big")

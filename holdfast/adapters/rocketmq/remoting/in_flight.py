@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What is asked; `what` names it for people."""
+    """A request; `what` names it for people."""
 
     code: int
     what: str
@@ -34,7 +34,7 @@ class Asked:
 
 
 class InFlight:
-    """Its owner's lock guards it; times are by its owner's clock."""
+    """The requests under way at one server. The owner's lock guards them; times are by the owner's clock."""
 
     def __init__(self) -> None:
         self._asked: dict[int, Asked] = {}
@@ -72,7 +72,8 @@ class InFlight:
         return self._asked.pop(opaque, None)
 
     def take_over(self, now: float) -> list[Asked]:
-        """Those whose time is over. One that was not sent will not be: a commit must not happen long after."""
+        """Take the requests whose time is over. One that was not sent will not be: a commit must not happen long
+        after."""
         over = [opaque for opaque, asked in self._asked.items() if asked.until <= now]
         ended = [self._asked.pop(opaque) for opaque in over]
         self.unsent_bytes -= sum(len(asked.unsent) for asked in ended)
@@ -80,7 +81,8 @@ class InFlight:
         return ended
 
     def take_sent(self) -> list[Asked]:
-        """Those that a connection had, which is no more. What was asked since then waits for the next one."""
+        """Take the requests that a connection had, which is no more. What was asked since then waits for the next
+        one."""
         ended = [asked for asked in self._asked.values() if not asked.unsent]
         self._asked = {opaque: asked for opaque, asked in self._asked.items() if asked.unsent}
         self.look_at = min((asked.until for asked in self._asked.values()), default=float("inf"))

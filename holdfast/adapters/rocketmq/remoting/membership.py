@@ -24,7 +24,7 @@ ALL: Final = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a group wants of a topic. The whole group's: a heartbeat with another one replaces it for all.
+    """A group's subscription to a topic. The whole group's: a heartbeat with another one replaces it for all.
 
     Args:
         topic: its name.
@@ -52,7 +52,7 @@ class Subscription:
         return frozenset(tag.strip() for tag in self.expression.split("||")) - {""}
 
     def data(self) -> dict[str, Any]:
-        """As a heartbeat has it."""
+        """The subscription as a heartbeat has it."""
         tags = sorted(self.tags)
         return {
             "topic": self.topic,
@@ -76,7 +76,7 @@ class Consumer:
     start: str = "CONSUME_FROM_LAST_OFFSET"
 
     def data(self) -> dict[str, Any]:
-        """As a heartbeat has it."""
+        """The consumer as a heartbeat has it."""
         return {
             "groupName": self.group,
             "consumeType": self.consume_type,
@@ -88,7 +88,7 @@ class Consumer:
 
 
 def heartbeat(client_id: str, consumers: Iterable[Consumer], producers: Iterable[str]) -> Request:
-    """We are here."""
+    """A heartbeat: these members are here."""
     body = {
         "clientID": client_id,
         "consumerDataSet": [each.data() for each in consumers],
@@ -98,13 +98,13 @@ def heartbeat(client_id: str, consumers: Iterable[Consumer], producers: Iterable
 
 
 def unregister(client_id: str, group: str, *, producer: bool) -> Request:
-    """We leave."""
+    """A request of a member that leaves."""
     name = "producerGroup" if producer else "consumerGroup"
     return Request(codes.Request.UNREGISTER_CLIENT, f"leaving {group}", {"clientID": client_id, name: group})
 
 
 def members(group: str) -> Request:
-    """Who is in a group."""
+    """A request for the members of a group."""
     return Request(
         codes.Request.GET_CONSUMER_LIST_BY_GROUP, f"asking for the members of {group}", {"consumerGroup": group}
     )
@@ -139,7 +139,7 @@ class GroupConnections(NamedTuple):
 
 
 def connections(group: str) -> Request:
-    """Who is in a group, in full: a request of tools, for which more may be permitted than to consume."""
+    """A request for the members of a group, in full: one of tools, for which more may be permitted than to consume."""
     return Request(
         codes.Request.GET_CONSUMER_CONNECTIONS, f"asking for the connections of {group}", {"consumerGroup": group}
     )
@@ -166,7 +166,7 @@ def read_connections(answer: Answer) -> GroupConnections | None:
 
 
 class RunningInfo(NamedTuple):
-    """What a client says of itself, asked through a broker."""
+    """A client's description of itself, asked through a broker."""
 
     subscriptions: Mapping[str, str]  #: topic to expression
     queues: frozenset[Partition]  #: that it reads
@@ -174,7 +174,8 @@ class RunningInfo(NamedTuple):
 
 
 def running(group: str, client_id: str) -> Request:
-    """What a member does just now: the broker asks it. Those that do not know the question let the broker wait."""
+    """A request for what a member does just now: the broker asks it. Members that do not know the question let the
+    broker wait."""
     fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "false"}
     return Request(codes.Request.GET_CONSUMER_RUNNING_INFO, f"asking {client_id} what it reads", fields)
 

@@ -121,7 +121,7 @@ class StoredMessage:
 
     @property
     def body(self) -> bytes:
-        """What the producer sent, decompressed.
+        """The body that the producer sent, decompressed.
 
         Raises:
             Malformed: the checksum or the compression is wrong.
@@ -165,7 +165,8 @@ class StoredMessage:
 
     @property
     def message_id(self) -> str:
-        """Its place in the cluster, as RocketMQ's tools take it: store host, port, physical offset; hexadecimal."""
+        """The message's place in the cluster, as RocketMQ's tools take it: store host, port, physical offset;
+        hexadecimal."""
         address, port = self.store_host
         return f"{address.hex()}{port & 0xFFFFFFFF:08x}{self.physical_offset & 0xFFFFFFFFFFFFFFFF:016x}".upper()
 

@@ -38,7 +38,7 @@ def credentials_of(access_key: str | None, secret_key: str | None) -> Credential
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Who we are. Neither key is ever shown.
+    """The credentials of a client. Neither key is ever shown.
 
     Raises:
         SettingError: a key is empty.
@@ -133,7 +133,7 @@ class Network:
         return _answer(request, address, self._connection(address).ask(self._signed(request), deadline))
 
     def ask_name_servers(self, request: Request, deadline: Deadline, read: Callable[[Answer], T]) -> T:
-        """What the first one tells that knows it.
+        """Ask name servers in turn, and return the answer of the first that knows it.
 
         Raises:
             UnknownTopic: none knows the topic, and one at least has said so.
@@ -164,7 +164,7 @@ class Network:
     def begin_name_servers(
         self, request: Request, read: Callable[[Answer], T], on_answer: Callable[[T | SourceError], None]
     ) -> None:
-        """The same without waiting. Raises SourceFatal."""
+        """Ask name servers without waiting. Raises SourceFatal."""
         order = self._order()
 
         def next_one(last: T | SourceError | None = None) -> None:

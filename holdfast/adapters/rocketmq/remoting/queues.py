@@ -114,7 +114,7 @@ class PullRequest:
 
 
 class PullStatus(Enum):
-    """What became of a pull."""
+    """The status of a pull."""
 
     FOUND = "found"
     NONE_NEW = "none new"
@@ -131,7 +131,7 @@ _STATUS: Final = {
 
 
 class PullAnswer(NamedTuple):
-    """What a pull brought."""
+    """The answer to a pull."""
 
     status: PullStatus
     next_offset: int

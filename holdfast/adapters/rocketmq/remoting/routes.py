@@ -59,7 +59,7 @@ class Route:
 
 
 def read_route(topic: str, answer: Answer) -> Route:
-    """What a name server answered. Raises UnknownTopic, Malformed, SourceError."""
+    """Read a name server's answer. Raises UnknownTopic, Malformed, SourceError."""
     answer.expect()
     shape = Shape(f"the route of {topic} by {answer.address}")
     whole = shape.record(loose_json(answer.body), "the body")
@@ -86,7 +86,7 @@ def read_route(topic: str, answer: Answer) -> Route:
 
 
 class Routes:
-    """What is known of topics and brokers. Any thread."""
+    """The known topics and brokers. Any thread."""
 
     def __init__(self, network: Network, max_age_s: float, clock: Clock) -> None:
         self._network, self._max_age_s, self._clock = network, max_age_s, clock
@@ -117,7 +117,7 @@ class Routes:
         self._doubted_at = self._clock.now()
 
     def brokers(self) -> dict[str, Mapping[int, str]]:
-        """Those that the newest routes name: names to addresses by id."""
+        """The brokers that the newest routes name: names to addresses by id."""
         with self._lock:
             return {name: members for route, _ in self._routes.values() for name, members in route.brokers.items()}
 

@@ -119,7 +119,7 @@ class Sender:
         *,
         timeout_s: float = 5.0,
     ) -> None:
-        """The same without waiting. Of two that are under way at once, either may be stored first."""
+        """Send without waiting. Of two sends that are under way at once, either may be stored first."""
         request, keys = self._one(queue, message)
         self._client.begin_master(queue, request, timeout_s, lambda answer: _read(queue, keys, answer), on_answer)
 
@@ -136,7 +136,7 @@ class Sender:
         *,
         timeout_s: float = 5.0,
     ) -> None:
-        """The same without waiting."""
+        """Send a batch without waiting."""
         request, keys = self._several(queue, messages)
         self._client.begin_master(queue, request, timeout_s, lambda answer: _read(queue, keys, answer), on_answer)
 

@@ -70,7 +70,7 @@ def stream(spark: SparkSession, *places: str, options: Mapping[str, str] | None 
 
 
 def _text(column: str) -> Column:
-    """What Python can read, whatever the bytes are."""
+    """Text that Python can read, whatever the bytes are."""
     return F.make_valid_utf8(F.col(column).cast("string")).alias(column)
 
 

@@ -34,7 +34,7 @@ _AT_ONCE = 4096  # rows that are handed back
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found: frames by name, with the columns of `TABLES`. They are evaluated when they are read or written;
+    """The findings: frames by name, with the columns of `TABLES`. They are evaluated when they are read or written;
     what they share is kept until the end of `with`."""
 
     tables: dict[str, DataFrame]
@@ -104,7 +104,7 @@ def _overview(heard: DataFrame) -> Overview:
 
 
 def _told(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Whose each line is."""
+    """Add the run and group of each line."""
     names = ["group", "run", "seq", "at_ms", "line"]
     types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string()]
     for batch in batches:

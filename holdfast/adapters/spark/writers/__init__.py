@@ -47,15 +47,15 @@ class FunctionWriter:
         self.function(rows, batch)
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:  # noqa: ARG002 - the port's
-        """It has no say: Redis knows."""
+        """Return False. A function cannot know whether the batch is finished: Redis knows."""
         return False
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
-        """It is not told."""
+        """Do nothing. A function is not told."""
 
 
 def writer_of(write: Writer | WriteFunction, safe: Safe | None) -> Writer:
-    """What `idempotent_sink(write=, safe=)` were given, as one writer.
+    """Make one writer of the arguments `idempotent_sink(write=, safe=)`.
 
     Raises:
         SettingError: a function that does not say why it may be called again, or appends.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What became of a lake."""
+    """The result of a compaction."""
 
     path: str
     attempts: int = 0  #: whose rows are in a part from now on

@@ -1,4 +1,4 @@
-"""What counts in a lake, and where it lies: attempts by their marks, and parts that a compaction has put together.
+"""Rows that count in a lake, and where they lie: attempts by their marks, and parts that a compaction has put together.
 
 Which were put together, and where: a manifest for each compaction, of which the last one holds.
 
@@ -39,7 +39,7 @@ _MANIFEST, _MARK = ".json", ".finished"
 
 
 def name_of(attempt: Attempt) -> str:
-    """What a compaction by that attempt is called."""
+    """The name of that attempt's compaction."""
     return f"c{attempt.fence}-{attempt.session}"
 
 
@@ -72,7 +72,7 @@ class Manifest:
 
 
 class Manifests:
-    """Those of a lake.
+    """The manifests of a lake.
 
     Args:
         files: the lake's.
@@ -108,7 +108,7 @@ class Manifests:
         return Manifest(name=name, parts=tuple(parts), pages=tuple(pages))
 
     def known(self) -> tuple[list[Manifest], list[Manifest]]:
-        """As `names`, and what they say: all of one listing, made anew where one was removed meanwhile."""
+        """The manifests of `names`, read: all of one listing, made anew where one was removed meanwhile."""
         while True:
             finished, begun = self.names()
             try:
@@ -125,7 +125,8 @@ class Manifests:
             return Manifest(name=name)
 
     def attempts(self, pages: Iterable[Span], near: Iterable[Mark]) -> set[Mark]:
-        """Whose rows are in parts, as these pages say. Pages are read that have batches of `near`, and no others."""
+        """The attempts whose rows are in parts, as these pages say. Pages are read that have batches of `near`, and no
+        others."""
         wanted = defaultdict(set)
         for mark in near:
             wanted[mark.query].add(mark.batch)
@@ -147,7 +148,7 @@ class Manifests:
         )
 
     def finish(self, name: str) -> None:
-        """It counts from now on. One that was never written, or was removed, does not."""
+        """Let a manifest count from now on. One that was never written, or was removed, does not."""
         if self._files.found(self._at(name, _MANIFEST)):
             self._files.touch(self._at(name, _MARK))
 

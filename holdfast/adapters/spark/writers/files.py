@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """Their file system. Raises SettingError: the session is one of Spark Connect."""
+    """The file system of a session. Raises SettingError: the session is one of Spark Connect."""
 
     def __init__(self, spark: SparkSession) -> None:
         if not isinstance(spark, ClassicSession):
@@ -71,7 +71,7 @@ class Files:
             stream.close()
 
     def text(self, path: str) -> str:
-        """What is in a file."""
+        """The contents of a file."""
         system, at = self._at(path)
         stream = system.open(at)
         try:

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What the files of a lake have in common."""
+    """The common layout of a lake's files."""
 
     format: str
     partition_by: tuple[str, ...]
     columns: types.StructType
 
     def json(self, batch: BatchWrite) -> str:
-        """As it lies there: with its batch, whose mark says whether it counts."""
+        """The layout as it lies there: with its batch, whose mark says whether it counts."""
         return json.dumps(
             {
                 "query": batch.query,

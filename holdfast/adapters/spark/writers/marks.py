@@ -19,7 +19,7 @@ _TOGETHER = 1000
 
 
 class Mark(NamedTuple):
-    """This attempt is finished."""
+    """The mark of a finished attempt."""
 
     query: str
     batch: int
@@ -27,12 +27,12 @@ class Mark(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """That has the attempt's rows, below the lake's."""
+        """The folder of the attempt's rows, below the lake's."""
         return f"hf_query={self.query}/hf_batch={self.batch}/hf_attempt={self.attempt}"
 
 
 class Marks:
-    """Those of a lake.
+    """The marks of a lake.
 
     Args:
         files: the lake's.
@@ -57,11 +57,11 @@ class Marks:
         return any(self._files.found(place) for place in self._places(mark))
 
     def add(self, mark: Mark) -> None:
-        """It is finished. One that is there stays."""
+        """Mark an attempt as finished. A mark that is there stays."""
         self._files.touch(self._places(mark)[0])
 
     def remove(self, mark: Mark) -> None:
-        """Its rows are elsewhere now: see counting.py."""
+        """Remove the mark of an attempt whose rows are elsewhere now: see counting.py."""
         for place in self._places(mark):
             self._files.remove(place)
 

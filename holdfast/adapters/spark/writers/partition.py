@@ -126,7 +126,7 @@ class PartitionWriter:
         return self._loading(spark).rows(standing, known(files, self._marks))
 
     def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
-        """What finished attempts at that batch have written, or that one of them; None: nothing."""
+        """The rows that finished attempts at that batch have written, or that one of them; None: nothing."""
         files = Files(spark)
         marks, inside, parts = self._counting(files).of(batch.query, batch.batch)
         alone, together = (

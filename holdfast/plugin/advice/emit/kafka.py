@@ -58,7 +58,7 @@ FETCHING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaBrokers:
-    """What the brokers can: asked, or from their version."""
+    """The features of the brokers: asked, or known from their version."""
 
     consumer_protocol: bool
     #: A clause for reasons: "the brokers are 4.1".

@@ -61,7 +61,7 @@ class Living:
 
 
 class Rebalance(NamedTuple):
-    """What one rebalance does."""
+    """The effect of one rebalance."""
 
     movement: Movement
     #: Partitions that stand still for it though they stay with their owner.
@@ -103,7 +103,7 @@ class Rehearsal:
         return sorted(self._members)
 
     def all_are(self, mode: Mode) -> None:
-        """It is known of all of them."""
+        """Whether every member is known to be in this mode."""
         self._modes = dict.fromkeys(self._members, mode)
 
     def restart(self, member: str, mode: Mode) -> Restart:
@@ -127,7 +127,7 @@ class Rehearsal:
         return Restart("all", None, Rebalance(found, found.stayed))
 
     def _rebalance(self, modes: dict[str, Mode], back: str = "") -> Rebalance:
-        """These are the members now. `back`: has just come back to what it had; nobody held that up but itself."""
+        """Make these the members. `back`: has just come back to its partitions; nobody held these up but itself."""
         before, had = self.plan, self._present()
         self._modes = modes
         self.plan = self._made({partition: owner for partition, owner in before.items() if owner in modes})
@@ -157,14 +157,14 @@ class Rehearsal:
                 return owned
 
     def _strategy(self) -> str:
-        """What the members agree on: each votes for the first in its list that all have."""
+        """The strategy on which the members agree: each votes for the first in its list that all have."""
         modes = Counter(self._modes.values())
         if modes["consumer"]:
             return "uniform"
         return self._eager if modes["eager"] else _COOPERATIVE
 
     def _held_up(self, before: Plan, back: str) -> int:
-        """What eager members give up and get back."""
+        """How many partitions eager members give up and get back."""
         eager = {member for member, mode in self._modes.items() if mode in ("eager", "both") and member != back}
         kept = Counter(owner for partition, owner in self.plan.items() if before.get(partition) == owner)
         had, has = Counter(before.values()), Counter(self.plan.values())

@@ -15,7 +15,7 @@ _WIDTH = 100
 
 
 def native(sheet: Sheet) -> str:
-    """As the place itself takes it: a dictionary, lines of key=value, or a call for each."""
+    """Write the sheet as its place takes it: a dictionary, lines of key=value, or a call for each."""
     match sheet.form:
         case "dict":
             return as_python(sheet)

@@ -1,4 +1,4 @@
-"""What is emitted: keys with values and reasons, a sheet for each place that is told."""
+"""Sheets: the keys that are emitted, with values and reasons; a sheet for each place that takes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user says of a group: how long work takes, and how members restart."""
+"""The workload of a group as a user describes it: how long work takes, and how members restart."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Workload:
         self.turn(1)
 
     def turn(self, default_batch: int) -> Turn:
-        """What happens between two polls, of a client that takes so many records by itself."""
+        """The work between two polls, of a client that takes so many records by itself."""
         return Turn(
             handler_s=self.handler_s,
             workers=self.workers,

@@ -24,7 +24,7 @@ _LONGEST = 120
 
 
 class Client(Enum):
-    """Whose names and defaults a configuration has."""
+    """The client whose names and defaults a configuration has."""
 
     LIBRDKAFKA = "librdkafka"  #: confluent-kafka, and other wrappers of librdkafka
     HOLDFAST = "holdfast"  #: the same names, for KafkaSource and KafkaConsumer: what they set is in force
@@ -105,7 +105,7 @@ KNOWN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What no configuration says. None = nobody has said, and rules that need it are silent.
+    """Facts that no configuration says. None = nobody has said, and rules that need it are silent.
 
     Raises:
         SettingError: a value that cannot be.
@@ -151,11 +151,11 @@ class ClientConf:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What is said: by the rules' names, as it is spelled."""
+        """The settings that are said: by the rules' names, as they are spelled."""
         return self._spelled
 
     def spelled(self, name: str) -> str:
-        """As this configuration's author writes it."""
+        """The setting's name as this configuration's author writes it."""
         if name in self._spelled or self.client is not Client.ROCKETMQ:
             return self._spelled.get(name, name)
         written = [each for each in self._spelled.values() if each != each.lower()]
@@ -170,14 +170,14 @@ class ClientConf:
         return self._said.get(name)
 
     def text(self, name: str) -> str | None:
-        """What is in force. None = nothing, or only the deployment knows."""
+        """The value in force. None = there is none, or only the deployment knows."""
         if self.to_be_filled_in(name):
             return None
         value = self._said.get(name)
         return self._defaults.get(name) if value is None else _as_text(value)
 
     def number(self, name: str) -> int | None:
-        """The same as a whole number; None also where it is none."""
+        """The value in force as a whole number; None also where it is none."""
         value = self.text(name)
         try:
             return None if value is None else int(value)
@@ -185,7 +185,7 @@ class ClientConf:
             return None
 
     def flag(self, name: str) -> bool | None:
-        """The same as a flag."""
+        """The value in force as a flag."""
         value = self.text(name)
         return None if value is None else True if value.lower() in _TRUE else False if value.lower() in _FALSE else None
 
@@ -195,8 +195,8 @@ class ClientConf:
         return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 
     def shown(self, name: str) -> str:
-        """What is in force, for people: without credentials, and not longer than a line. Of a name that nobody knows no
-        value is shown: it may be a misspelled password."""
+        """The value in force, for people: without credentials, and not longer than a line. Of a name that nobody knows
+        no value is shown: it may be a misspelled password."""
         if name not in self._said:
             default = self._defaults.get(name)
             return "not set" if default is None else f"{default} (the default)"
@@ -238,7 +238,8 @@ class ClientConf:
 
     @cached_property
     def turn(self) -> Turn | None:
-        """What one member may have to do between two polls. Raises SettingError: the circumstances cannot be."""
+        """The work that one member may have to do between two polls. Raises SettingError: the circumstances cannot
+        be."""
         known = self.circumstances
         polls_meanwhile = known.polls_meanwhile or self.client is Client.HOLDFAST
         if known.handler_s is None and not polls_meanwhile:
@@ -273,8 +274,8 @@ _JAVA_ASSIGNORS = {
 
 
 def guess(said: Mapping[str, object]) -> Client:
-    """Whose names these look like: Java's, where a value names a class of its client's or a deserializer's; else the
-    client that knows most of them; of Kafka's two librdkafka where both know as many, since this is a library of
+    """Guess the client by these names: Java's, where a value names a class of its client's or a deserializer's; else
+    the client that knows most of them; of Kafka's two librdkafka where both know as many, since this is a library of
     Python's."""
     if any("org.apache.kafka." in _as_text(value) for value in said.values()) or any(
         "." in str(said.get(name, "")) for name in ("key.deserializer", "value.deserializer")
@@ -289,7 +290,7 @@ def guess(said: Mapping[str, object]) -> Client:
 
 
 def camel(name: str) -> str:
-    """As Java writes it: pull_batch_size -> pullBatchSize."""
+    """Write a name in Java's way: pull_batch_size -> pullBatchSize."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 

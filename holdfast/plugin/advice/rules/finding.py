@@ -1,4 +1,4 @@
-"""What a rule is, and what it finds. Pure."""
+"""Rules and their findings. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Severity(Enum):
 
 
 class Effect(Enum):
-    """What it brings, in the words of who has the trouble."""
+    """The effect of a finding, in the words of who has the trouble."""
 
     REPEATS = "records repeated"
     SKIPS = "records skipped"
@@ -71,7 +71,7 @@ class Rule(Generic[Patient]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a rule has found, for people and for programs."""
+    """A finding of a rule, for people and for programs."""
 
     rule: str
     severity: Severity

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Joining(NamedTuple):
-    """Who would join, and what."""
+    """A process that would join, and its configuration."""
 
     conf: ClientConf
     group: GroupView

@@ -79,7 +79,7 @@ class Watched:
 
     @cached_property
     def has(self) -> Mapping[str, frozenset[Partition]]:
-        """As of the last look."""
+        """The partitions of each member, as of the last look."""
         return shares(self.now)
 
     def offsets(self) -> Iterator[tuple[PartitionView, PartitionView]]:
@@ -91,7 +91,8 @@ class Watched:
 
 
 def shares(view: GroupView) -> Mapping[str, frozenset[Partition]]:
-    """What each member has, by its id, without retry topics; members of which that is not known are absent."""
+    """The partitions of each member, by its id, without retry topics; a member whose partitions are not known is
+    absent."""
     return {
         each.id: frozenset(partition for partition in each.partitions if not is_retry(partition.topic))
         for each in view.members

@@ -42,12 +42,12 @@ class Rebalance:
 
     @property
     def began_ms(self) -> int:
-        """Its first change."""
+        """The time of the first change."""
         return self.changes[0].at_ms
 
     @property
     def ended_ms(self) -> int:
-        """Its last one."""
+        """The time of the last change."""
         return self.changes[-1].at_ms
 
 
@@ -71,14 +71,14 @@ def gathered(changes: Iterable[Change], asked: AuditSettings | LiveSettings) -> 
 
 
 class Turns:
-    """Who had partitions before whom."""
+    """The order in which partitions had their owners."""
 
     def __init__(self, places: Mapping[Where, Place]) -> None:
         self._places = places
         self._known: dict[Where, dict[tuple[str, int], tuple[Owner, Owner | None, int | None]]] = {}
 
     def at(self, change: Change) -> tuple[Owner, Owner | None, int | None] | None:
-        """Who got it, who had it before, and when the last record had ended before."""
+        """The owner that got the partition, the one that had it before, and when the last record had ended before."""
         where = (change.topic, change.partition)
         if where not in self._known:
             self._known[where] = self._of(self._places[where])

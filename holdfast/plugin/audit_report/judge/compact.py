@@ -14,7 +14,7 @@ _HANDLED, _COVERS = Outcome.HANDLED.value, Outcome.ABSENT.value
 
 
 def merged(spans: list[Span], floor: int, keep_ms: int, remember_ms: int) -> tuple[list[Span], int]:
-    """The same spans in fewer rows, and the floor below which nothing is looked at.
+    """These spans in fewer rows, and the floor below which nothing is looked at.
 
     Args:
         spans: of one partition.

@@ -1,4 +1,4 @@
-"""What is kept of a group while its events come; of a stream it goes through a checkpoint, as plain data. Pure."""
+"""The state of a group while its events come; of a stream it goes through a checkpoint, as plain data. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Change(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What is known of a run."""
+    """A run, as far as its events tell."""
 
     member: str
     from_ms: int
@@ -122,7 +122,7 @@ class Place:
         return last
 
     def hear(self, until_ms: float) -> bool:
-        """What owners have said before that moment counts. Whether anything was."""
+        """Count what owners have said before that moment. Returns whether anything was."""
         later = []
         for each in self.says:
             run, seq, at_ms, position, sound = each
@@ -181,7 +181,7 @@ class Kept:
         self.counts[name] = self.counts.get(name, 0) + more
 
     def member(self, run: str) -> str:
-        """Its name."""
+        """The member's name."""
         found = self.runs.get(run)
         return run if found is None else found.member
 
@@ -198,7 +198,7 @@ class Kept:
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> Kept:
-        """What `state` gave.
+        """Read what `state` gave.
 
         Raises:
             SettingError: another version of holdfast gave it.

@@ -63,7 +63,7 @@ class LiveGroup:
         return self._settle(min(waited_for, default=kept.newest_ms) - _ms(self.settings.lateness_s), recent_ms)
 
     def silence(self) -> list[tuple[str, Row]]:
-        """The same, when nothing has come for so long that nothing more will: all of it is final."""
+        """Judge as final, when nothing has come for so long that nothing more will."""
         newest_ms, after_s = self._kept.newest_ms, self.settings.gather_s + self.settings.after_s
         return self._settle(newest_ms + _ms(after_s) + 1000, newest_ms + 1)
 
@@ -73,7 +73,7 @@ class LiveGroup:
 
     @classmethod
     def restored(cls, state: Mapping[str, Any], settings: LiveSettings) -> LiveGroup:
-        """What `state` gave.
+        """Read what `state` gave.
 
         Raises:
             SettingError: another version of holdfast gave it.

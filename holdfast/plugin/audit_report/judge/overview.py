@@ -1,4 +1,4 @@
-"""What is known of the whole input before one group of it can be judged. Pure."""
+"""Facts of the whole input, needed before one group of it can be judged. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Overview:
         return None in self.unheard or group in self.unheard
 
     def summary(self, group: str) -> dict[str, Any]:
-        """What the group's row says of it."""
+        """The columns of the group's row that come of this."""
         unheard = self.unheard.get(group, 0) + self.unheard.get(None, 0)
         return {"unheard": unheard, "unreadable": self.unreadable}
 

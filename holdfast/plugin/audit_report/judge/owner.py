@@ -9,7 +9,7 @@ from holdfast.plugin.audit_report.judge.times import early_ms
 
 @dataclass(slots=True, kw_only=True)
 class Owner:
-    """What was said of it; below the line what its spans say.
+    """An owner, as the run's events tell; below the line as its spans tell.
 
     turn      1, 2 ... of the partition
     said      the highest position that the member said of it
@@ -59,7 +59,7 @@ class Owner:
             self.behind_ms = ended_ms
 
     def unread(self) -> None:
-        """As if none of its spans had come: who reads them again finds all of this anew."""
+        """Forget the spans: a reader that reads them again finds all of this anew."""
         self.first = self.next = self.first_ms = self.last_ms = self.behind_ms = None
         self.records = 0
 

@@ -1,4 +1,4 @@
-"""What is asked of an audit of events that end, and what counts as one time."""
+"""Settings of an audit of events that end, and of what counts as one time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.errors import SettingError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
-    """What is asked, and what counts as one time.
+    """Settings of an audit, and of what counts as one time.
 
     Args:
         complete: everything up to each log's end had to be consumed: what is left over is lost.

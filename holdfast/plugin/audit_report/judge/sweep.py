@@ -33,7 +33,7 @@ class Execution(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What is asked."""
+    """The rules that a sweep judges by."""
 
     over: bool = False  #: all runs of the group have stopped cleanly
     all_of_it: bool = False  #: everything up to the log's end had to be consumed
@@ -83,7 +83,8 @@ class Sweep:
         self._end = max((each.last_end for each in self.owners if each.last_end is not None), default=None)
 
     def owner(self, run: str, epoch: int | None, seq: int) -> Owner:
-        """Whose span it is: by its epoch (a handler may outlive the ownership), or by what the run had said before."""
+        """The owner of a span: by its epoch (a handler may outlive the ownership), or by what the run had said
+        before."""
         of_run = self._by_run.get(run)
         if of_run is None:
             stranger = Owner(run=run, member=run, turn=0, killed=True)  # its `assigned` was lost
@@ -121,7 +122,7 @@ class Sweep:
             self._open.append(Execution(next_, first, records, owner, ended_ms, old))
 
     def _passed(self, owner: Owner, first: int, next_: int, outcome: str) -> None:
-        """What was deleted unread is a gap, unless somebody has handled it after all: so it covers nothing."""
+        """Note records that were deleted unread: a gap, unless somebody has handled them after all."""
         if outcome == Outcome.FAILED:
             return
         if self._begin is None:
@@ -286,7 +287,7 @@ class Sweep:
         return found
 
     def _by_word(self, offset: int, readers: list[Owner]) -> tuple[Verdict, Reason, list[Owner]]:
-        """What those who have to answer for it have said."""
+        """The verdict by what the owners have said that have to answer for the offset."""
         untold = [each for each in readers if not each.has_told(offset)]
         if untold or not readers:
             killed = any(each.killed for each in untold)
@@ -297,9 +298,10 @@ class Sweep:
         return Verdict.LOST, Reason.JUMPED if reached else Reason.LAG, readers
 
     def _readers(self, offset: int) -> list[Owner]:
-        """Who has to answer for it: the last one that was assigned at or below it and read on from there; and those
-        after it that were, and have begun beyond it, or of whom nobody knows where they were to begin. Who came before
-        had to be read again by that last one: but where nobody knows who came before, all have to answer."""
+        """The owners that have to answer for an offset: the last one that was assigned at or below it and read on from
+        there; and those after it that were, and have begun beyond it, or of whom nobody knows where they were to begin.
+        Who came before had to be read again by that last one: but where nobody knows who came before, all have to
+        answer."""
         found: list[Owner] = []
         for each in reversed(self.owners):
             if each.position is None and not each.read_below(offset):

@@ -31,7 +31,8 @@ LATEST_MS = 253_402_300_800_000
 
 
 class Told(NamedTuple):
-    """Whose a line is. Of one that is no event `seq` and `at_ms` are None, and the names are what is known of it."""
+    """The run and group of a line. Of a line that is no event `seq` and `at_ms` are None, and the names are as far as
+    known."""
 
     group: str | None
     run: str | None

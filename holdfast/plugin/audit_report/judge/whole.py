@@ -170,8 +170,8 @@ class _Whole:
         )
 
     def _reported(self, rebalances: Sequence[Rebalance]) -> list[Row]:
-        """What members' own reports say of each: they are told when all is over, so they are of the last one that had
-        begun."""
+        """The members' own reports of each rebalance: they are told when all is over, so they are of the last one that
+        had begun."""
         names = ("drained", "abandoned", "handed_back", "suppressed")
         found: list[Row] = [dict.fromkeys(names) for _ in rebalances]
         begins = [each.began_ms for each in rebalances]

@@ -129,7 +129,7 @@ def _listed(
 
 
 def _gaps(reader: TableReader, where: Where) -> Listed[Gap]:
-    """What is lost first. Lag and what was left are told as figures, not as findings."""
+    """The gaps, lost records first. Lag and what was left are told as figures, not as findings."""
     rows: list[Gap] = []
     total = 0
     for verdict in (Verdict.LOST, Verdict.EXPIRED, Verdict.UNKNOWN):

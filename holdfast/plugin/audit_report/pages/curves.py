@@ -88,7 +88,7 @@ class _Plot(NamedTuple):
                 yield f'<path class="curve {kind}" d="M{"L".join(points)}"/>'
 
     def layer(self, name: str, kind: str, below: Sequence[float], above: Sequence[float]) -> Iterator[str]:
-        """What a member adds to those below it, step by step."""
+        """Draw a member's part on top of those below it, step by step."""
         there = [high if high > low else None for low, high in zip(below, above, strict=True)]
         y = self.values.y
         for first, following in runs(there):

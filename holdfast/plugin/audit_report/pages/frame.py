@@ -1,4 +1,4 @@
-"""What the pictures share: a time axis from left to right, a value axis, rebalances across, and the SVG around it."""
+"""Parts of every picture: a time axis from left to right, a value axis, rebalances across, and the SVG around it."""
 
 from __future__ import annotations
 

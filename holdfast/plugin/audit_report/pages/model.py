@@ -1,4 +1,5 @@
-"""What an audit found, as values: what the report says and draws. Times are wall clock, in milliseconds since 1970."""
+"""The findings of an audit, as values: what the report says and draws. Times are wall clock, in milliseconds since
+1970."""
 
 from __future__ import annotations
 
@@ -298,7 +299,7 @@ class Audit:
 
     @property
     def worst_first(self) -> list[GroupAudit]:
-        """Those in which most is wrong come first."""
+        """The groups, those in which most is wrong first."""
         return sorted(self.groups, key=lambda each: (-each.lost, -each.repeated, -each.unknown, each.group))
 
     def sum(self, figure: Callable[[GroupAudit], int]) -> int:

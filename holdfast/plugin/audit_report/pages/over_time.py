@@ -1,4 +1,4 @@
-"""What changed over time, in as many steps as a picture has room for."""
+"""Figures over time, in as many steps as a picture has room for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who owned which partition when: a row a partition, a colour a member, pauses hatched, rebalances across."""
+"""Owners of partitions over time: a row a partition, a colour a member, pauses hatched, rebalances across."""
 
 from __future__ import annotations
 

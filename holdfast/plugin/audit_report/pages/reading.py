@@ -1,4 +1,5 @@
-"""What the report asks of the audit's tables, wherever they are. Each answer is bounded, however long the audit was."""
+"""The report's questions to the audit's tables, wherever they are. Each answer is bounded, however long the audit
+was."""
 
 from __future__ import annotations
 

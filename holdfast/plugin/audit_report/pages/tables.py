@@ -65,7 +65,7 @@ def of_all(groups: Sequence[GroupAudit]) -> Table:
 
 
 def wrong(group: GroupAudit) -> Iterator[Table]:
-    """What is not as it should be."""
+    """The tables of what is not as it should be."""
     at = _clock(group)
     if group.gap_rows.rows:
         yield Table(

@@ -1,4 +1,4 @@
-"""What an audit says in plain words: the same on the terminal and on the page."""
+"""An audit in plain words: the same on the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def by_cause(counts: Mapping[str, int]) -> str:
 
 
 def remarks(group: GroupAudit) -> list[str]:
-    """What else has to be known to judge the figures."""
+    """Remarks without which the figures cannot be judged."""
     found = []
     if group.killed:
         names = listing({run.member for run in group.runs.rows if run.ended == Ended.KILLED})

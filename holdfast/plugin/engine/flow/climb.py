@@ -97,7 +97,7 @@ class Climb:
         return max(0, int(self._tokens), int(self._floor_tokens))
 
     def _fill(self, now: float, total: int) -> int:
-        """What was earned since the last time, less what was taken; which it returns."""
+        """Add what was earned since the last time, less what was taken. Returns what was taken."""
         earned = self._tokens + (now - self._filled_at) * self.rate
         taken = total - self._total
         self._tokens = max(-self.rate * _DEBT_S, min(earned, max(1.0, self.rate * _BURST_S)) - taken)

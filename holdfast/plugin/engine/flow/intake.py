@@ -48,18 +48,18 @@ class Intake:
         self._paused: set[Partition] = set()
 
     def entered(self, entry: Entry) -> None:
-        """Its records are in the process."""
+        """Count an entry whose records are in the process."""
         self.records += entry.count
         self.admitted += entry.count
         self.bytes += entry.size
 
     def left(self, entry: Entry) -> None:
-        """Its records are settled or handed back."""
+        """Count out an entry whose records are settled or handed back."""
         self.records -= entry.count
         self.bytes -= entry.size
 
     def recount(self, entries: Collection[Entry]) -> None:
-        """These are all that is in the process: a call that was torn may have counted wrong."""
+        """Count anew, of all entries in the process: a call that was torn may have counted wrong."""
         self.records = sum(entry.count for entry in entries)
         self.bytes = sum(entry.size for entry in entries)
         self.new_partitions.clear()
@@ -73,7 +73,7 @@ class Intake:
         self.pace.begin()
 
     def took_over(self, owners: Iterable[Owner]) -> None:
-        """These may begin now, and somebody had them before: the ramp is about them."""
+        """Apply the ramp to partitions that may begin now, and that somebody had before."""
         if not self.climb.over:
             self.new_partitions.add(owners)
 
@@ -147,11 +147,11 @@ class Intake:
         return self._guaranteed() if self.tight and self.can_pause else 0
 
     def _guaranteed(self) -> int:
-        """What each partition may have in a jam. A jam of bytes leaves each one record, however large."""
+        """The records that each partition may have in a jam. A jam of bytes leaves each one record, however large."""
         return 1 if self.bytes >= self._settings.max_in_flight_bytes else _GUARANTEED
 
     def _fitting(self, records: int) -> int:
-        """As many as fit by the average size of what is here."""
+        """The number of records that fit, by the average size of what is here."""
         here, held = self.bytes + self.new_partitions.bytes, self.records + self.new_partitions.records
         average = here // held if held else 0
         if average:
@@ -175,7 +175,7 @@ class Intake:
         self._paused.difference_update(free)
 
     def gone(self, partitions: Collection[Partition]) -> None:
-        """These are not assigned any more."""
+        """Forget partitions that are not assigned any more."""
         self._paused.difference_update(partitions)
         self.new_partitions.drop(partitions)
 

@@ -29,7 +29,7 @@ _GUARANTEED = 64
 
 
 class _Queue:
-    """What waits of one partition."""
+    """The waiting records of one partition."""
 
     __slots__ = ("begun", "end", "owner", "records", "size")
 
@@ -73,7 +73,7 @@ class NewPartitions:
             self._queues[owner.partition] = _Queue(owner)
 
     def drop(self, partitions: Collection[Partition]) -> None:
-        """These have gone: what waits of them is the next owner's."""
+        """Drop partitions that have gone: what waits of them is the next owner's."""
         for partition in partitions:
             if (queue := self._queues.pop(partition, None)) is not None:
                 self._clear(queue)
@@ -125,7 +125,7 @@ class NewPartitions:
         return Batch(go, ends)
 
     def take(self, at_most: int | None) -> Batch:
-        """What goes on now: the first of each in any case, then one after the other, as evenly as may be.
+        """Take what goes on now: the first of each in any case, then one after the other, as evenly as may be.
 
         Args:
             at_most: records; None = all, and none is new any more.

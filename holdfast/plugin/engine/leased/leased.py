@@ -30,7 +30,7 @@ _PATIENCE_S = 300.0
 
 
 class _SessionFence:
-    """What the records of a leased source carry: the session alone, since nothing is owned."""
+    """The fence of a leased source's records: the session alone, since nothing is owned."""
 
     epoch = 0
 
@@ -74,7 +74,8 @@ class Leased:
 
     @property
     def lease_s(self) -> float | None:
-        """Who takes a record over at the broker asks the store next: that lease should not be the longer one."""
+        """The broker's lease. Who takes a record over at the broker asks the store next: that lease should not be the
+        longer one."""
         return self.source.lease_s
 
     @property
@@ -99,7 +100,7 @@ class Leased:
         return None
 
     def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:  # noqa: ARG002 - the port's signature
-        """What is not acknowledged comes again by itself."""
+        """Return None: a record that is not acknowledged comes again by itself."""
         return None
 
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
@@ -199,7 +200,7 @@ class Leased:
         return SourceFigures()
 
     def session_lost(self) -> None:
-        """What has not started is given back; what runs may finish under its old session."""
+        """Give back what has not started; what runs may finish under its old session."""
         self._fence()
         for owner in self._owners.values():
             owner.move(Phase.GONE)

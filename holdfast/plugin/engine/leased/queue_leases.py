@@ -110,7 +110,7 @@ class _QueueLease:
             self.watermark += 1
 
     def lost(self) -> None:
-        """It is not ours any more."""
+        """Note that the queue is not ours any more."""
         self.acquired, self.unsure, self.refuted = None, False, False
         self.done.clear()
 
@@ -127,7 +127,7 @@ class QueueLeases:
 
     # ---- a record's way
     def sift(self, records: Sequence[Record]) -> list[Record]:
-        """Those of them, and of those that wait, which may be handled now. Others wait."""
+        """The records, of these and of those that wait, that may be handled now. Others wait."""
         go = []
         for record in records:
             lease = self._lease(record)
@@ -150,14 +150,14 @@ class QueueLeases:
         return go
 
     def entered(self, record: Record) -> None:
-        """It is in the process."""
+        """Note that the record is in the process."""
         lease = self._lease(record)
         if lease is not None:
             lease.in_flight.add(record.offset)
             self._entered[record.partition, record.offset] = lease
 
     def left(self, record: Record) -> None:
-        """It is settled, or given up."""
+        """Note that the record is settled, or given up."""
         lease = self._entered.pop((record.partition, record.offset), None)
         if lease is not None:
             lease.in_flight.discard(record.offset)
@@ -175,7 +175,7 @@ class QueueLeases:
 
     # ---- the session's
     def session_lost(self) -> None:
-        """What was ours is so no more; what waits waits for the next session."""
+        """Drop what was ours; what waits waits for the next session."""
         for lease in self._leases.values():
             lease.lost()
 
@@ -336,7 +336,8 @@ class QueueLeases:
             )
 
     def _begin_anew(self, lease: _QueueLease, session: ClaimSession, first: int) -> None:
-        """What is known is of another log: the topic was deleted and made again, or its broker's store was emptied."""
+        """Drop what is known: it is of another log, since the topic was deleted and made again, or its broker's store
+        was emptied."""
         with self._engine.outage.asking():
             lease.look_at = 0.0
             if session.drop(lease.name, lease.epoch, first):

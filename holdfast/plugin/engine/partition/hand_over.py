@@ -60,7 +60,7 @@ class HandOver:
         self._lap("fence")
 
     def hand_back(self) -> None:
-        """What has not started leaves the process; its claims are owed back."""
+        """Hand back what has not started: it leaves the process, and its claims are owed back."""
         for owner in self._owners:
             for entry in [entry for entry in owner.entries.values() if entry.gate in _UNSTARTED]:
                 self._handed_back += entry.count
@@ -123,7 +123,7 @@ class HandOver:
         self._lap("let_go")
 
     def lose(self) -> None:
-        """They end without a word to the store: their session is over, and others may have taken them over."""
+        """End partitions without a word to the store: their session is over, and others may have taken them over."""
         for owner in self._owners:
             self._abandoned += sum(len(entry.running) for entry in owner.entries.values())
             owner.move(Phase.GONE)
@@ -131,7 +131,7 @@ class HandOver:
         self._engine.recorder.went(self._places(self._owners), self._trigger)
 
     def report(self) -> RebalanceReport:
-        """What happened."""
+        """Report what happened."""
         source = self._source
         return RebalanceReport(
             trigger=self._trigger,

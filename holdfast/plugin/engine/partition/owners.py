@@ -90,7 +90,7 @@ class Owners:
                 self._came(waiting, "assigned")
 
     def read_again(self) -> None:
-        """What the client has given last was lost on its way: it is to give it again."""
+        """Have the client give again what it has given last: that was lost on its way."""
         for owner in self.by_partition.values():
             owner.seek_needed = True
 
@@ -130,7 +130,7 @@ class Owners:
         self._came([owner], "reset" if owner.acquired is not None and owner.acquired.watermark else "assigned")
 
     def places(self, owners: Collection[Ownership]) -> Sequence[Place]:
-        """Those of them that the audit knows of, as it tells them."""
+        """The places of these owners that the audit knows of, as it tells them."""
         owners = [owner for owner in owners if owner.told]
         if not owners:
             return ()
@@ -155,7 +155,7 @@ class Owners:
             self.retake(owner)
 
     def forget(self, partitions: Sequence[Partition]) -> None:
-        """They are not assigned any more."""
+        """Forget partitions that are not assigned any more."""
         self.assigned.difference_update(partitions)
         for partition in partitions:
             owner = self.by_partition.get(partition)

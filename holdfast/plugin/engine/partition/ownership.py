@@ -192,7 +192,7 @@ class Ownership:
             return True
 
     def enter_all(self, entry: Starting) -> bool:
-        """The same for all records of an entry, which a batch handler starts together."""
+        """Open the gate for all records of an entry, which a batch handler starts together."""
         with self._gate:
             if self._phase is not Phase.OWNED or not self.session_.live():
                 return False

@@ -77,7 +77,7 @@ class Partitioned:
 
     @property
     def patience_s(self) -> float:
-        """As long as the broker waits for a member that does not poll."""
+        """The time for which the broker waits for a member that does not poll."""
         return self.source.max_poll_interval_s
 
     #: A record without a business key needs no claim.
@@ -93,7 +93,7 @@ class Partitioned:
         return topic == self.source.retry_topic
 
     def born_in(self, record: Record) -> str:
-        """As the source says of what the broker's retry topic brings."""
+        """The topic where the record was born, as the source says of what the broker's retry topic brings."""
         topic = record.partition.topic
         return retried_from(record) if self.mixes(topic) else topic
 
@@ -163,7 +163,7 @@ class Partitioned:
         return True
 
     def default_key(self, record: Record) -> str | None:
-        """What its copies have in common; None: the position alone protects the record."""
+        """The identity that the record's copies share; None: the position alone protects the record."""
         return None if self.source.identity is None else key_text(self.source.identity(record))
 
     def settle(self, entries: Sequence[Entry]) -> None:
@@ -185,7 +185,8 @@ class Partitioned:
         """Nothing to do: the next owner reads it again."""
 
     def tend(self) -> None:
-        """What time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every turn."""
+        """Do what time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every
+        turn."""
         engine = self._engine
         if self._left or (engine.clock.now() < self._tend_at and not engine.intake.tight):
             return
@@ -375,7 +376,8 @@ class Partitioned:
                 self.ours.retake(owner)
 
     def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """As far as there are answers; the loop stays away from its polls for `_REFRESH_LOOK_S` at most.
+        """The ends of the logs, as far as there are answers; the loop stays away from its polls for `_REFRESH_LOOK_S`
+        at most.
 
         One partition that has no leader, or whose topic is gone, costs the others none: after a question for all that
         failed, the next look asks for each by itself.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Rebalance:
-    """What the source tells, inside its callbacks. Nothing raised here leaves: it stops the app in good order."""
+    """The source's callbacks. Nothing raised here leaves: it stops the app in good order."""
 
     def __init__(self, engine: Engine, owners: Owners) -> None:
         self._engine, self._ours = engine, owners
@@ -73,11 +73,11 @@ class Rebalance:
         return starts
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """They go now."""
+        """Partitions go now."""
         self._go(partitions, "revoked", self._engine.settings.drain_timeout_s)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """They are gone."""
+        """Partitions are gone."""
         self._go(partitions, "lost", None)
 
     def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:

@@ -130,7 +130,8 @@ class Takeover:
                 self._troubled(owners, error)
 
     def _answered(self, owners: Sequence[Ownership], replies: Mapping[Partition, _T | SourceError]) -> list[Ownership]:
-        """Those that have an answer. Who was left out is asked for again, who has an error after a while."""
+        """The owners that have an answer. One that was left out is asked for again, one that has an error after a
+        while."""
         answered: list[Ownership] = []
         troubled: dict[str, tuple[SourceError, list[Ownership]]] = {}
         for owner in owners:

@@ -67,7 +67,7 @@ class Admission:
         return error if fence is record.fence else None
 
     def admit(self, records: Sequence[Record]) -> None:
-        """Those that are to be handled here. Raises HandlerFailed: nothing handles that topic."""
+        """Admit records: those that are to be handled here. Raises HandlerFailed: nothing handles that topic."""
         now = self._clock.now()
         for owner, admitted in self._family.admit(records):
             topic = owner.partition.topic
@@ -81,7 +81,7 @@ class Admission:
                 del self._unreadable[record.partition, record.offset]
 
     def _admit(self, records: Sequence[Record], owner: Owner, topic: str, now: float, polled: int) -> None:
-        """Those of one partition, born in one topic. `polled`: how many came in all."""
+        """Admit records of one partition, born in one topic. `polled`: how many came in all."""
         handler = self._routes.find(topic) or self._family.unroutable(topic)
         if handler is None:
             raise HandlerFailed(f"no handler matches topic {topic!r}: register one, or narrow the pattern")
@@ -184,7 +184,7 @@ class Admission:
     def _claim(
         self, record: Record, owner: Owner, topic: str, handler: Handler
     ) -> tuple[Claim | None, Exception | None]:
-        """What is claimed for the record; or why it cannot be handled; or neither: its position protects it.
+        """The record's claim; or why it cannot be handled; or neither: its position protects it.
 
         The scope is the topic's where it was born as we know it, whatever its headers say: who may write to one topic
         could have another's records skipped otherwise.
@@ -217,7 +217,8 @@ class Admission:
         return entry
 
     def _lane(self, record: Record, handler: Handler) -> Hashable:
-        """What has to be handled one after the other. A batch handler takes consecutive records of a partition."""
+        """The lane of records that have to be handled one after the other. A batch handler takes consecutive records of
+        a partition."""
         if self._in_one_lane(handler):
             return None
         if self._ordering == "key" and record.key is not None:

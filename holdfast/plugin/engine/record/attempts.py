@@ -1,4 +1,4 @@
-"""What a worker does with the entries it was given: start gate, handler, outcome. Decides nothing."""
+"""Attempts: a worker takes the entries it was given through start gate, handler, outcome. Decides nothing."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
 
 
 def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | None]:
-    """What a handler's error says of its record. Nothing, if it is Ctrl-C: Python raises it in the first thread alone,
+    """Judge a record by its handler's error. No verdict, if it is Ctrl-C: Python raises it in the first thread alone,
     where handlers run with `workers=0`. Raised again when all records of the call are back, it ends the app. And
     nothing, if the application cancels the handler's task: the app is to leave, and others get the record."""
     if call.home is not None and isinstance(error, CancelledError) and call.uprooted:
@@ -133,7 +133,7 @@ def _stopped(run: Entry, outcome: Outcome, error: Exception | None) -> Ended:
 
 
 async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
-    """The same for an `async def`."""
+    """Run each record by an `async def`."""
     stopped: set[Lane] = set()
     for entry in call.entries:
         if entry.lane in stopped or call.uprooted or not entry.owner.enter(entry):
@@ -169,7 +169,7 @@ def run_batch(call: Call, report: Callable[[Ended], None]) -> None:
 
 
 async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
-    """The same for an `async def`."""
+    """Run a batch by an `async def`."""
     call.current = started = _enter_all(call.entries, report)
     if not started:
         return

@@ -178,7 +178,7 @@ class Claiming:
         return True
 
     def _done(self, entry: Entry) -> None:
-        """Its key is done: it is a duplicate, and so are all who wait for that key here."""
+        """Settle an entry whose key is done: it is a duplicate, and so are all who wait for that key here."""
         entry.held = False
         claims = entry.asked_for
         for key in [claim.key for claim in claims if self._holders.get(claim.key) is claim]:
@@ -198,8 +198,9 @@ class Claiming:
             self.give_back(other)
 
     def _go_on_behind(self, entry: Entry) -> None:
-        """It need not wait for its key: its followers may ask. Where other members have keys, only two for each that
-        has its own: if a key is busy, those that were asked for behind it were asked for in vain."""
+        """Let followers ask for their keys, where the entry need not wait for its own. Where other members have keys,
+        only two for each that has its own: if a key is busy, those that were asked for behind it were asked for in
+        vain."""
         lane = entry.lane
         parked = lane.parked is entry
         if parked:

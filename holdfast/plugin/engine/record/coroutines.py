@@ -68,7 +68,7 @@ class Coroutines:
             self._call(call.cancel)
 
     def stop(self) -> None:
-        """What runs is not waited for: a loop of its own stops, in the application's the tasks are cancelled."""
+        """End without waiting for what runs: a loop of its own stops, in the application's the tasks are cancelled."""
         if self._loop is None or self._loop.is_closed():
             return
         self._call(self._loop.stop if self._home is None else self._cancel_all)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Gate(Enum):
-    """What an entry waits for."""
+    """The reason why an entry waits, or READY."""
 
     CLAIM = "claim"  #: its business key is not asked for yet
     BUSY = "busy"  #: its key is another's: it is asked for again later
@@ -120,7 +120,7 @@ class Entry:
 
     @property
     def ranges(self) -> list[range]:
-        """The same without gaps, ascending."""
+        """The offsets as ranges without gaps, ascending."""
         first, last = self.record.offset, self.records[-1].offset
         return [range(first, last + 1)] if last - first + 1 == self.count else spans(self.offsets)
 
@@ -133,13 +133,13 @@ class Entry:
 
     @property
     def running(self) -> list[int]:
-        """Those of them that have not ended."""
+        """The records that have not ended."""
         if self.gate is Gate.TAKEN:
             return self.unacked[self.ended - self.base :]
         return self.offsets if self.gate is Gate.STUCK else []
 
     def taken(self) -> None:
-        """It is given to a worker."""
+        """Note that the entry is given to a worker."""
         self.gate = Gate.TAKEN
         self.started = self.ended = self.base = 0
         if self.count > 1:
@@ -185,7 +185,7 @@ class Entry:
         return other
 
     def hold(self, records: Sequence[Record], claims: Sequence[Claim]) -> None:
-        """These are its records, and their claims."""
+        """Set the entry's records, and their claims."""
         self.claims, self.claim = claims, claims[0] if claims else None
         self.record, self.records, self.count = records[0], records, len(records)
         self.size = sum(map(_SIZE, records))
@@ -254,7 +254,7 @@ class Lane:
         self.followers.append(entry)
 
     def park(self, entry: Entry) -> list[Entry]:
-        """It waits for its key, and those behind it that have not started follow it from now on.
+        """Park an entry until its key is free. Those behind it that have not started follow it from now on.
 
         Returns: those of them that ask for keys, or hold some.
         """

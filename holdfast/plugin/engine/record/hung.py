@@ -114,7 +114,7 @@ class Hung:
                 self._give_up(each, entries, now)
 
     def came_back(self, ended: Ended) -> Ended | None:
-        """What the end of a call means for one that was overdue; None = nothing: it was given up before."""
+        """Judge the end of a call that was overdue; None = nothing: it was given up before."""
         entry, outcome, error, _ = ended
         watched = self.known.get(entry)
         if watched is None or outcome not in _OWN_WORDS:

@@ -245,7 +245,7 @@ class Lanes:
 
     # ---- inside
     def _shorten(self, lane: Lane, run: Entry, at: int) -> None:
-        """What comes behind the first `at` records of a run becomes the next entry of its lane."""
+        """Cut a run: what comes behind its first `at` records becomes the next entry of its lane."""
         lane.replace(run, [run, run.cut(at)])
 
     def _leave(self, lane: Lane) -> None:

@@ -28,7 +28,7 @@ _STEPS = 12
 
 
 class Count:
-    """What became of one handler's records."""
+    """The outcomes of one handler's records."""
 
     def __init__(self, limit: DeadLetterLimit) -> None:
         self._limit = limit
@@ -76,7 +76,7 @@ class _Brake:
 
 
 class Brakes:
-    """Those of all handlers that have a limit. One thread.
+    """The brakes of all handlers that have a limit. One thread.
 
     Args:
         again: has the handler try an entry again that waits in `Gate.RETRY`.
@@ -97,7 +97,7 @@ class Brakes:
         self.paused: frozenset[str] = frozenset()
 
     def handled(self, entry: Entry) -> None:
-        """Its records ended well."""
+        """Count an entry whose records ended well."""
         handler = entry.handler
         if handler.limit is None:
             return

@@ -142,7 +142,8 @@ class Outcomes:
         self._forget(entry)
 
     def leave_to_others(self, entry: Entry) -> None:
-        """It did not end well, and the partition goes or is gone: only the new owner tries again or gives up."""
+        """Leave an entry that did not end well, and whose partition goes or is gone: only the new owner tries again or
+        gives up."""
         self.released += entry.count
         self.stuck.discard(entry)
         self._claiming.give_back(entry)
@@ -152,7 +153,7 @@ class Outcomes:
         self._forget(entry)
 
     def gave_up(self, entry: Entry, error: HandlerHung, *, letter: bool) -> None:
-        """Its handler may still run, and is waited for no more. Without a letter it stays in hand."""
+        """Give up an entry whose handler may still run: it is waited for no more. Without a letter it stays in hand."""
         entry.attempt += 1
         self._recorder.ended(entry, Told.FAILED)
         self.stuck.add(entry)
@@ -162,7 +163,7 @@ class Outcomes:
             self._for_good(entry, error)
 
     def ended_after_all(self, entry: Entry, *, well: bool) -> None:
-        """It was given up without a letter, and has ended before the process has."""
+        """Settle an entry that was given up without a letter, and has ended before the process has."""
         self.stuck.discard(entry)
         if well:
             self.handled += 1

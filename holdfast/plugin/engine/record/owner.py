@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Starting(Protocol):
-    """What the start gate counts on: an entry, of which it knows no more."""
+    """An entry as the start gate sees it."""
 
     #: How many of its records have started, and how many there are.
     started: int
@@ -74,7 +74,7 @@ class Owner(Protocol):
         ...
 
     def enter_all(self, entry: Starting) -> bool:
-        """The same for all records of an entry, which a batch handler starts together."""
+        """Open the gate for all records of an entry, which a batch handler starts together."""
         ...
 
     def still_ours(self, offset: int) -> bool:

@@ -46,10 +46,10 @@ class Recorder:
         """Nothing more will happen."""
 
     def begins(self, entries: Iterable[Entry]) -> None:
-        """These are given to their handler."""
+        """Entries are given to their handler."""
 
     def ended(self, entry: Entry, outcome: Outcome) -> None:
-        """What became of all records of an entry."""
+        """All records of an entry have ended so."""
 
     def skipped(self, owner: Owner, offset: int) -> None:
         """A record that is done, by its position."""
@@ -61,10 +61,10 @@ class Recorder:
         """The log has deleted these before anybody read them."""
 
     def came(self, places: Sequence[Place], trigger: str) -> None:
-        """These are taken over."""
+        """Partitions are taken over."""
 
     def went(self, places: Sequence[Place], trigger: str) -> None:
-        """These are let go, or lost."""
+        """Partitions are let go, or lost."""
 
     def flush(self) -> None:
         """Something is about to happen that one may not live to tell."""
@@ -153,7 +153,7 @@ class EngineRecorder(Recorder):
         return AuditFigures(events=self._book.emitter.taken, dropped=self._book.emitter.dropped)
 
     def on_event(self, event: Event) -> None:
-        """As an observer."""
+        """Record an event, as an observer does."""
         if isinstance(event, RebalanceReport):
             self._book.tell(_rebalanced(event))
 

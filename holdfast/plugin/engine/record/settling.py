@@ -53,7 +53,7 @@ class Settling:
         self._settling.append(entry)
 
     def recount(self) -> Sequence[Entry]:
-        """What waits here; counted anew, since a call that was torn may have counted wrong."""
+        """The entries that wait here; counted anew, since a call that was torn may have counted wrong."""
         waiting = [*self._finishing, *self._settling]
         self.waiting = sum(entry.count for entry in waiting)
         return waiting

@@ -28,7 +28,7 @@ class Unacked:
         self.records = 0
 
     def share(self, kind: Kind) -> int:
-        """What that kind may have at most; one at least."""
+        """The number of records that kind may have at most; one at least."""
         self._of.setdefault(kind, 0)  # a handler that nobody has registered: of unroutable records
         return max(1, self._at_most // len(self._of))
 
@@ -37,13 +37,14 @@ class Unacked:
         return min(self.share(kind) - self._of[kind], self._at_most - self.records)
 
     def take(self, entry: Entry) -> None:
-        """Its records go to their handler."""
+        """Count the records of an entry that goes to its handler."""
         if not entry.counted:
             entry.counted = True
             self._count(entry, entry.count)
 
     def leave(self, entry: Entry) -> None:
-        """They are acknowledged, or did not start, or have failed. Nothing happens where they are not counted."""
+        """Count out records that are acknowledged, or did not start, or have failed. Nothing happens where they are not
+        counted."""
         if entry.counted:
             entry.counted = False
             self._count(entry, -entry.count)

@@ -149,7 +149,7 @@ class Workers:
         return max(1, min(self.chunk, max(worth, -(-records // self._count))))
 
     def ended(self) -> deque[Ended]:
-        """What has ended since the last call, in the order of ending."""
+        """Take what has ended since the last call, in the order of ending."""
         self.wake.clear()
         ended: deque[Ended] = deque()
         while self._ended:
@@ -157,7 +157,7 @@ class Workers:
         return ended
 
     def put_back(self, ended: deque[Ended]) -> None:
-        """These were not looked at."""
+        """Put back what was not looked at."""
         self._ended.extendleft(reversed(ended))
 
     def submit(self, entries: Sequence[Entry]) -> None:
@@ -194,7 +194,7 @@ class Workers:
         self._coroutines.begin()
 
     def overdue(self) -> list[tuple[Entry, int, int]]:
-        """What waits behind a slow record in its chunk, for other workers to take.
+        """The records that wait behind a slow one in its chunk, for other workers to take.
 
         Returns: entries, and of each how many of its records have ended, and how many a worker has begun; it begins no
         more of them. The slow record is the one that has begun and not ended.

@@ -35,7 +35,7 @@ class Owed:
         self._releases.append((session, item))
 
     def forget(self, session: ClaimSession) -> None:
-        """That session is lost: others take over what it had."""
+        """Forget a session that is lost: others take over what it had."""
         self._let_gos = [each for each in self._let_gos if each[0] is not session]
         self._unclaims = [each for each in self._unclaims if each[0] is not session]
         self._releases = [each for each in self._releases if each[0] is not session]

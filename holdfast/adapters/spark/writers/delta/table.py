@@ -78,7 +78,7 @@ class Table:
 
     @property
     def path(self) -> str:
-        """Its folder, if it exists."""
+        """The table's folder, if it exists."""
         if is_path(self._at):
             return self._at
         with told_of_confs(self._spark):
@@ -92,7 +92,7 @@ class Table:
                 writer.save(self._at) if is_path(self._at) else writer.saveAsTable(self._at)
 
     def log(self, sink: str) -> Log:
-        """As it is now, if it exists."""
+        """The table's log as it is now, if it exists."""
         snapshot = self._delta_log.forTableWithSnapshot(self._spark._jsparkSession, self.path)._2()  # noqa: SLF001 - as above
         found = snapshot.setTransactions()
         fences = (found.apply(i) for i in range(found.size()))
@@ -161,7 +161,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedTable:
-    """What writers into Delta tables share: the marks."""
+    """The common part of writers into Delta tables: the marks."""
 
     table: str
 

@@ -52,7 +52,7 @@ class DeltaReplaceWriter(MarkedTable):
         return lacking(rows, self.read(rows.sparkSession, batch.sink), batch.key)
 
     def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
-        """What finished attempts at that batch have written, or that one of them; None: nothing."""
+        """The rows that finished attempts at that batch have written, or that one of them; None: nothing."""
         if not Table(spark, self.table).there:
             return None
         rows = self.read(spark, batch.sink).where(

@@ -33,7 +33,7 @@ _TOLD = "task bigint, rows bigint, error string"
 
 
 class Staged(NamedTuple):
-    """What lies there."""
+    """The rows that are staged."""
 
     tasks: list[int]
     rows: int

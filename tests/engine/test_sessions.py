@@ -177,6 +177,29 @@ class TestLost:
             zombie.stop()
         assert bench.work.starts() == {"x0": 2, "x1": 1, "x2": 1}
 
+    def test_what_has_lost_its_key_alone_is_not_marked_while_the_keys_new_holder_runs(self) -> None:
+        """Of its partition it is the owner on record: nobody has asked for that."""
+        with Bench(orders=2) as bench:
+            claims = bench.claims
+            assert isinstance(claims, MemoryClaims)
+            bench.work.hold("x", "y")
+            bench.broker.produce("orders", 0, "x")
+            zombie = bench.member("zombie", settings=SETTINGS, key=lambda _: b"one")
+            bench.wait_running("x")
+            heir = bench.member("heir", settings=SETTINGS, key=lambda _: b"one")
+            bench.group.aim({zombie.source: [P0], heir.source: [P1]})
+            bench.wait(lambda: heir.owns == {P1})
+            claims.expire(zombie.session)
+            bench.broker.produce("orders", 1, "y")
+            bench.wait_running("y")
+            bench.work.let_go("x")
+            bench.wait(lambda: zombie.told(SessionLost))
+            assert bench.position(0) == (0, set())
+            bench.work.let_go("y")
+            bench.wait_committed(1, 0)
+            bench.wait_committed(1, 1)
+        assert bench.work.starts() == {"x": 1, "y": 1}
+
     def test_a_lost_session_starts_nothing_although_the_store_has_not_said_so(self) -> None:
         """Its own clock tells, at each start: it could not renew in time, so others may have taken over. Quick records
         are given to a worker several at a time; the session ends in the middle of such a chunk."""

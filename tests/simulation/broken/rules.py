@@ -335,6 +335,27 @@ RULES = (
     ),
     # ---- lanes and keys
     Broken(
+        name="the-fence-falls",
+        file="plugin/engine/partition/ownership.py",
+        rule="return self.acquired.born_ms + self.acquired.epoch if",
+        instead="return self.acquired.born_ms - self.acquired.epoch if",
+        breaks="P4: a sink that compares fences refuses the new owner",
+    ),
+    Broken(
+        name="leases-are-not-renewed",
+        file="plugin/engine/leased/leased.py",
+        rule="            self.source.extend(records)\n",
+        instead="            pass\n",
+        breaks="P2: a leased message comes to another while its handler runs",
+    ),
+    Broken(
+        name="a-stop-is-not-heard",
+        file="plugin/engine/loop.py",
+        rule="                while not self.stopping:\n",
+        instead="                while self.error is None:\n",
+        breaks="progress: a member never leaves",
+    ),
+    Broken(
         name="followers-are-not-asked-for",
         file="plugin/engine/record/claiming.py",
         rule="                entry.gate, entry.asked = Gate.READY, 0\n                self._go_on_behind(entry)\n",
@@ -405,11 +426,32 @@ RULES = (
         breaks="order: what follows a record that failed runs before its retry",
     ),
     Broken(
+        name="the-first-kind-goes-first",
+        file="plugin/engine/loop.py",
+        rule="        kinds.rotate(-self._turns)\n",
+        instead="",
+        breaks="no starvation: in the polling thread one kind of handler has every turn",
+    ),
+    Broken(
         name="kinds-share-one-room",
         file="plugin/engine/record/unacked.py",
         rule="        return min(self.share(kind) - self._of[kind], self._at_most - self.records)",
         instead="        return self._at_most - self.records",
         breaks="no starvation: a kind of handler takes all that may be in hand",
+    ),
+    Broken(
+        name="one-attempt-too-few",
+        file="plugin/retry.py",
+        rule="        state.attempt_number = attempt\n",
+        instead="        state.attempt_number = attempt + 1\n",
+        breaks="a record is sent away that was to be tried again",
+    ),
+    Broken(
+        name="what-nobody-can-read-is-handled",
+        file="plugin/engine/record/admission.py",
+        rule="groupby(records, key=self._fault):",
+        instead="groupby(records, key=lambda _: None):",
+        breaks="a handler gets a record that its client could not read",
     ),
     Broken(
         name="a-letter-is-not-waited-for",
@@ -446,6 +488,13 @@ RULES = (
         rule="            if held != (self.id, claim.token) and not (held is None and self._state.alive(self.id)):\n                return Verdict.FENCED\n",
         instead="",
         breaks="P4: a key is done by who was taken over",
+    ),
+    Broken(
+        name="store-let-go-forgets-others",
+        file="dedup/memory_session.py",
+        rule="                p.owner = None\n",
+        instead="                p.owner, p.running = None, {}\n",
+        breaks="P2: what two owners ago runs on is started",
     ),
     Broken(
         name="store-unacked-are-free-at-once",

@@ -17,6 +17,7 @@ from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, Handler, Routes
 from holdfast.plugin.letter_limit import DeadLetterLimit
+from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource
 from holdfast.plugin.retry import Retry
@@ -83,6 +84,7 @@ class Holdfast:
         self._engine: Engine | None = None
         self._background: Background | None = None
         self._beside: Beside | None = None
+        self._health = HealthCheck(self._runtime)
         self._stop_asked = self._leave_asked = False
         self._broker_retries = getattr(source, "retries", None) is not None
         for name, asked in (("check_settings", self._settings), ("check_claims", claims)):
@@ -290,6 +292,19 @@ class Holdfast:
         if self._engine is None:
             return Snapshot(state="new", group=self._source.group, at_ms=self._runtime.wall_ms())
         return self._engine.snapshots.snapshot()
+
+    def health(self, *, stall_s: float = 300.0, silent_s: float = 60.0) -> Health:
+        """Whether the app lives and is ready, and which partition stands still: for probes, asked every few seconds.
+
+        Any thread but that of an event loop: it waits up to a second for the app's own thread, as `snapshot`. What
+        stands still is known from one call to the next: the first call knows of none.
+
+        Args:
+            stall_s: how long a partition with lag may stay at one offset; longer than a handler and its retries take.
+            silent_s: how long the app's loop may be silent. It is while the broker or the store does not answer one
+                call, and with `workers=0` while a handler runs.
+        """
+        return self._health.judge(self.snapshot(), stall_s=stall_s, silent_s=silent_s)
 
     def stop(self, *, leave: bool = False, wait: bool = False) -> None:
         """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done.

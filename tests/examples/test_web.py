@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
@@ -13,10 +12,9 @@ import redis
 
 from tests.examples.bench import PATIENCE_S, lines
 from tests.servers.processes import free_ports
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.examples.bench import Shop
 
 
@@ -27,13 +25,6 @@ def served(port: int, path: str) -> dict[str, Any]:
     except urllib.error.URLError:  # it does not serve yet
         return {"partitions": 0}
     return found
-
-
-def until(over: Callable[[], object], what: str) -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while not over():
-        assert time.monotonic() < ends, what
-        time.sleep(0.05)
 
 
 def test_each_order_is_billed_once_while_services_come_and_go(shop: Shop) -> None:

@@ -39,6 +39,7 @@ class Snapshots:
         self._thread = self._parts.runtime.current()
         self._began = self._parts.runtime.now()
         self._state = "starting"
+        self.publish()
         interval_s = self._parts.settings.status_interval_s
         if interval_s:
             self._status_last = (self._began, 0)
@@ -48,6 +49,7 @@ class Snapshots:
         """Store, dead letters and group are reached."""
         self._state = "running"
         self.ran = True
+        self.publish()
 
     def stopping(self, why: str) -> None:
         """The app begins to leave."""

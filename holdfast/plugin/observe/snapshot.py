@@ -109,6 +109,19 @@ class RebalanceFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRecord:
+    """A record that has come and is not done."""
+
+    offset: int
+    #: The name of its handler.
+    handler: str
+    #: Seconds since it came.
+    for_s: float
+    #: In words.
+    waits_for: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFigures:
     """One partition that is assigned. Offsets are the next one to read; None = not known."""
 
@@ -124,6 +137,8 @@ class PartitionFigures:
     in_flight: int = 0
     #: Rises at each change of ownership: what records of now carry as their fence.
     epoch: int | None = None
+    #: The lowest of those in flight: all others may be done, and the offset to commit is still this one's.
+    lowest: OpenRecord | None = None
 
     @property
     def lag(self) -> int | None:

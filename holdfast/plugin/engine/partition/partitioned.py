@@ -20,6 +20,7 @@ from holdfast.plugin.engine.partition.takeover import may_pass
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.offsets import joined, spans
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
+from holdfast.plugin.engine.record.waits import lowest
 from holdfast.plugin.events import LogWentBack, SourceTrouble
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.timing import Deadline
@@ -257,12 +258,13 @@ class Partitioned:
         if partitions:
             with suppress(SourceError):
                 ends = self.source.end_offsets(partitions)
+        now = self._engine.clock.now()
         return SourceFigures(
             suppressed=self._suppressed,
             taken_up=self._taken_up,
             commits_sent=self._commits.sent,
             commits_refused=self._commits.refused,
-            partitions=tuple(_figures(each, self.owners.get(each), ends.get(each)) for each in partitions),
+            partitions=tuple(_figures(each, self.owners.get(each), ends.get(each), now) for each in partitions),
         )
 
     # ---- inside
@@ -419,7 +421,7 @@ class Partitioned:
             self._engine.tell(SourceTrouble(error=str(error)))
 
 
-def _figures(partition: Partition, owner: Ownership | None, end: int | None) -> PartitionFigures:
+def _figures(partition: Partition, owner: Ownership | None, end: int | None, now: float) -> PartitionFigures:
     if owner is None or not owner.owned:
         phase = "assigned" if owner is None else owner.phase.name.lower()
         return PartitionFigures(partition=partition, phase=phase, log_end=end)
@@ -432,6 +434,7 @@ def _figures(partition: Partition, owner: Ownership | None, end: int | None) -> 
         log_end=end,
         epoch=owner.epoch or None,
         in_flight=sum(entry.count for entry in owner.entries.values()),
+        lowest=lowest(owner.entries[min(owner.entries)], now) if owner.entries else None,
     )
 
 

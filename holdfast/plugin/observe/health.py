@@ -1,0 +1,127 @@
+"""Health: whether an app lives, whether it is ready, and which partition stands still, with the reason of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.plugin.observe.snapshot import PartitionFigures, Snapshot, State
+    from holdfast.records import Partition
+    from holdfast.timing import Clock
+
+_NOT_READY: dict[State, str] = {
+    "new": "the app was not started",
+    "starting": "joining: the store, the dead letters and the group are not all reached",
+    "paused: store down": "paused: the store gives no answer",
+    "leaving": "draining: the app leaves the group",
+    "stopped": "the app has stopped",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalled:
+    """A partition that has lag, and whose lowest open record has not changed."""
+
+    partition: Partition
+    #: The lowest offset that is not done; None = the partition is not taken over yet.
+    offset: int | None
+    #: Seconds since that was seen first.
+    for_s: float
+    #: Offsets that are not done, as far as the log's end is known.
+    lag: int | None
+    #: What it waits for, in words.
+    waits_for: str
+
+    def __str__(self) -> str:
+        at = "" if self.offset is None else f" at {self.offset}"
+        lag = "" if self.lag is None else f" with a lag of {self.lag}"
+        return f"{self.partition} has stood still{at} for {self.for_s:.0f} s{lag}: it waits for {self.waits_for}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What probes ask. Figures are in `Holdfast.snapshot()`."""
+
+    state: State
+    #: False: a restart is the only cure. The app has failed, or its loop has not turned for `silent_s`.
+    live: bool
+    #: The app has joined, handles what comes, and is not on its way out. A member without partitions is ready.
+    ready: bool
+    #: Partitions that have lag and have not moved for `stall_s`. They make an app neither dead nor unready: whether a
+    #: restart helps depends on what they wait for.
+    stalled: tuple[Stalled, ...] = ()
+    #: Why it is not live or not ready, and what stands still. Empty: all is well.
+    reasons: tuple[str, ...] = ()
+
+
+class HealthCheck:
+    """Remembers what was seen, from one question to the next. Any thread, one at a time.
+
+    Args:
+        clock: of the app's process.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: Snapshot | None = None
+        #: Since when no new snapshot was taken.
+        self._silent_since: float | None = None
+        #: By partition: epoch and watermark, and since when they are so.
+        self._stood: dict[Partition, tuple[tuple[int | None, int | None], float]] = {}
+
+    def judge(self, snapshot: Snapshot, *, stall_s: float, silent_s: float) -> Health:
+        """By a snapshot that was asked for just now: it is the last one again, if the loop did not answer."""
+        now, reasons = self._clock.now(), []
+        silent = snapshot is self._last and snapshot.state not in ("new", "stopped")
+        self._silent_since = (self._silent_since or now) if silent else None
+        self._last = snapshot
+        if snapshot.error is not None:
+            reasons.append(f"the app has failed: {snapshot.error}")
+        elif (why := _NOT_READY.get(snapshot.state)) is not None:
+            reasons.append(why)
+        dead = snapshot.state == "stopped" and snapshot.error is not None
+        if self._silent_since is not None and now - self._silent_since >= silent_s:
+            dead = True
+            reasons.append(f"the loop that polls has not turned for {now - self._silent_since:.0f} s")
+        stalled = tuple(self._stalled(snapshot, now, stall_s))
+        return Health(
+            state=snapshot.state,
+            live=not dead,
+            ready=snapshot.state == "running" and not silent,
+            stalled=stalled,
+            reasons=(*reasons, *map(str, stalled)),
+        )
+
+    def _stalled(self, snapshot: Snapshot, now: float, stall_s: float) -> list[Stalled]:
+        before, self._stood = self._stood, {}
+        found = []
+        for each in snapshot.partitions if snapshot.state != "stopped" else ():
+            stands = (each.epoch, each.watermark)
+            seen, since = before.get(each.partition, (stands, now))
+            if seen != stands or not _has_more(each):
+                since = now
+            self._stood[each.partition] = stands, since
+            if _has_more(each) and now - since >= stall_s:
+                found.append(
+                    Stalled(
+                        partition=each.partition,
+                        offset=each.watermark,
+                        for_s=now - since,
+                        lag=each.lag,
+                        waits_for=_waits_for(each),
+                    )
+                )
+        return found
+
+
+def _has_more(each: PartitionFigures) -> bool:
+    return each.watermark is None or each.in_flight > 0 or bool(each.lag)
+
+
+def _waits_for(each: PartitionFigures) -> str:
+    if each.phase != "owned":
+        return f"its takeover, which is at {each.phase!r}"
+    if each.lowest is None:
+        return "the client to deliver more"
+    return each.lowest.waits_for

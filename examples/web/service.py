@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from redis.asyncio import Redis
 
 from examples.shop import make_topics, parser, say
@@ -51,9 +51,10 @@ def make_service(bootstrap: str, redis_url: str, topic: str) -> FastAPI:
         return {"bills": int(await pool.get(f"{topic}:billed:{order_id}") or 0)}
 
     @service.get("/ready")
-    async def ready() -> dict[str, object]:
-        snapshot = consumer.snapshot()
-        return {"state": snapshot.state, "partitions": len(snapshot.partitions)}
+    def ready(response: Response) -> dict[str, object]:  # in a thread: it may wait for the consumer's own
+        health, partitions = consumer.health(), consumer.snapshot().partitions
+        response.status_code = 200 if health.ready else 503
+        return {"ready": health.ready, "reasons": health.reasons, "partitions": len(partitions)}
 
     return service
 

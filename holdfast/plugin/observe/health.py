@@ -41,7 +41,7 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What probes ask. Figures are in `Holdfast.snapshot()`."""
+    """The answer to a probe. Figures are in `Holdfast.snapshot()`."""
 
     state: State
     #: False: a restart is the only cure. The app has failed, or its loop has not turned for `silent_s`.

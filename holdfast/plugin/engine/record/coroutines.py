@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from contextvars import Context
 
-    from holdfast.plugin.engine.record.call import Call
     from holdfast.runtime import Runtime
 
     Begin = Callable[[], Coroutine[None, None, None]]
@@ -60,20 +59,16 @@ class Coroutines:
             self._loop = self._runtime.event_loop()
             self._runtime.spawn(partial(_run, self._loop), f"{self._name}-async")
         waiting, self._waiting = self._waiting, []
-        self._call(partial(self._make_tasks, waiting))
-
-    def cancel(self, call: Call) -> None:
-        """Ask a call's coroutine to end."""
-        if call.task is not None:
-            self._call(call.cancel)
+        self.call(partial(self._make_tasks, waiting))
 
     def stop(self) -> None:
         """End without waiting for what runs: a loop of its own stops, in the application's the tasks are cancelled."""
         if self._loop is None or self._loop.is_closed():
             return
-        self._call(self._loop.stop if self._home is None else self._cancel_all)
+        self.call(self._loop.stop if self._home is None else self._cancel_all)
 
-    def _call(self, what: Callable[[], object]) -> None:
+    def call(self, what: Callable[[], object]) -> None:
+        """Call that in the event loop's thread. Nothing happens before the first coroutine has begun."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(what, context=None if self._home is None else self._home.context)
 

@@ -1,4 +1,4 @@
-"""What an open record waits for, in words."""
+"""Open records: in words, the reason why each is not done."""
 
 from __future__ import annotations
 

@@ -242,7 +242,8 @@ class Workers:
     # ---- calls that run for too long
     def cancel(self, call: Call) -> None:
         """Ask a coroutine to end. A thread cannot be asked: its handler looks at `record.cancelled`, or does not."""
-        self._coroutines.cancel(call)
+        if call.task is not None:
+            self._coroutines.call(call.cancel)
 
     def give_up(self, call: Call, current: object) -> bool:
         """Wait for it no more, and put another thread in its thread's place. False = `current` has just ended."""

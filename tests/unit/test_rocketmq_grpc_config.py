@@ -86,6 +86,7 @@ class Broken(Exception):
         (Answer(40300), NotAuthorised, False),
         (Answer(50001), SourceUnavailable, True),
         (Answer(42900), SourceUnavailable, True),
+        (Answer(40018), SourceUnavailable, True),
         (Broken("UNAVAILABLE"), SourceUnavailable, True),
         (Broken("DEADLINE_EXCEEDED"), SourceUnavailable, True),
         (Broken("UNAUTHENTICATED"), NotAuthorised, False),

@@ -79,6 +79,8 @@ class Placed:
     #: Somebody has skipped it on purpose, or it is not in its log any more, or it was sent away by a member that took
     #: its log for another.
     excused: bool = False
+    #: Its client has sent it back, so that it comes again from elsewhere: its place says nothing any more.
+    sent_back: bool = False
 
     @property
     def over(self) -> bool:

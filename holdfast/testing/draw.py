@@ -19,6 +19,7 @@ from holdfast.testing.draw_mishaps import mishaps
 from holdfast.testing.draw_options import HANGS_S, options
 from holdfast.testing.elsewhere import moved
 from holdfast.testing.world import (
+    LEASED,
     Fault,
     FaultKind,
     Handling,
@@ -114,7 +115,7 @@ def draw(seed: int) -> World:
         faults=faults,
     )
     world = moved(world, _apart("broker", seed))
-    if world.broker != "leased" and world.loop is None:
+    if world.broker not in LEASED and world.loop is None:
         world = options(_apart("options", seed), world)
     return mishaps(_apart("mishaps", seed), world)
 

@@ -10,7 +10,7 @@ from holdfast.testing.world import Fault
 if TYPE_CHECKING:
     import random
 
-    from holdfast.testing.world import FaultKind, World
+    from holdfast.testing.world import BrokerKind, FaultKind, World
 
 #: How many worlds have some, and how often each is drawn of those.
 _SOME = 0.4
@@ -26,6 +26,13 @@ _MISHAPS: dict[FaultKind, int] = {
 }
 
 
+#: Where some of them cannot happen.
+_NOT: dict[BrokerKind, frozenset[FaultKind]] = {
+    "leased": frozenset({"remake", "leaderless"}),
+    "pushed": frozenset({"leaderless", "cut", "late", "twice"}),
+}
+
+
 def mishaps(chance: random.Random, world: World, *, only: FaultKind | None = None) -> World:
     """Add some more faults to the world.
 
@@ -36,7 +43,8 @@ def mishaps(chance: random.Random, world: World, *, only: FaultKind | None = Non
     """
     if only is None and chance.random() >= _SOME:
         return world
-    kinds = chance.choices(list(_MISHAPS), weights=list(_MISHAPS.values()), k=chance.choice([1, 1, 2, 3]))
+    able = {kind: often for kind, often in _MISHAPS.items() if kind not in _NOT.get(world.broker, ())}
+    kinds = chance.choices(list(able), weights=list(able.values()), k=chance.choice([1, 1, 2, 3]))
     more = [_mishap(chance, only or kind) for kind in kinds]
     request_s = chance.choice([0.2, 0.5, 5.0])
     faults = sorted((*world.faults, *more), key=lambda each: each.at_s)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: In so many worlds of all: RocketMQ's queues; and of the others, its messages one by one.
 _QUEUES, _LEASED = 0.2, 0.16
+#: Of those: its queues, by a client that shares them out.
+_PUSHED = 0.33
 #: And of the rest: loops of the user's own.
 _LOOPS = 0.19
 #: A broker tells of a reset once: who cannot note it then loses it.
@@ -43,11 +45,19 @@ def moved(world: World, chance: random.Random) -> World:
 
 def _leased(world: World, chance: random.Random) -> World:
     """Nothing moves between members, so there are no partitions to pause, to grow or to reset."""
+    lease_s, pushed = chance.choice([1.0, 2.0, 5.0]), chance.random() < _PUSHED
+    if pushed:  # what that client cannot read it keeps; and it hands one queue's records to several threads
+        ordering = world.settings.ordering if world.settings.ordering != "partition" else "key"
+        world = replace(
+            world,
+            settings=replace(world.settings, ordering=ordering),
+            records=tuple(replace(each, unreadable=False) for each in world.records),
+        )
     return replace(
         world,
-        broker="leased",
+        broker="pushed" if pushed else "leased",
         static=False,
-        message_lease_s=chance.choice([1.0, 2.0, 5.0]),
+        message_lease_s=lease_s,
         handlers=tuple(replace(each, limit=None) for each in world.handlers),
         faults=tuple(replace(each, kind=_OF_LEASED.get(each.kind, each.kind)) for each in world.faults),
     )

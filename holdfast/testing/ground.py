@@ -15,7 +15,6 @@ from holdfast.testing.brokers.rocketmq import RocketBroker
 from holdfast.testing.brokers.rocketmq_group import RocketGroup
 from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY, RocketSource
 from holdfast.testing.brokers.watcher import Watcher
-from holdfast.testing.leased_ground import LeasedGround
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,8 +120,8 @@ class Ground(Protocol):
         ...
 
 
-class _Partitioned(ABC):
-    """The common part of Kafka's partitions and RocketMQ's queues."""
+class Partitions(ABC):
+    """The common part of all kinds of partitions and queues."""
 
     broker: MemoryBroker
     _stage: Stage
@@ -181,7 +180,7 @@ class _Partitioned(ABC):
         ]
 
 
-class KafkaGround(_Partitioned):
+class KafkaGround(Partitions):
     """Kafka's topics, and one group of one of its protocols."""
 
     without: frozenset[FaultKind] = frozenset()
@@ -228,7 +227,7 @@ class KafkaGround(_Partitioned):
             super().judge(member, attempt)
 
 
-class QueueGround(_Partitioned):
+class QueueGround(Partitions):
     """RocketMQ's queues, and one group that is kept beside the claims."""
 
     #: What is nobody's by the broker cannot be taken away by it.
@@ -282,13 +281,6 @@ class QueueGround(_Partitioned):
     def behind(self) -> list[str]:
         """Implements `Ground.behind`. A commit that is still to come may move an offset back."""
         return super().behind() or ["commits are on their way"] * min(1, self._group.coming)
-
-
-def ground_of(stage: Stage) -> Ground:
-    """The ground that the stage's world says."""
-    if stage.world.broker == "leased":
-        return LeasedGround(stage)
-    return QueueGround(stage) if stage.world.broker == "queues" else KafkaGround(stage)
 
 
 class _Lost(Watcher):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.testing.book import Book, Lane, Placed, Run
 from holdfast.testing.lost import Known, Lost
+from holdfast.testing.world import LEASED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,7 +45,7 @@ class Judges:
         #: How many of them run at once.
         self._coroutines = world.settings.async_workers if any("async" in each.kind for each in world.handlers) else 0
         self._loop = world.loop
-        self._lease_s, self._leased = world.lease_s, world.broker == "leased"
+        self._lease_s, self._leased = world.lease_s, world.broker in LEASED
         self.found: Found | None = None
         #: What the store has lost of what it had acknowledged; and what it knew right before.
         self._forgot: list[Lost] = []

@@ -14,7 +14,7 @@ from holdfast.records import Partition
 from holdfast.testing.at_store import AtStore
 from holdfast.testing.book import Book, LogName
 from holdfast.testing.faults import Faults
-from holdfast.testing.ground import ground_of
+from holdfast.testing.grounds import ground_of
 from holdfast.testing.judges import Judges
 from holdfast.testing.loop_member import LoopMember
 from holdfast.testing.member import AppMember, Member, value_of
@@ -23,6 +23,7 @@ from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore, StoreServer
 from holdfast.testing.story import Line, gates_of, told
 from holdfast.testing.watch import Revokes, Watch, owners_of
+from holdfast.testing.world import LEASED
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -100,7 +101,7 @@ class Stage:
         #: What producers cannot send now.
         self.unsent: set[int] = set()
         self.store = _store(world, scheduler)
-        self.book = Book(world.settings, ordered=world.broker != "leased")
+        self.book = Book(world.settings, ordered=world.broker not in LEASED)
         self.judges = Judges(world, self.book, self, lambda: self.now)
         if isinstance(self.store, SimulatedStore):
             self.store.witness = AtStore(self, self.store)

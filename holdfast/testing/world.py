@@ -23,8 +23,11 @@ W = TypeVar("W")
 #: Of the JSON. A world of another version is refused: what it meant then cannot be known.
 VERSION = 1
 
-#: Kafka's partitions; RocketMQ's queues, which a coordinator in the store of claims hands out; its messages one by one.
-BrokerKind = Literal["kafka", "queues", "leased"]
+#: Kafka's partitions; RocketMQ's queues, which a coordinator in the store of claims hands out; its messages one by one;
+#: its queues by a client that shares them out without a word.
+BrokerKind = Literal["kafka", "queues", "leased", "pushed"]
+#: Of these the records are acknowledged one by one, in no order.
+LEASED: tuple[BrokerKind, ...] = ("leased", "pushed")
 Protocol = Literal["eager", "cooperative", "consumer"]
 Kind = Literal["plain", "async", "batch", "async batch"]
 StoreKind = Literal["specification", "scripts", "digests"]

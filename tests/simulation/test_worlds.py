@@ -85,7 +85,7 @@ def test_a_world_is_data(seed: int) -> None:
 
 def test_all_kinds_of_brokers_are_drawn() -> None:
     worlds = [draw(seed) for seed in range(200)]
-    assert Counter(world.broker for world in worlds).keys() == {"kafka", "queues", "leased"}
+    assert Counter(world.broker for world in worlds).keys() == {"kafka", "queues", "leased", "pushed"}
     assert {world.loop.done_when for world in worlds if world.loop} == {"next_poll", "commit", "explicit"}
     assert {world.by_message for world in worlds if world.broker == "queues"} == {True, False}
 

@@ -1,0 +1,126 @@
+"""Ground of pushed queues: RocketMQ's, by a client that shares them out without a word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.records import Partition
+from holdfast.testing.book import GROUP, Place
+from holdfast.testing.brokers.pushed import PushGroup, PushMember
+from holdfast.testing.brokers.rocketmq import RocketBroker
+from holdfast.testing.brokers.rocketmq_group import RocketGroup
+from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY
+from holdfast.testing.ground import Partitions
+
+if TYPE_CHECKING:
+    from holdfast.testing.book import LogName, Placed
+    from holdfast.testing.brokers.kafka_group import Attempt
+    from holdfast.testing.brokers.logs import Stored
+    from holdfast.testing.play import Stage
+    from holdfast.testing.process import Process
+    from holdfast.testing.world import FaultKind, Planned
+
+#: For so long others do not hear a member that loses its queues.
+_UNHEARD_S = 1.5
+
+
+class PushedGround(Partitions):
+    """A message's name is what it is claimed by where it has no business key; who reads a queue leases it too."""
+
+    without: frozenset[FaultKind] = frozenset({"markers", "compact", "reset", "leaderless", "cut", "late", "twice"})
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.broker = self._rocket = RocketBroker(stage.scheduler.process("broker", preempted=False).runtime)
+        for topic in stage.world.topics:
+            self.broker.create(topic.name, topic.partitions)
+        self._group = RocketGroup(self._rocket, GROUP)
+        self._push = _Group(stage, self._rocket)
+        #: Copies that producers have sent: which record they are.
+        self._copies: dict[tuple[LogName, int], int] = {}
+
+    @property
+    def group(self) -> RocketGroup:
+        """As `Ground.group`."""
+        return self._group
+
+    def source(self, process: Process, static_id: str | None) -> PushMember:  # noqa: ARG002 - as of Ground
+        """As `Ground.source`."""
+        return PushMember(self._push, process.name, process.runtime)
+
+    def lose(self, source: object) -> None:
+        """The others do not hear that member: they read what it goes on to read."""
+        if isinstance(source, PushMember):
+            source.unheard_until = self._stage.scheduler.now + _UNHEARD_S
+            self._push.heard.pop(source.name, None)
+
+    def store(self, number: int, plan: Planned, value: str) -> Place:
+        """As `Ground.store`."""
+        name = f"u{number}"
+        headers = ((UNIQUE_KEY, name.encode()),)
+        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key, headers=headers)
+        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
+
+    def store_again(self, first: Placed) -> Place | None:
+        """As `Ground.store_again`. A copy has the same name, and is the same message."""
+        (topic, number, _), _ = first.log
+        self._copies[first.log, self.broker.store_again(topic, number, first.offset)] = first.number
+        return None
+
+    def number(self, partition: Partition, offset: int, source: object) -> int:
+        """As `Ground.number`."""
+        if partition.broker:
+            return _number(self._push.returned[offset].stored)
+        copy = self._copies.get((self._stage.log(partition), offset))
+        return copy if copy is not None else super().number(partition, offset, source)
+
+    def judge(self, member: str, attempt: Attempt) -> None:
+        """P1: what lies below is handled, or was sent back."""
+        for record in self._stage.book.logs.get(self._stage.log(attempt.partition), ()):
+            if record.offset < attempt.offset and not (record.over or record.sent_back):
+                self._stage.judges.broken(
+                    "LOST",
+                    f"{attempt.partition}@{attempt.offset} is committed by {member}, and {record} is not handled",
+                )
+
+    def done(self, record: Placed) -> bool:
+        """Nothing is skipped for its position: it is known by its key, or by its name."""
+        return record.unit.key is not None and self._stage.finished(record.unit.key)
+
+    def _position(self, log: LogName) -> str:
+        """Of a topic that was made again it is the same."""
+        (topic, number, _), _ = log
+        return f"{GROUP}/{topic}/a/{number}"
+
+    @property
+    def progress(self) -> int:
+        """As `Ground.progress`."""
+        return super().progress + len(self._push.returned) - len(self._push.open)
+
+    def behind(self) -> list[str]:
+        """As `Ground.behind`. A commit that is still to come may move an offset back."""
+        left = len(self._push.open)
+        coming = self._group.coming
+        return [
+            *super().behind(),
+            *([f"{left} messages were sent back and are not answered"] if left else []),
+            *(["commits are on their way"] if coming else []),
+        ]
+
+
+class _Group(PushGroup):
+    """Notes in the book what was sent back."""
+
+    def __init__(self, stage: Stage, broker: RocketBroker) -> None:
+        super().__init__(broker, GROUP)
+        self._stage = stage
+
+    def send_back(self, topic: str, stored: Stored, now: float) -> None:
+        """As `PushGroup.send_back`."""
+        self._stage.book.records[_number(stored)].sent_back = True
+        super().send_back(topic, stored, now)
+
+
+def _number(stored: Stored) -> int:
+    """Of the record in the book, by its name."""
+    return int((dict(stored.headers)[UNIQUE_KEY] or b"")[1:])

@@ -24,5 +24,5 @@ _GROUNDS: dict[BrokerKind, Callable[[Stage], Ground]] = {
 
 
 def ground_of(stage: Stage) -> Ground:
-    """As its world says."""
+    """The ground that the stage's world says."""
     return _GROUNDS[stage.world.broker](stage)

@@ -41,11 +41,11 @@ class PushedGround(Partitions):
 
     @property
     def group(self) -> RocketGroup:
-        """As `Ground.group`."""
+        """Implements `Ground.group`."""
         return self._group
 
     def source(self, process: Process, static_id: str | None) -> PushMember:  # noqa: ARG002 - as of Ground
-        """As `Ground.source`."""
+        """Implements `Ground.source`."""
         return PushMember(self._push, process.name, process.runtime)
 
     def lose(self, source: object) -> None:
@@ -55,20 +55,20 @@ class PushedGround(Partitions):
             self._push.heard.pop(source.name, None)
 
     def store(self, number: int, plan: Planned, value: str) -> Place:
-        """As `Ground.store`."""
+        """Implements `Ground.store`."""
         name = f"u{number}"
         headers = ((UNIQUE_KEY, name.encode()),)
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key, headers=headers)
         return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
 
     def store_again(self, first: Placed) -> Place | None:
-        """As `Ground.store_again`. A copy has the same name, and is the same message."""
+        """Implements `Ground.store_again`. A copy has the same name, and is the same message."""
         (topic, number, _), _ = first.log
         self._copies[first.log, self.broker.store_again(topic, number, first.offset)] = first.number
         return None
 
     def number(self, partition: Partition, offset: int, source: object) -> int:
-        """As `Ground.number`."""
+        """Implements `Ground.number`."""
         if partition.broker:
             return _number(self._push.returned[offset].stored)
         copy = self._copies.get((self._stage.log(partition), offset))
@@ -94,11 +94,11 @@ class PushedGround(Partitions):
 
     @property
     def progress(self) -> int:
-        """As `Ground.progress`."""
+        """Implements `Ground.progress`."""
         return super().progress + len(self._push.returned) - len(self._push.open)
 
     def behind(self) -> list[str]:
-        """As `Ground.behind`. A commit that is still to come may move an offset back."""
+        """Implements `Ground.behind`. A commit that is still to come may move an offset back."""
         left = len(self._push.open)
         coming = self._group.coming
         return [
@@ -116,7 +116,7 @@ class _Group(PushGroup):
         self._stage = stage
 
     def send_back(self, topic: str, stored: Stored, now: float) -> None:
-        """As `PushGroup.send_back`."""
+        """Implements `PushGroup.send_back`."""
         self._stage.book.records[_number(stored)].sent_back = True
         super().send_back(topic, stored, now)
 

@@ -34,7 +34,7 @@ _IDLE_S = 0.02
 
 
 class Returned(NamedTuple):
-    """What was sent back, in the retry topic."""
+    """A record that was sent back, in the retry topic."""
 
     offset: int
     topic: str
@@ -43,7 +43,7 @@ class Returned(NamedTuple):
 
 
 class PushGroup:
-    """What members know of each other, and what they have sent back. In one step each."""
+    """A group: its members as they hear of each other, and what they have sent back. Each call is one step."""
 
     def __init__(self, broker: RocketBroker, name: str) -> None:
         self.broker, self.name = broker, name
@@ -60,7 +60,7 @@ class PushGroup:
         return sorted(name for name, at in self.heard.items() if now - at < _SILENT_S)
 
     def send_back(self, topic: str, stored: Stored, now: float) -> None:
-        """It comes again, as another record."""
+        """Have a record come again, as another one."""
         record = Returned(len(self.returned), topic, stored, now + _BACK_S)
         self.returned.append(record)
         self.waiting.append(record)
@@ -94,7 +94,7 @@ class _Reading:
 
 
 class _Batch:
-    """What one thread of the client hands over. `reading` is None: it came by the retry topic."""
+    """A batch that one thread of the client hands over. `reading` is None: it came by the retry topic."""
 
     def __init__(self, reading: _Reading | None, records: Iterable[tuple[Record, Stored]]) -> None:
         self.reading, self.records = reading, list(records)
@@ -135,7 +135,7 @@ class PushMember:
         self._fence, self._topics = fence, frozenset(topics)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """What the client's threads call back with."""
+        """Records that the client's threads call back with."""
         self._tend()
         found = self._take(max_records)
         if not found and timeout_s > 0:
@@ -151,7 +151,7 @@ class PushMember:
         """There is no lease to renew."""
 
     def acknowledge(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Their callbacks return, and the next ones of their batches come."""
+        """Answer records: their callbacks return, and the next ones of their batches come."""
         late = []
         for record in records:
             batches = self._out.pop((record.partition, record.offset), None)
@@ -162,14 +162,14 @@ class PushMember:
         return late
 
     def release(self, records: Iterable[Record]) -> None:
-        """They are delivered once more from here."""
+        """Have records delivered once more from here."""
         self._again.extend(each for each in records if (each.partition, each.offset) in self._out)
 
     def drain(self) -> None:
         """The client has been told by then."""
 
     def close(self, deadline: Deadline) -> None:
-        """What has no answer goes back, each with its whole batch."""
+        """Leave: each record without an answer goes back, with its whole batch."""
         now = self._broker.runtime.now()
         for batch in self._batches:
             for record, stored in batch.records:
@@ -189,7 +189,7 @@ class PushMember:
         return f"{self.group}/{queue.topic}/{queue.broker}/{queue.number}"
 
     def look(self, queue: Partition, deadline: Deadline) -> Seen:
-        """As the log says. Raises SourceUnavailable."""
+        """Where the log begins and ends. Raises SourceUnavailable."""
         own = queue._replace(broker="")
         log = self._broker.logs.get(own)
         if log is None:
@@ -222,7 +222,7 @@ class PushMember:
         self._readings = {queue: self._reading(queue) for queue in own}
 
     def _reading(self, queue: Partition) -> _Reading:
-        """As it is, or from the group's offset on."""
+        """A queue as it is read already, or from the group's offset on."""
         reading, log = self._readings.get(queue), self._broker.logs[queue]
         if reading is not None and reading.born == log.born:
             return reading

@@ -1,4 +1,4 @@
-"""What the documentation site needs beside its pages. mkdocs calls these functions by their names (see mkdocs.yml)."""
+"""The documentation site beside its pages. mkdocs calls these functions by their names (see mkdocs.yml)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import posixpath
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
@@ -14,6 +15,7 @@ from mkdocs.structure.files import File
 from holdfast.adapters.cli.entry import parser
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
@@ -54,6 +56,13 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: ob
         return f"]({config.repo_url}/blob/main/{target}{found[2] or ''})"
 
     return _LINK.sub(link, markdown).replace("<!-- help -->", commands())
+
+
+def on_env(env: Environment, *, config: MkDocsConfig, **_: object) -> Environment:
+    """No button for the repository at the head of each page while its address is one that leads nowhere."""
+    if config.repo_url and urlsplit(config.repo_url).hostname == "holdfast.example":
+        config.repo_url = ""
+    return env
 
 
 def commands() -> str:

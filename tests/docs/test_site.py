@@ -68,6 +68,12 @@ def test_no_diagram_has_a_semicolon() -> None:
             assert ";" not in diagram, page.name
 
 
+def test_no_page_is_headed_by_a_link_to_a_repository_that_does_not_exist(site: Path) -> None:
+    assert [
+        each.name for each in site.rglob("*.html") if 'href="https://holdfast.example/holdfast"' in each.read_text()
+    ] == []
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     assert set(re.findall(r"\]\((docs/[\w/-]+\.md)\)", README)) >= {"docs/index.md", "docs/tutorial.md"}
 

@@ -16,3 +16,4 @@ def test_a_rule_to_break_stands_where_it_is_looked_for_once(rule: Broken) -> Non
     text = (_PACKAGE / rule.file).read_text()
     assert text.count(rule.rule) == 1
     assert rule.broken(text) != text
+    compile(rule.broken(text), rule.file, "exec")  # what is no Python is caught by nobody, or by everybody

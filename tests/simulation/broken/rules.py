@@ -338,7 +338,7 @@ RULES = (
         name="the-fence-falls",
         file="plugin/engine/partition/ownership.py",
         rule="return self.acquired.born_ms + self.acquired.epoch if",
-        instead="return self.acquired.born_ms - self.acquired.epoch if",
+        instead="return 1_000 - self.acquired.epoch if",
         breaks="P4: a sink that compares fences refuses the new owner",
     ),
     Broken(
@@ -380,7 +380,7 @@ RULES = (
         name="waiters-are-forgotten",
         file="plugin/engine/record/claiming.py",
         rule="                    self._holders[claim.key] = waiter.claim\n                    self._ask(waiter)\n                    break\n",
-        instead="",
+        instead="                    break\n",
         breaks="progress: who waits in this process for a key is never asked for",
     ),
     Broken(

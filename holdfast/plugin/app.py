@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.keys import KeySpec
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.engine.family import Family
+    from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.runtime import Runtime
 
@@ -275,13 +276,13 @@ class Holdfast:
             family=self._family,
             home=home,
         )
-        if self._stop_asked and not engine.stopping:
+        if self._stop_asked and not engine.parts.stopping.begun:
             engine.stop(leave=self._leave_asked)
         return engine
 
-    def _family(self, engine: Engine) -> Family:
+    def _family(self, parts: Parts, loop: Engine) -> Family:
         source = self._source
-        return Leased(engine, source) if isinstance(source, LeasedSource) else Partitioned(engine, source)
+        return Leased(parts, loop, source) if isinstance(source, LeasedSource) else Partitioned(parts, loop, source)
 
     def snapshot(self) -> Snapshot:
         """The app's figures of one moment: its state, counts since the start, partitions with their lag.

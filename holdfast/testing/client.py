@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.events import Event
+    from holdfast.plugin.own_loop.driven import Driven
     from holdfast.plugin.ports import Batch, RebalanceListener, Start
     from holdfast.records import Fence, Partition, Record
     from holdfast.testing.book import Run
@@ -75,7 +76,7 @@ class Client:
         self._source.commit(offsets)
 
     # ---- for the judges
-    def look(self, engine: Engine) -> None:
+    def look(self, engine: Engine | Driven) -> None:
         """P6: whatever handlers do, the client of a member that works is polled."""
         if self._spikes is not None:
             self._spikes.look(self._member.name, getattr(engine.family, "owners", {}))
@@ -200,7 +201,7 @@ class Reports:
     def ended(self) -> None:
         """The app has ended in good order."""
         engine = self._member.engine
-        if engine is None or not engine.snapshots.ran or not engine.stops.asked:
+        if engine is None or not engine.snapshots.ran or not engine.parts.stopping.asked:
             return
         missing = [partitions for partitions, needed in self._came if needed]
         if missing:
@@ -217,7 +218,7 @@ class Reports:
         came = tuple(sorted(partitions))
         self._came.append((came, False))
         yield
-        needed = bool(came) and engine is not None and not engine.stopping
+        needed = bool(came) and engine is not None and not engine.parts.stopping.begun
         self._came = [(each, needed or must) if each is came else (each, must) for each, must in self._came]
 
     @contextmanager
@@ -229,7 +230,7 @@ class Reports:
         before, overran = self._runs(had), self._overran
         self._reports.clear()
         yield
-        if engine is None or engine.error is not None:
+        if engine is None or engine.parts.stopping.error is not None:
             return
         found = [report for report in self._reports if report.trigger == trigger]
         if len(found) != bool(had):

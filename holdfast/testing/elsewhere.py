@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
-from holdfast.plugin.own_loop.driven import DoneWhen
+from holdfast.plugin.own_loop.user_loop import DoneWhen
 from holdfast.testing.world import Loop, OnSignal
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.dedup.keys import resolve_key
-from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.testing.member import Member
@@ -47,15 +46,13 @@ class LoopMember(Member):
         self._jobs: Queue[Record] = process.runtime.queue()
         self.driven = _Driven(
             self,
+            cast("PartitionedSource", source),
             done_when=loop.done_when,
             store=stage.store.claims(process),
             routes=_routes(stage.world),
             settings=stage.world.settings,
-            letters=None,
             observers=[self],
-            group=source.group,
             runtime=process.runtime,
-            family=lambda driven: Partitioned(driven, cast("PartitionedSource", source)),
         )
         self._begin()
 
@@ -137,7 +134,7 @@ class LoopMember(Member):
                 self._all_done()
             if loop.at_most == 1 and loop.done_when == "next_poll" and (record := driven.take_quick()) is not None:
                 self._given([record])
-                driven.gave()
+                driven.user.gave()
                 return [record]
             with driven.whole():
                 records = list(driven.take(loop.at_most, loop.wait_s))
@@ -215,8 +212,8 @@ class LoopMember(Member):
 class _Driven(Driven):
     """Tells the loop what a client's callbacks tell it."""
 
-    def __init__(self, member: LoopMember, **how: Any) -> None:  # noqa: ANN401 - the engine's own
-        super().__init__(**how)
+    def __init__(self, member: LoopMember, source: PartitionedSource, **how: Any) -> None:  # noqa: ANN401 - its own
+        super().__init__(source, **how)
         self._member = member
 
     def goes(self, partitions: Collection[Partition]) -> None:

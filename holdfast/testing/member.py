@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.events import Event
+    from holdfast.plugin.own_loop.driven import Driven
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
     from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
@@ -44,7 +45,7 @@ _AT_START = (AccessRefused, StoreUnavailable, SourceUnavailable, UnknownTopic)
 
 
 def registered(handling: Handling) -> dict[str, Any]:
-    """The arguments of `Holdfast.handler`, by the names of its parameters."""
+    """What `Holdfast.handler` is given, by the names of its parameters."""
     return {
         "topics": handling.topics,
         "name": handling.name,
@@ -104,7 +105,7 @@ class Member(ABC):
 
     @property
     def hurried(self) -> bool:
-        """Whether the member does not wait for what runs."""
+        """What runs is not waited for."""
         return self.stops > 1 or self.interrupted or self.stage.now < self.thrown_out_until
 
     def interrupt(self, after: int = 0) -> None:
@@ -119,17 +120,17 @@ class Member(ABC):
         self.thrown_out_until = max(self.thrown_out_until, self.stage.now + seconds + _THROWN_OUT_S)
 
     def thrown_out(self) -> None:
-        """Note that the member's partitions were taken away."""
+        """What it has was taken away."""
         self.thrown_out_until = max(self.thrown_out_until, self.stage.now + _THROWN_OUT_S)
 
     @abstractmethod
     def gone(self) -> None:
-        """End the process: nothing that it ran will ever end."""
+        """Its process is over: nothing that it ran will ever end."""
 
     @property
     @abstractmethod
-    def engine(self) -> Engine | None:
-        """The engine that the judges may look into."""
+    def engine(self) -> Engine | Driven | None:
+        """What the judges may look into."""
 
     def on_event(self, event: Event) -> None:
         """The engine tells something."""
@@ -187,17 +188,17 @@ class AppMember(Member):
         self._begin()
 
     def stop(self) -> None:
-        """Implements `Member.stop`."""
+        """As `Member.stop`."""
         self.stops += 1
         self.app.stop()
 
     def gone(self) -> None:
-        """Implements `Member.gone`."""
+        """As `Member.gone`."""
         self._work.gone()
 
     @property
     def engine(self) -> Engine | None:
-        """Implements `Member.engine`."""
+        """As `Member.engine`."""
         return self.app._engine  # noqa: SLF001 - the judges look at what waits where
 
     # ---- inside
@@ -225,7 +226,7 @@ class _Letters:
         """There is nothing to check."""
 
     def send(self, letter: Letter, deadline: Deadline) -> None:  # noqa: ARG002 - as of DeadLetters
-        """Implements `DeadLetters.send`."""
+        """As `DeadLetters.send`."""
         stage, record = self._member.stage, letter.record
         self._member.process.runtime.sleep(stage.chance.random() * _LETTER_S)
         if stage.letters_down:
@@ -240,5 +241,5 @@ class _Letters:
 
 
 def value_of(number: int, unit: str | None) -> str:
-    """The value of a record."""
+    """What a record's value says of it."""
     return json.dumps({"n": number} if unit is None else {"n": number, "unit": unit})

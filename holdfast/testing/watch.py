@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.own_loop.driven import Driven
     from holdfast.records import Partition
     from holdfast.testing.member import Member
     from holdfast.testing.play import Stage
@@ -71,13 +72,13 @@ class Watch:
             _Waits(0, own, others) if before is None or before.own != own else before._replace(looks=before.looks + 1)
         )
 
-    def _judge(self, member: Member, engine: Engine, ready: Entry, seen: _Waits) -> None:
+    def _judge(self, member: Member, engine: Engine | Driven, ready: Entry, seen: _Waits) -> None:
         """P5, and that no kind of handler starves another."""
         judges, kind = self._stage.judges, ready.handler.kind
         others = judges.starts[member.name].total() - seen.own - seen.others
         if seen.looks >= _STARVED_LOOKS and others > _STARVED_STARTS:
             judges.broken("STARVED", f"{ready!r} could start at {member.name}, and {others} others have started since")
-        free = engine.workers.room(kind) > 0 and engine.unacked.room(kind) >= ready.count
+        free = engine.parts.workers.room(kind) > 0 and engine.parts.unacked.room(kind) >= ready.count
         idle = not others and not judges.running[member.name].total()
         if seen.looks >= _IDLE_LOOKS and free and idle:
             judges.broken("STANDS", f"{ready!r} could start at {member.name}, and nothing does")
@@ -106,26 +107,26 @@ class Watch:
             self._stage.judges.broken("ERROR", f"{crash}\n{crash.trace}")
 
     # ---- inside
-    def _works(self, member: Member, engine: Engine) -> bool:
+    def _works(self, member: Member, engine: Engine | Driven) -> bool:
         """Whether it is in order, so that what may start has to."""
         process = member.process
         return (
             process.stalled_until < self._stage.scheduler.now
-            and not engine.stopping
-            and engine.session is not None
-            and engine.session.live()
-            and not engine.outage.down
-            and not getattr(engine.store, "down", False)  # it is open: a call may wait for the store
+            and not engine.parts.stopping.begun
+            and engine.parts.sessions.session is not None
+            and engine.parts.sessions.session.live()
+            and not engine.parts.outage.down
+            and not getattr(engine.parts.sessions.store, "down", False)  # it is open: a call may wait for the store
         )
 
 
-def owners_of(engine: Engine) -> Sequence[Ownership]:
+def owners_of(engine: Engine | Driven) -> Sequence[Ownership]:
     """Whatever it has, of either family."""
     family = engine.family
     return list(family.owners.values()) if isinstance(family, (Partitioned, Leased)) else []
 
 
-def _ready(engine: Engine) -> dict[str, Entry]:
+def _ready(engine: Engine | Driven) -> dict[str, Entry]:
     """Of each handler, one that may start and is the first of its lane."""
     found: dict[str, Entry] = {}
     for owner in owners_of(engine):
@@ -159,7 +160,12 @@ class Revokes(Watcher):
         """Implements `Watcher.on_revoke`."""
         stage = self._stage
         it = next((each for each in stage.members if each.source is member), None)
-        if it is None or it.engine is None or it.engine.hurry or it.engine.session is None:
+        if (
+            it is None
+            or it.engine is None
+            or it.engine.parts.stopping.hurry
+            or it.engine.parts.sessions.session is None
+        ):
             return
         if it.interrupted or stage.now < it.thrown_out_until:
             return  # its session is lost, or nobody hears it: it owns nothing, and the next owner asks the store

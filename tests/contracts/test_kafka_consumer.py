@@ -385,5 +385,5 @@ def test_a_slow_loop_marks_in_time_and_a_killed_one_repeats_only_what_it_has_in_
     loops.produce(["a", "b", "c"], partition=0)
     first = loops.joined()
     assert read(first, 2) == ["a", "b"]
-    until(lambda: first.snapshot().records.handled == 1 and first._driven.settling.waiting == 0)  # by no poll
-    assert len(list(first._driven.handed_out)) == 1
+    until(lambda: first.snapshot().records.handled == 1 and first._driven.parts.settling.waiting == 0)  # by no poll
+    assert len(list(first._driven.user.handed_out)) == 1

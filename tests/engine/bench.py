@@ -153,8 +153,8 @@ class Member(Running):
         """The id of the session that it has now."""
         engine = self.app._engine
         assert engine is not None
-        assert engine.session is not None
-        return engine.session.id
+        assert engine.parts.sessions.session is not None
+        return engine.parts.sessions.session.id
 
 
 class Bench:
@@ -263,7 +263,7 @@ class Bench:
         """Its lease has passed at the store, and its next renewal tells it so."""
         assert isinstance(self.claims, MemoryClaims)
         engine = member.app._engine
-        session: Any = engine and engine.session
+        session: Any = engine and engine.parts.sessions.session
         self.claims.expire(session.id)
         assert session.renew() is False
 

@@ -98,7 +98,7 @@ class TestStop:
             bench.wait(lambda: member.owns)
             engine = member.app._engine
             assert engine is not None
-            with engine.workers.wake._cond:  # type: ignore[attr-defined]  # threading's own
+            with engine.parts.workers.wake._cond:  # type: ignore[attr-defined]  # threading's own
                 thread = threading.Thread(target=engine.stop, daemon=True)
                 thread.start()
                 thread.join(PATIENCE_S)

@@ -19,7 +19,7 @@ GUARANTEED = 64
 def in_flight(member: Member) -> int:
     engine = member.app._engine
     assert engine is not None
-    return engine.intake.records
+    return engine.parts.intake.records
 
 
 class Most:
@@ -33,8 +33,8 @@ class Most:
     def look(self) -> None:
         engine = self._member.app._engine
         if engine is not None:
-            self.records = max(self.records, engine.intake.records)
-            self.bytes = max(self.bytes, engine.intake.bytes)
+            self.records = max(self.records, engine.parts.intake.records)
+            self.bytes = max(self.bytes, engine.parts.intake.bytes)
 
 
 def watch(member: Member) -> Most:
@@ -104,8 +104,8 @@ class TestBounds:
             bench.wait(lambda: in_flight(member) == 0)
             engine = member.app._engine
             assert engine is not None
-            assert engine.intake.bytes == 0
-            bench.wait(lambda: len(engine.lanes) == 0)
+            assert engine.parts.intake.bytes == 0
+            bench.wait(lambda: len(engine.parts.lanes) == 0)
 
 
 class TestWhileFull:

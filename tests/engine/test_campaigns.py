@@ -112,7 +112,7 @@ class Campaign:
     def expire(self) -> None:
         """In the order of things: a process gives itself up before the store does."""
         engine = self.random.choice(self.members).app._engine
-        session: Any = engine and engine.session
+        session: Any = engine and engine.parts.sessions.session
         if session is not None:
             self.expired.add(session.id)
             session._inner._lease.lose()
@@ -121,7 +121,7 @@ class Campaign:
     def zombie(self) -> None:
         member = self.random.choice(self.members)
         engine = member.app._engine
-        session: Any = engine and engine.session
+        session: Any = engine and engine.parts.sessions.session
         if session is not None:
             self.expired.add(session.id)
             session._inner._lease.lose()

@@ -16,7 +16,6 @@ import pytest
 from holdfast import MemoryClaims, Ramp, Settings
 from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SourceError, SourceUnavailable
-from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.events import SessionLost
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.driven import Driven
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.events import Event
-    from holdfast.plugin.own_loop.driven import DoneWhen
+    from holdfast.plugin.own_loop.user_loop import DoneWhen
     from holdfast.records import Record
 
 
@@ -55,6 +54,7 @@ class Loops:
         routes.add(Handler(name="loop", call=print, topics=("^",), key=key and resolve_key(key)))
         source = MemoryPartitionedSource(self.broker)
         made = Driven(
+            source,
             done_when=done_when,
             store=self.claims,
             routes=routes,
@@ -64,11 +64,8 @@ class Loops:
                     | settings
                 )
             ),
-            letters=None,
             observers=[self],
             audit=audit,
-            group="g",
-            family=lambda driven: Partitioned(driven, source),
         )
         made.begin(["orders"])
         self.made.append(made)
@@ -86,7 +83,7 @@ def loops() -> Iterator[Loops]:
     made = Loops()
     yield made
     for each in made.made:
-        if each.session is not None:
+        if each.parts.sessions.session is not None:
             end(each)
     made.claims.close()
 
@@ -105,7 +102,7 @@ def records(loop: Driven, at_most: int = 100) -> list[Record]:
     """As `KafkaConsumer` takes them."""
     with loop.lock:
         if at_most == 1 and loop.done_when == "next_poll" and (record := loop.take_quick()) is not None:
-            loop.gave()
+            loop.user.gave()
             return [record]
         with loop.whole():
             return list(loop.take(at_most, 0.0))
@@ -171,7 +168,7 @@ def test_nothing_is_handed_out_while_the_store_is_away_and_nothing_twice_when_it
     loop = loops.loop()
     assert taken(loop, 2) == ["a", "b"]
     store.go_down()
-    until(lambda: take(loop) == [] and loop.stalled)  # with the first mark that gets no answer
+    until(lambda: take(loop) == [] and loop.parts.sessions.stalled)  # with the first mark that gets no answer
     loops.produce("c")
     assert [take(loop, timeout_s=0.01) for _ in range(5)] == [[]] * 5
     store.come_back()
@@ -202,7 +199,7 @@ def test_what_is_done_while_the_loop_is_elsewhere_is_marked_by_then(loops: Loops
     loop = loops.loop()
     until(lambda: take(loop, 1) == ["a"])
     assert take(loop, 1) == ["b"]
-    until(lambda: loop.settling.waiting == 0)  # nobody polls
+    until(lambda: loop.parts.settling.waiting == 0)  # nobody polls
     assert isinstance(loops.claims, MemoryClaims)
     assert loops.claims.state.position("g/orders/1/0").is_done(0)
     assert not loops.claims.state.position("g/orders/1/0").is_done(1)
@@ -226,7 +223,7 @@ def test_a_thread_that_has_ended_all_waits_for_no_poll_and_ends_nothing_that_cam
                 pass
     assert [record.value for record in came] == [b"c"]
     until(lambda: take(loop) == [] and loops.committed() == 2)
-    assert [entry.record.offset for entry in loop.handed_out] == [2]
+    assert [entry.record.offset for entry in loop.user.handed_out] == [2]
 
 
 def test_an_explicit_loop_keeps_nothing_of_what_it_has_ended(loops: Loops) -> None:
@@ -237,7 +234,7 @@ def test_an_explicit_loop_keeps_nothing_of_what_it_has_ended(loops: Loops) -> No
         for offset in range(2 * hand_over, 2 * hand_over + 2):
             loop.end(partition(), offset)
         until(lambda: take(loop) == [] and not loop.unfinished)
-        assert loop.handed_out.ownerships == 0
+        assert loop.user.handed_out.ownerships == 0
         source = loop.family.source
         assert isinstance(source, MemoryPartitionedSource)
         loops.broker.group("g").lose(source, partition())  # and it comes back: another ownership
@@ -258,15 +255,15 @@ def test_a_lost_session_hands_out_again_what_was_not_done(loops: Loops) -> None:
     loop = loops.loop("commit")
     assert taken(loop, 2) == ["a", "b"]
     loop.end_below(partition(), 1)
-    until(lambda: loop.settling.waiting == 0)
-    assert loop.session is not None
+    until(lambda: loop.parts.settling.waiting == 0)
+    assert loop.parts.sessions.session is not None
     assert isinstance(loops.claims, MemoryClaims)
-    loops.claims.expire(loop.session.id)
-    loop.session.renew()
+    loops.claims.expire(loop.parts.sessions.session.id)
+    loop.parts.sessions.session.renew()
     assert taken(loop, 1) == ["b"]
     loop.end_below(partition(), 2)
     until(lambda: take(loop) == [] and loops.committed() == 2)
-    assert loop.intake.records == 0
+    assert loop.parts.intake.records == 0
 
 
 def test_a_seek_outlives_a_session_that_is_lost_before_it_took_effect(loops: Loops) -> None:
@@ -279,10 +276,10 @@ def test_a_seek_outlives_a_session_that_is_lost_before_it_took_effect(loops: Loo
     source.fail("committed", *[SourceUnavailable("no leader")] * 1000)
     loop.read_from(partition(), 0)
     until(lambda: take(loop) == [] and source.failing("committed") < 1000)
-    assert loop.session is not None
+    assert loop.parts.sessions.session is not None
     assert isinstance(loops.claims, MemoryClaims)
-    loops.claims.expire(loop.session.id)
-    loop.session.renew()
+    loops.claims.expire(loop.parts.sessions.session.id)
+    loop.parts.sessions.session.renew()
     until(lambda: take(loop) == [] and any(isinstance(event, SessionLost) for event in loops.events))
     source.forgive("committed")
     assert taken(loop, 2) == ["a", "b"]
@@ -299,7 +296,7 @@ def test_a_key_in_hand_elsewhere_is_waited_for(loops: Loops) -> None:
     loops.produce("same", "other", number=1)
     assert [take(two, timeout_s=0.02) for _ in range(5)] == [[]] * 5
     one.end(partition(0), 0)
-    until(lambda: take(one) == [] and one.settling.waiting == 0)
+    until(lambda: take(one) == [] and one.parts.settling.waiting == 0)
     assert taken(two, 1) == ["other"]
 
 
@@ -496,7 +493,10 @@ def test_a_loop_that_goes_on_after_ctrl_c_misses_nothing(done_when: DoneWhen, at
     ("where", "lines"),
     [
         ("driven.py:whole", 40),
-        ("driven.py:_came_through", 12),
+        ("driven.py:_came_through", 4),
+        ("user_loop.py:note_returned", 8),
+        ("user_loop.py:came_through", 2),
+        ("user_loop.py:give", 30),
         ("ledger.py:polled_all", 12),
         ("ledger.py:settle_all", 30),
     ],
@@ -508,7 +508,7 @@ def test_a_call_that_is_torn_at_its_edges_or_in_the_ledger_is_mended(where: str,
 
 
 @pytest.mark.parametrize(
-    "where", ["driven.py:_ended", "driven.py:_end", "driven.py:_ended_below", "driven.py:_take_back"]
+    "where", ["user_loop.py:ended", "user_loop.py:_end", "user_loop.py:ended_returned", "user_loop.py:take_back"]
 )
 @pytest.mark.parametrize("done_when", ["next_poll", "explicit"])
 def test_what_the_loop_has_said_does_not_come_again_wherever_the_call_is_torn_that_notes_it(
@@ -569,4 +569,4 @@ def test_what_the_ramp_holds_comes_while_the_loop_waits_for_it(loops: Loops) -> 
     loops.produce(*numbered("r", range(60)))
     loop = loops.loop(ramp=Ramp(floor_per_s=300.0))
     assert taken(loop, 60, timeout_s=0.05) == numbered("r", range(60))
-    assert loop.intake.climb.held
+    assert loop.parts.intake.climb.held

@@ -74,7 +74,7 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def hung(member: Member) -> Any:
     engine = member.app._engine
     assert engine is not None
-    return engine.hung
+    return engine.parts.hung
 
 
 class TestOverdue:
@@ -630,7 +630,7 @@ def test_one_whose_session_ends_in_an_outage_before_its_letter_is_sent_is_kept_b
         store.come_back()
         bench.wait_committed(2)
         engine: Any = member.app._engine
-        assert not engine.outcomes.stuck
+        assert not engine.parts.outcomes.stuck
         assert letters.values() == ["x"]
 
 

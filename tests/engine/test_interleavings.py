@@ -231,7 +231,7 @@ def test_what_is_done_is_not_given_up_while_its_call_ends(monkeypatch: pytest.Mo
 
         def later(workers: Workers, call: Call) -> bool:
             engine: Any = member.app._engine
-            for watched in engine.hung._watched:
+            for watched in engine.parts.hung._watched:
                 if watched.overdue_at is not None:
                     watched.overdue_at = float("-inf")  # its grace is over
             since = len(looks)

@@ -173,5 +173,5 @@ def test_what_is_in_hand_is_nothing_when_all_is_done() -> None:
             bench.wait_committed(200, number)
         engine = member.app._engine
         assert engine is not None
-        bench.wait(lambda: engine.unacked.records == 0 and engine.settling.waiting == 0)
-        assert all(engine.unacked.room(kind) == 7 for kind in engine.unacked._of)
+        bench.wait(lambda: engine.parts.unacked.records == 0 and engine.parts.settling.waiting == 0)
+        assert all(engine.parts.unacked.room(kind) == 7 for kind in engine.parts.unacked._of)

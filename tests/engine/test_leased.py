@@ -264,9 +264,9 @@ class TestEnd:
         engine = consumer.app._engine
         assert engine is not None
         field.wait(lambda: all(not owner.open for owner in engine.family._owners.values()))  # type: ignore[attr-defined]
-        assert engine.session is not None
-        field.claims.expire(engine.session.id)
-        engine.session.renew()
+        assert engine.parts.sessions.session is not None
+        field.claims.expire(engine.parts.sessions.session.id)
+        engine.parts.sessions.session.renew()
         field.wait(lambda: any(isinstance(event, SessionLost) for event in consumer.events))
         field.work.let_go()
         consumer.join()
@@ -321,9 +321,9 @@ class TestSessions:
         field.wait(lambda: field.work.is_running("x0") and len(field.queue.open) == 1)
         engine = consumer.app._engine
         assert engine is not None
-        assert engine.session is not None
-        field.claims.expire(engine.session.id)
-        engine.session.renew()
+        assert engine.parts.sessions.session is not None
+        field.claims.expire(engine.parts.sessions.session.id)
+        engine.parts.sessions.session.renew()
         field.wait(lambda: any(isinstance(event, SessionLost) for event in consumer.events))
         field.queue.put(*numbered("y", range(20)))
         field.wait(lambda: len(field.queue.open) == 1)

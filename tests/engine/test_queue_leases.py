@@ -134,7 +134,7 @@ class TestTheLease:
     def test_one_that_died_is_waited_for_until_its_session_has_ended(self, field: Field) -> None:
         later = field.successor()
         later.waits_with(6)
-        field.claims.expire(field.members[0].engine.session.id)
+        field.claims.expire(field.members[0].engine.parts.sessions.session.id)
         field.wait(lambda: later.acked == [6])
 
     def test_a_wait_has_an_end_and_then_the_claims_decide(self, field: Field) -> None:
@@ -314,10 +314,10 @@ class TestTrouble:
     def test_a_session_that_is_lost_begins_anew_and_what_waited_goes_on(self, field: Field) -> None:
         later = field.successor()
         later.waits_with(6)
-        before = later.engine.session
+        before = later.engine.parts.sessions.session
         field.claims.expire(before.id)
         before.renew()
-        field.wait(lambda: later.engine.session not in (None, before))
+        field.wait(lambda: later.engine.parts.sessions.session not in (None, before))
         field.work.let_go()
         field.wait(lambda: later.acked == [6])
         assert field.work.starts() == {"5": 1, "6": 1}
@@ -327,7 +327,7 @@ class TestTrouble:
         member = field.member()
         field.claims.go_silent(hears=hears)
         member.source.deliver(1, 2)
-        field.wait(lambda: member.engine.outage.down)
+        field.wait(lambda: member.engine.parts.outage.down)
         assert member.acked == []
         field.claims.speak_again()
         field.wait(lambda: member.acked == [1, 2])

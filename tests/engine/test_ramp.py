@@ -136,14 +136,14 @@ class Rig:
             observers=[self],
             group="g",
             runtime=Machine(self.clock),
-            family=lambda engine: (
-                Partitioned(engine, self.source) if queue is None else Leased(engine, QuickLeased(queue))
+            family=lambda parts, loop: (
+                Partitioned(parts, loop, self.source) if queue is None else Leased(parts, loop, QuickLeased(queue))
             ),
         )
         for each in () if new_group else (P0, P1):
             self.group.set_offset(each, 0, ours=True)  # somebody had it
         self.group.aim({self.source: [P0]})
-        self.engine._open([topic])
+        self.engine._lifecycle.open([topic])
         self._number = 0
         self._owed = [0.0, 0.0]
 
@@ -169,9 +169,9 @@ class Rig:
                     self.produce(number, due)
             self.clock.sleep(TURN_S)
             self.engine.turn()
-            assert self.engine.error is None
+            assert self.engine.parts.stopping.error is None
             ends = time.monotonic() + PATIENCE_S
-            while self.let_go.is_set() and self.engine.workers.outstanding and time.monotonic() < ends:
+            while self.let_go.is_set() and self.engine.parts.workers.outstanding and time.monotonic() < ends:
                 time.sleep(0)
 
     def give(self, *partitions: object) -> None:
@@ -196,7 +196,7 @@ class Rig:
         return max(after - before for before, after in pairwise(times))
 
     def held_back(self) -> bool:
-        return not self.engine.intake.climb.over
+        return not self.engine.parts.intake.climb.over
 
     @property
     def lag(self) -> int:
@@ -262,17 +262,17 @@ class TestATakeoverWithABacklog:
         most = 0
         for _ in range(40):
             rig.go_on(0.05, 200, 200)
-            most = max(most, rig.engine.intake.new_partitions.records)
+            most = max(most, rig.engine.parts.intake.new_partitions.records)
         assert 0 < most <= 2_000 + 500
 
     def test_what_waits_when_its_partition_goes_is_the_next_owners(self) -> None:
         rig = Rig(Ramp())
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
-        assert rig.engine.intake.new_partitions.records
+        assert rig.engine.parts.intake.new_partitions.records
         rig.give(P0)
         rig.go_on(1, 200, 200)
-        assert not rig.engine.intake.new_partitions.records
+        assert not rig.engine.parts.intake.new_partitions.records
         rig.give(P0, P1)
         rig.go_on(20, 200, 200)
         assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
@@ -282,7 +282,7 @@ class TestATakeoverWithABacklog:
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
         owner = rig.engine.family.owners[P1]  # type: ignore[attr-defined]
-        assert rig.engine.intake.new_partitions.records
+        assert rig.engine.parts.intake.new_partitions.records
         owner.seek_needed = True
         rig.go_on(20, 200, 200)
         assert [offset for of, offset in rig.offsets if of == 1] == list(range(rig.broker.logs[P1].end))
@@ -293,7 +293,7 @@ class TestATakeoverWithABacklog:
         rig.source.bad = {(P1, 1_500), (P1, 1_501)}
         rig.takes_over()
         rig.go_on(0.5, 200, 200)
-        assert rig.engine.intake.new_partitions.records
+        assert rig.engine.parts.intake.new_partitions.records
         if goes:
             rig.give(P0)
             rig.go_on(1, 200, 200)
@@ -310,7 +310,7 @@ class TestATakeoverWithABacklog:
         rig.go_on(0.5, 200)
         owner = rig.engine.family.owners[P1]  # type: ignore[attr-defined]
         ended = [offset for of, offset in rig.offsets if of == 1]
-        assert rig.engine.intake.new_partitions.records
+        assert rig.engine.parts.intake.new_partitions.records
         assert owner.ledger.watermark <= len(ended)
         rig.go_on(16, 40)
         assert owner.ledger.watermark == rig.broker.logs[P1].end
@@ -466,7 +466,7 @@ class TestAFreshMember:
         rig.let_go.clear()
         rig.produce(0, 20_000)
         rig.go_on(2.9)
-        assert rig.engine.intake.climb.rate == 50
+        assert rig.engine.parts.intake.climb.rate == 50
         rig.let_go.set()
 
     def test_it_is_polled_all_the_time(self) -> None:

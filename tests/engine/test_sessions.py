@@ -68,8 +68,8 @@ class TestLost:
             store.inner.expire(member.session)
             engine = member.app._engine
             assert engine is not None
-            assert engine.session is not None
-            assert engine.session.renew() is False
+            assert engine.parts.sessions.session is not None
+            assert engine.parts.sessions.session.renew() is False
             bench.wait(lambda: member.told(SessionLost))
             member.stop()
             told = [(report.trigger, report.given, report.gained) for report in member.told(RebalanceReport)]
@@ -210,8 +210,8 @@ class TestLost:
             bench.wait_committed(500)
             engine = member.app._engine
             assert engine is not None
-            engine.workers._record_s = 0.0001  # as measured where nobody was stopped: chunks of 20
-            session: Any = engine.session
+            engine.parts.workers._record_s = 0.0001  # as measured where nobody was stopped: chunks of 20
+            session: Any = engine.parts.sessions.session
             late: list[str] = []
 
             def look(seen: Seen) -> None:
@@ -243,10 +243,10 @@ class TestLost:
             monkeypatch.setattr("holdfast.plugin.engine.partition.partitioned._TEND_S", 3600.0)
             engine = member.app._engine
             assert engine is not None
-            before = engine.session
-            bench.wait(lambda: engine.family._tend_at > engine.clock.now() + 60)  # type: ignore[attr-defined]
+            before = engine.parts.sessions.session
+            bench.wait(lambda: engine.family._tend_at > engine.parts.runtime.now() + 60)  # type: ignore[attr-defined]
             bench.expire(member)
-            bench.wait(lambda: engine.session not in (None, before))
+            bench.wait(lambda: engine.parts.sessions.session not in (None, before))
             bench.group.aim({member.source: [P0, partition(1)]})
             bench.wait(lambda: partition(1) in member.source.readers)
             monkeypatch.undo()
@@ -281,7 +281,7 @@ class TestStuck:
             bench.wait(hangs.is_set)
             engine = first.app._engine
             assert engine is not None
-            session: Any = engine.session
+            session: Any = engine.parts.sessions.session
             clock.sleep(0.29)
             bench.wait(session._lease._stop.is_set, "it is still renewed")
             clock.sleep(0.3)

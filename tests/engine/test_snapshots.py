@@ -311,4 +311,4 @@ class TestStatusLines:
             engine: Any = member.app._engine
             member.stop()
             assert not member.told(Status)
-            assert not engine.timers._heap
+            assert not engine.parts.timers._heap

@@ -34,7 +34,7 @@ class TestDown:
             started, polls = len(bench.work.started), member.source.polls
             engine = member.app._engine
             assert engine is not None
-            bench.wait(lambda: member.source.polls > polls + 10 and engine.workers.outstanding == 0)
+            bench.wait(lambda: member.source.polls > polls + 10 and engine.parts.workers.outstanding == 0)
             # What was given to a worker before the outage was seen may have started; nothing new.
             assert len(bench.work.started) <= started + 2 * 4 * 64
             stands = len(bench.work.started)
@@ -268,12 +268,12 @@ class TestBack:
             bench.wait_running("x")
             engine = member.app._engine
             assert engine is not None
-            assert engine.session is not None
+            assert engine.parts.sessions.session is not None
             store.go_down()
             bench.broker.produce("orders", 0, "y")
             bench.wait(lambda: member.told(StoreDown))
-            store.inner.expire(engine.session.id)
-            monkeypatch.setattr(engine.session, "live", lambda: False)
+            store.inner.expire(engine.parts.sessions.session.id)
+            monkeypatch.setattr(engine.parts.sessions.session, "live", lambda: False)
             bench.wait(lambda: member.told(SessionLost))
             polls = member.source.polls
             bench.wait(lambda: member.source.polls > polls + 50)
@@ -313,7 +313,13 @@ class TestLostData:
                 store.state.store_id = "anew"
             engine = member.app._engine
             assert engine is not None
-            bench.wait(lambda: engine.session is None or not engine.session.renew() or member.told(StoreLost))
+            bench.wait(
+                lambda: (
+                    engine.parts.sessions.session is None
+                    or not engine.parts.sessions.session.renew()
+                    or member.told(StoreLost)
+                )
+            )
             bench.broker.produce("orders", 0, "y")
             bench.wait_committed(2)
             assert member.told(StoreLost) == [StoreLost(before=before, now="anew")]

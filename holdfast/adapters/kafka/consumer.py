@@ -19,7 +19,6 @@ from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.settings import checked
-from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.plugin.settings import Settings
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.keys import KeySpec
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.observe.snapshot import Snapshot
-    from holdfast.plugin.own_loop.driven import DoneWhen
+    from holdfast.plugin.own_loop.user_loop import DoneWhen
     from holdfast.plugin.ports import Observer
 
 #: librdkafka's logical offsets (rdkafka.h): what no number is.
@@ -109,15 +108,13 @@ class KafkaConsumer(ClientCalls):
         )
         self._source.check_settings(settings)
         self._driven = Driven(
+            self._source,
             done_when=own.done_when,
             store=claims if claims is not None else NoClaims(),
             routes=_routes(key, scope),
             settings=settings,
-            letters=None,
             observers=observers,
             audit=checked(audit),
-            group=self._source.group,
-            family=lambda driven: Partitioned(driven, self._source),
         )
         self._offsets = LoopOffsets(self._driven, self._source)
         callbacks = self._source.callbacks
@@ -180,7 +177,7 @@ class KafkaConsumer(ClientCalls):
         with self._driven.lock:
             record = cast("MessageRecord | None", self._driven.take_quick())
             if record is not None:
-                self._driven.gave()
+                self._driven.user.gave()
                 if record.failure is not None:
                     raise record.failure
                 return record.message
@@ -327,7 +324,7 @@ class KafkaConsumer(ClientCalls):
             KafkaException: a partition that is not assigned.
         """
         with self._turn():
-            self._driven.hold([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
+            self._driven.user.hold([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Resume partitions, as the client does.
@@ -336,7 +333,7 @@ class KafkaConsumer(ClientCalls):
             KafkaException: a partition that is not assigned.
         """
         with self._turn():
-            self._driven.let([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
+            self._driven.user.let([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
 
     # ---- the end
     def close(self) -> None:
@@ -373,7 +370,7 @@ class KafkaConsumer(ClientCalls):
             return source.client.consume(at_most, timeout_s if timeout_s < _FOR_EVER_S else -1)
         if not source.told:
             records = cast("Sequence[MessageRecord]", self._driven.take(at_most, timeout_s))
-            for record, error in self._driven.unfit:
+            for record, error in self._driven.user.unfit:
                 failed = cast("MessageRecord", record)
                 failed.failure = failed.failure or error  # what could not be deserialised has no key to be judged by
             messages = [record.message for record in self._returned(records)]

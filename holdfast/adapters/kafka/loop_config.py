@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from holdfast.adapters.kafka.properties import as_bool
 from holdfast.errors import SettingError
-from holdfast.plugin.own_loop.driven import DoneWhen
+from holdfast.plugin.own_loop.user_loop import DoneWhen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

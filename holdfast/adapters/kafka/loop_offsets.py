@@ -84,7 +84,7 @@ class LoopOffsets:
         for reply in replies:
             owner = self._family.owners.get(Partition(reply.topic, reply.partition))
             if owner is not None and reply.error is None:
-                owner.committed, owner.committed_at = reply.offset, self._driven.clock.now()
+                owner.committed, owner.committed_at = reply.offset, self._driven.parts.runtime.now()
         return replies
 
     def _owners(self, below: Mapping[Partition, int] | None) -> list[Ownership]:
@@ -93,7 +93,7 @@ class LoopOffsets:
     def _until_settled(self, below: Mapping[Partition, int] | None) -> None:
         """Wait until the store has acknowledged what is done: committed is what others can rely on."""
         driven, owners = self._driven, self._owners(below)
-        deadline = Deadline(min(_ASK_S, self._source.max_poll_interval_s / 2), driven.clock)
+        deadline = Deadline(min(_ASK_S, self._source.max_poll_interval_s / 2), driven.parts.runtime)
         while any(entry.gate is Gate.ENDED for owner in owners for entry in owner.entries.values()):
             if deadline.passed:
                 raise _said(
@@ -101,13 +101,13 @@ class LoopOffsets:
                     "the store has not acknowledged what is done, so it cannot be committed yet: commit again; once it "
                     "answers, it is committed in any case",
                 )
-            driven.workers.wake.wait(_LOOK_S)
+            driven.parts.workers.wake.wait(_LOOK_S)
             driven.work()
 
     def position(self, one: TopicPartition) -> TopicPartition:
         """Behind the last record that was returned."""
         partition = Partition(one.topic, one.partition)
-        position = self._driven.position(partition) if partition in self._family.owners else None
+        position = self._driven.user.position(partition) if partition in self._family.owners else None
         return TopicPartition(one.topic, one.partition, _INVALID if position is None else position)
 
     def seek(self, one: TopicPartition) -> None:

@@ -1,19 +1,40 @@
-"""Family: what one kind of source does in its own way. `partitioned.py` and `leased.py` are the two."""
+"""Family: what one kind of source does in its own way (`partitioned.py` and `leased.py` are the two), and what it asks
+of the loop that it is in."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.observe.snapshot import SourceFigures
     from holdfast.plugin.ports import Batch, End
-    from holdfast.records import Record
+    from holdfast.records import Partition, Record
     from holdfast.timing import Deadline
+
+
+class Loop(Protocol):
+    """What a family asks of whoever takes its turns: `Engine`, or a user's own loop (`Driven`). One thread."""
+
+    def collect(self) -> None:
+        """Take what has ended."""
+        ...
+
+    def settle(self) -> None:
+        """Finish and mark what has ended, as far as the store answers."""
+        ...
+
+    def work_until(self, over: Callable[[], bool], deadline: Deadline) -> None:
+        """Go on without the client until `over()` or the deadline."""
+        ...
+
+    def goes(self, partitions: Collection[Partition]) -> None:
+        """These are about to be handed over, or are lost."""
+        ...
 
 
 class Family(Protocol):

@@ -193,7 +193,7 @@ class TestWhatComesAgain:
             gate.wait(lambda: "m0" in gate.started)
             engine = app.app._engine
             assert engine is not None
-            before = engine.session
+            before = engine.parts.sessions.session
             assert before is not None
             before.end()  # as others see one that is lost
             gate.let_go()

@@ -109,15 +109,15 @@ RULES = (
     Broken(
         name="no-drain",
         file="plugin/engine/partition/hand_over.py",
-        rule="        self._engine.work_until(over, self._deadline)\n",
+        rule="        self._loop.work_until(over, self._deadline)\n",
         instead="",
         breaks="P2: handlers that would have ended in time are abandoned",
     ),
     Broken(
         name="drains-without-end",
         file="plugin/engine/partition/hand_over.py",
-        rule="        self._engine.work_until(over, self._deadline)\n",
-        instead="        self._engine.work_until(over, type(self._deadline)(600.0, self._engine.clock))\n",
+        rule="        self._loop.work_until(over, self._deadline)\n",
+        instead="        self._loop.work_until(over, type(self._deadline)(600.0, self._engine.parts.runtime))\n",
         breaks="P6: a rebalance waits for a handler for longer than it may",
     ),
     Broken(
@@ -144,14 +144,14 @@ RULES = (
     Broken(
         name="no-let-go",
         file="plugin/engine/partition/hand_over.py",
-        rule="                engine.owed.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(unacked)))\n",
+        rule="                parts.owed.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(unacked)))\n",
         instead="                pass\n",
         breaks="progress: the next owner waits for a session that lives on",
     ),
     Broken(
         name="no-let-go-of-an-unanswered-acquire",
         file="plugin/engine/partition/hand_over.py",
-        rule="                engine.owed.let_go(owner.session_, LetGo(owner.name, 0, ()))\n",
+        rule="                parts.owed.let_go(owner.session_, LetGo(owner.name, 0, ()))\n",
         instead="                pass\n",
         breaks="progress: the store has an owner that does not know it",
     ),
@@ -194,8 +194,8 @@ RULES = (
     Broken(
         name="polls-wait-for-handlers",
         file="plugin/engine/loop.py",
-        rule="        room = self.intake.room(stopped=self.stalled)\n",
-        instead="        while self.workers.outstanding:\n            self.runtime.sleep(_BUSY_S)\n        room = self.intake.room(stopped=self.stalled)\n",
+        rule="        room = parts.intake.room(stopped=stalled)\n",
+        instead="        while parts.workers.outstanding:\n            parts.runtime.sleep(_BUSY_S)\n        room = parts.intake.room(stopped=stalled)\n",
         breaks="P6: a slow handler costs the membership",
     ),
     Broken(
@@ -208,7 +208,7 @@ RULES = (
     Broken(
         name="what-went-is-not-reported",
         file="plugin/engine/partition/rebalance.py",
-        rule="                ours.reports.add(path.report(), (), engine.clock.now())\n",
+        rule="                ours.reports.add(path.report(), (), parts.runtime.now())\n",
         instead="",
         breaks="P9: a revocation leaves no report",
     ),
@@ -272,7 +272,7 @@ RULES = (
     Broken(
         name="acquired-while-a-let-go-is-owed",
         file="plugin/engine/partition/owners.py",
-        rule="                    engine.owed.pay()  # a `let_go` that is owed would end the new ownership\n",
+        rule="                    parts.owed.pay()  # a `let_go` that is owed would end the new ownership\n",
         instead="",
         breaks="P2: an old word to the store ends the new ownership",
     ),
@@ -328,9 +328,9 @@ RULES = (
     ),
     Broken(
         name="in-hand-has-no-bound",
-        file="plugin/engine/loop.py",
-        rule="        if self.workers.room(kind) <= 0 or self.unacked.room(kind) <= 0:",
-        instead="        if self.workers.room(kind) <= 0:",
+        file="plugin/engine/record/dispatch.py",
+        rule="        if self._workers.room(kind) <= 0 or self._unacked.room(kind) <= 0:",
+        instead="        if self._workers.room(kind) <= 0:",
         breaks="P3: a crash repeats more than was promised",
     ),
     # ---- lanes and keys
@@ -351,8 +351,8 @@ RULES = (
     Broken(
         name="a-stop-is-not-heard",
         file="plugin/engine/loop.py",
-        rule="                while not self.stopping:\n",
-        instead="                while self.error is None:\n",
+        rule="                while not stopping.begun:\n",
+        instead="                while stopping.error is None:\n",
         breaks="progress: a member never leaves",
     ),
     Broken(
@@ -399,8 +399,8 @@ RULES = (
     ),
     Broken(
         name="a-skip-wakes-nobody",
-        file="plugin/engine/loop.py",
-        rule="        self.lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now\n",
+        file="plugin/engine/host.py",
+        rule="        parts.lanes.wake(entry.lane)  # it ends without coming back from a worker: who waits behind it may start now\n",
         instead="",
         breaks="progress: a lane stands still behind a duplicate",
     ),
@@ -427,7 +427,7 @@ RULES = (
     ),
     Broken(
         name="the-first-kind-goes-first",
-        file="plugin/engine/loop.py",
+        file="plugin/engine/record/dispatch.py",
         rule="        kinds.rotate(-self._turns)\n",
         instead="",
         breaks="no starvation: in the polling thread one kind of handler has every turn",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError
+from holdfast.plugin.engine.family import Loop
 from holdfast.plugin.engine.leased.queue_leases import QueueLeases
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
@@ -19,8 +20,9 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.sessions import Sessions
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import Batch, End, LeasedSource
     from holdfast.records import Partition, Record
@@ -34,35 +36,45 @@ class _SessionFence:
 
     epoch = 0
 
-    def __init__(self, engine: Engine, family: Leased) -> None:
-        self._engine, self._family = engine, family
+    def __init__(self, sessions: Sessions, family: Leased) -> None:
+        self._sessions, self._family = sessions, family
 
     @property
     def session(self) -> str:
-        return self._engine.session.id if self._engine.session else ""
+        return self._sessions.session.id if self._sessions.session else ""
 
     @property
     def cancelled(self) -> bool:
-        session = self._engine.session
+        session = self._sessions.session
         return session is None or not session.live()
 
     def overdue(self, record: Record) -> bool:
         return self._family.overdue(record)
 
 
+class TurningLoop(Loop, Protocol):
+    """A loop that can be asked for a whole turn of its own."""
+
+    def turn(self) -> None:
+        """One round: the whole way of records, once."""
+        ...
+
+
 class Leased:
     """Drives a LeasedSource: dedup by key or by the message's identity, renewal, acknowledgement. One thread."""
 
-    def __init__(self, engine: Engine, source: LeasedSource) -> None:
-        self._engine, self.source = engine, source
-        engine.intake.can_pause = False
+    def __init__(self, parts: Parts, loop: TurningLoop, source: LeasedSource) -> None:
+        self._parts, self._loop, self.source = parts, loop, source
+        parts.intake.can_pause = False
         self._owners: dict[Partition, Ownership] = {}
         #: Of sessions that were lost: their handlers may still run, and hold their records' leases until they end.
         self._former: list[Ownership] = []
         self._extend_at = 0.0
         self._queue_leases: QueueLeases | None = None
-        if isinstance(source, QueueLeasedSource) and not engine.sessions.storeless:
-            self._queue_leases = QueueLeases(engine, source)
+        if isinstance(source, QueueLeasedSource) and not parts.sessions.storeless:
+            self._queue_leases = QueueLeases(
+                source, sessions=parts.sessions, outage=parts.outage, clock=parts.runtime, tell=parts.tell
+            )
         #: On the way out, while the client hands over the rest of what it has begun.
         self._winding_up = False
         self._left = False
@@ -105,8 +117,8 @@ class Leased:
 
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Begin to receive. Raises SourceError."""
-        self.source.open(topics, _SessionFence(self._engine, self), deadline)
-        self._engine.intake.ramp_up()
+        self.source.open(topics, _SessionFence(self._parts.sessions, self), deadline)
+        self._parts.intake.ramp_up()
 
     def overdue(self, record: Record) -> bool:
         """Whether the record's handler runs for longer than it may. Any thread."""
@@ -140,12 +152,12 @@ class Leased:
                 yield owner, (record,)
 
     def _admit(self, record: Record) -> Ownership | None:
-        session = self._engine.session
-        if session is None or (self._engine.stopping and not self._winding_up):
+        session = self._parts.sessions.session
+        if session is None or (self._parts.stopping.begun and not self._winding_up):
             return None
         owner = self._owners.get(record.partition)
         if owner is None:
-            owner = self._owners[record.partition] = Ownership(record.partition, session, runtime=self._engine.runtime)
+            owner = self._owners[record.partition] = Ownership(record.partition, session, runtime=self._parts.runtime)
             owner.name = str(record.partition)
             owner.own(Ledger(0))  # nothing is in order here: no watermark is asked for
         return owner
@@ -160,11 +172,11 @@ class Leased:
             self._queue_leases.done(entries)
         late = set(map(id, self.source.acknowledge([entry.record for entry in entries])))
         if late:
-            self._engine.tell(SourceTrouble(error=f"{len(late)} acknowledgements came after their lease had ended"))
+            self._parts.tell(SourceTrouble(error=f"{len(late)} acknowledgements came after their lease had ended"))
         for entry in entries:
             entry.owner.entries.pop(entry.record.offset, None)
             entry.gate = Gate.GONE
-            self._engine.intake.left(entry)
+            self._parts.intake.left(entry)
             if self._queue_leases is not None:
                 self._queue_leases.left(entry.record)
 
@@ -178,12 +190,12 @@ class Leased:
         try:
             self.source.release([record])
         except SourceError as error:  # best effort: the lease ends by itself
-            self._engine.tell(SourceTrouble(error=str(error)))
+            self._parts.tell(SourceTrouble(error=str(error)))
 
     def tend(self) -> None:
         """Renew the leases of all that is in the process, each third of a lease."""
-        self._engine.intake.look_at_ramp(lag=None, produced_per_s=None)
-        now = self._engine.clock.now()
+        self._parts.intake.look_at_ramp(lag=None, produced_per_s=None)
+        now = self._parts.runtime.now()
         if now < self._extend_at:
             return
         self._extend_at = now + self.source.lease_s / 3
@@ -193,7 +205,7 @@ class Leased:
         try:
             self.source.extend(records)
         except SourceError as error:
-            self._engine.tell(SourceTrouble(error=str(error)))
+            self._parts.tell(SourceTrouble(error=str(error)))
 
     def figures(self) -> SourceFigures:
         """A leased source has neither positions nor commits."""
@@ -211,12 +223,12 @@ class Leased:
 
     def leave(self, deadline: Deadline) -> None:
         """Fence, give back, drain, acknowledge, leave."""
-        self._wind_up(Deadline(deadline.left_s() / 2, self._engine.clock))
+        self._wind_up(Deadline(deadline.left_s() / 2, self._parts.runtime))
         self._fence()
         try:
             self.source.drain()
         except SourceError as error:
-            self._engine.tell(SourceTrouble(error=str(error)))
+            self._parts.tell(SourceTrouble(error=str(error)))
 
         def over() -> bool:
             self.tend()
@@ -226,35 +238,35 @@ class Leased:
                 for entry in owner.entries.values()
             )
 
-        self._engine.work_until(over, deadline)
-        self._engine.collect()
-        self._engine.settle()
+        self._loop.work_until(over, deadline)
+        self._loop.collect()
+        self._loop.settle()
         for owner in self._owners.values():
             for offset, entry in owner.entries.items():
                 if entry.gate is Gate.STUCK or (entry.gate is Gate.TAKEN and entry.started):
-                    self._engine.tell(Overrun(partition=owner.partition, offset=offset))
+                    self._parts.tell(Overrun(partition=owner.partition, offset=offset))
         if self._queue_leases is not None:
             self._queue_leases.leave()
 
     def _wind_up(self, deadline: Deadline) -> None:
         """Take the rest of what the client has begun to hand over: given back, all of it would come again, and late."""
-        engine, source = self._engine, self.source
+        parts, source = self._parts, self.source
         if not isinstance(source, BatchedSource):
             return
         source.wind_up()
         self._winding_up = True
         # A record that failed for good, or a store that is away: that batch will not come to its end.
-        while engine.error is None and engine.session is not None and not engine.hurry:
+        while parts.stopping.error is None and parts.sessions.session is not None and not parts.stopping.hurry:
             if source.wound_up or deadline.passed:
                 break
-            engine.turn()
+            self._loop.turn()
         self._winding_up = False
 
     def close(self) -> None:
         """Close the client. Idempotent. Not before the linger: what still runs has to be acknowledged."""
         if not self._left:
             self._left = True
-            self.source.close(Deadline(_CLOSE_S, self._engine.clock))
+            self.source.close(Deadline(_CLOSE_S, self._parts.runtime))
 
     def _fence(self) -> None:
         for owner in self._owners.values():
@@ -262,6 +274,6 @@ class Leased:
                 owner.move(Phase.FENCED)
             for entry in list(owner.entries.values()):
                 if entry.gate not in (Gate.TAKEN, Gate.STUCK, Gate.ENDED):
-                    self._engine.outcomes.hand_back(entry)
-        for entry in self._engine.workers.recall():  # their lease is not to wait for handlers that run
-            self._engine.outcomes.came_back(Ended(entry, Outcome.NOT_STARTED))
+                    self._parts.outcomes.hand_back(entry)
+        for entry in self._parts.workers.recall():  # their lease is not to wait for handlers that run
+            self._parts.outcomes.came_back(Ended(entry, Outcome.NOT_STARTED))

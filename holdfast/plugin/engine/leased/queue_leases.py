@@ -32,13 +32,16 @@ from holdfast.plugin.events import ResetHonoured, SourceTrouble
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.dedup.claims import ClaimSession
-    from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.sessions import Sessions
+    from holdfast.plugin.engine.store.outage import Outage
+    from holdfast.plugin.events import Event
     from holdfast.plugin.ports import QueueLeasedSource
     from holdfast.records import Partition, Record
+    from holdfast.timing import Clock
 
 #: After how long without a record a queue is let go. A batch's next record comes within microseconds.
 _IDLE_S = 0.25
@@ -110,7 +113,7 @@ class _QueueLease:
             self.watermark += 1
 
     def lost(self) -> None:
-        """Note that the queue is not ours any more."""
+        """It is not ours any more."""
         self.acquired, self.unsure, self.refuted = None, False, False
         self.done.clear()
 
@@ -118,8 +121,16 @@ class _QueueLease:
 class QueueLeases:
     """One thread, the one that runs the app."""
 
-    def __init__(self, engine: Engine, source: QueueLeasedSource) -> None:
-        self._engine, self._source = engine, source
+    def __init__(
+        self,
+        source: QueueLeasedSource,
+        *,
+        sessions: Sessions,
+        outage: Outage,
+        clock: Clock,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._source, self._sessions, self._outage, self._clock, self._tell = source, sessions, outage, clock, tell
         self._leases: dict[Partition, _QueueLease] = {}
         #: Of records in the process, by partition and offset.
         self._entered: dict[tuple[Partition, int], _QueueLease] = {}
@@ -127,7 +138,7 @@ class QueueLeases:
 
     # ---- a record's way
     def sift(self, records: Sequence[Record]) -> list[Record]:
-        """The records, of these and of those that wait, that may be handled now. Others wait."""
+        """Those of them, and of those that wait, which may be handled now. Others wait."""
         go = []
         for record in records:
             lease = self._lease(record)
@@ -135,11 +146,11 @@ class QueueLeases:
                 go.append(record)
             else:
                 self._hold(lease, record)
-        session = self._engine.session
+        session = self._sessions.session
         if session is None:
             return go
-        if self._engine.outage.may_ask:
-            with self._engine.outage.asking():
+        if self._outage.may_ask:
+            with self._outage.asking():
                 self._mark(session)
                 self._acquire(session)
                 self._let_go(session)
@@ -150,18 +161,18 @@ class QueueLeases:
         return go
 
     def entered(self, record: Record) -> None:
-        """Note that the record is in the process."""
+        """It is in the process."""
         lease = self._lease(record)
         if lease is not None:
             lease.in_flight.add(record.offset)
             self._entered[record.partition, record.offset] = lease
 
     def left(self, record: Record) -> None:
-        """Note that the record is settled, or given up."""
+        """It is settled, or given up."""
         lease = self._entered.pop((record.partition, record.offset), None)
         if lease is not None:
             lease.in_flight.discard(record.offset)
-            lease.moved_at = self._engine.clock.now()
+            lease.moved_at = self._clock.now()
 
     def done(self, entries: Iterable[Entry]) -> None:
         """Note these, for a later call to the store: until then their claims alone say that they are done."""
@@ -175,15 +186,15 @@ class QueueLeases:
 
     # ---- the session's
     def session_lost(self) -> None:
-        """Drop what was ours; what waits waits for the next session."""
+        """What was ours is so no more; what waits waits for the next session."""
         for lease in self._leases.values():
             lease.lost()
 
     def leave(self) -> None:
         """Let all go that has nothing in hand; the end of the session frees the rest."""
-        session = self._engine.session
+        session = self._sessions.session
         if session is not None:
-            with self._engine.outage.asking():
+            with self._outage.asking():
                 self._mark(session, at_once=True)
                 self._give_up(session, [one for one in self._leases.values() if one.acquired and not one.in_flight])
 
@@ -199,7 +210,7 @@ class QueueLeases:
         return lease if lease.queue == queue else None
 
     def _hold(self, lease: _QueueLease, record: Record) -> None:
-        now = self._engine.clock.now()
+        now = self._clock.now()
         lease.held.append(record)
         lease.moved_at = now
         lease.waits_since = lease.waits_since or now
@@ -208,7 +219,7 @@ class QueueLeases:
         lease.came_since = min(lease.came_since, record.offset)
 
     def _mark(self, session: ClaimSession, *, at_once: bool = False) -> None:
-        now = self._engine.clock.now()
+        now = self._clock.now()
         leases = [lease for lease in self._leases.values() if lease.done and not lease.refuted]
         if not leases or (now < self._mark_at and not at_once):
             return
@@ -221,10 +232,10 @@ class QueueLeases:
             lease.done.clear()
             if fenced:
                 lease.lost()
-        self._engine.outage.answered()
+        self._outage.answered()
 
     def _acquire(self, session: ClaimSession) -> None:
-        now = self._engine.clock.now()
+        now = self._clock.now()
         wanted = [
             lease
             for lease in self._leases.values()
@@ -244,10 +255,10 @@ class QueueLeases:
                 lease.advance()
             elif reply is Verdict.FENCED:
                 return  # the session is lost, as the engine sees in this turn
-        self._engine.outage.answered()
+        self._outage.answered()
 
     def _let_go(self, session: ClaimSession) -> None:
-        now = self._engine.clock.now()
+        now = self._clock.now()
         idle = [
             lease
             for lease in self._leases.values()
@@ -265,18 +276,18 @@ class QueueLeases:
             session.let_go(asked)
             for lease in leases:
                 lease.lost()
-            self._engine.outage.answered()
+            self._outage.answered()
 
     def _open(self, lease: _QueueLease) -> list[Record]:
         """The records that wait no longer."""
         if not lease.held:
             return []
-        now = self._engine.clock.now()
+        now = self._clock.now()
         if lease.acquired is None or lease.unsure:
             patience_s = self._source.queue_lease_wait_s
             if not lease.passing and now - (lease.waits_since or now) >= patience_s:
                 lease.passing = True
-                self._engine.tell(
+                self._tell(
                     SourceTrouble(
                         error=f"{lease.queue} is another member's, and comes here too, for {patience_s:.1f} s: its "
                         "records go by their claims alone until it is let go"
@@ -291,14 +302,14 @@ class QueueLeases:
     # ---- what the broker says
     def _look(self, lease: _QueueLease, session: ClaimSession) -> None:
         """Where the log begins and ends, and what the group has answered."""
-        now = self._engine.clock.now()
+        now = self._clock.now()
         if lease.acquired is None or lease.unsure or now < lease.look_at or now < self._look_at:
             return
         try:
-            seen = self._source.look(lease.queue, Deadline(_LOOK_S, self._engine.clock))
+            seen = self._source.look(lease.queue, Deadline(_LOOK_S, self._clock))
         except SourceError as error:
-            self._look_at = self._engine.clock.now() + _LOOK_AGAIN_S
-            self._engine.tell(SourceTrouble(error=str(error)))
+            self._look_at = self._clock.now() + _LOOK_AGAIN_S
+            self._tell(SourceTrouble(error=str(error)))
             return
         lease.look_at = now + _LOOK_EVERY_S
         if lease.refuted or max(lease.watermark - 1, max(lease.above, default=-1)) >= seen.end:
@@ -323,11 +334,11 @@ class QueueLeases:
     def _judge(self, lease: _QueueLease) -> None:
         """Has the client begun at the group's offset? One that gets no answer to that question begins at the end."""
         expected, lowest = lease.expected, lease.lowest
-        if expected is None or lowest is None or self._engine.clock.now() < lease.judge_at:
+        if expected is None or lowest is None or self._clock.now() < lease.judge_at:
             return
         lease.expected = None
         if lowest > expected:
-            self._engine.tell(
+            self._tell(
                 SourceTrouble(
                     error=f"{lease.queue}: the client began at {lowest}, and the group's offset was {expected}: "
                     f"{lowest - expected} records were skipped by the client; set the group's offset back to "
@@ -336,14 +347,13 @@ class QueueLeases:
             )
 
     def _begin_anew(self, lease: _QueueLease, session: ClaimSession, first: int) -> None:
-        """Drop what is known: it is of another log, since the topic was deleted and made again, or its broker's store
-        was emptied."""
-        with self._engine.outage.asking():
+        """What is known is of another log: the topic was deleted and made again, or its broker's store was emptied."""
+        with self._outage.asking():
             lease.look_at = 0.0
             if session.drop(lease.name, lease.epoch, first):
-                self._engine.tell(ResetHonoured(partition=lease.queue, offset=first, watermark=lease.watermark))
+                self._tell(ResetHonoured(partition=lease.queue, offset=first, watermark=lease.watermark))
                 lease.watermark, lease.above, lease.highest, lease.refuted = first, set(), -1, False
                 # The group's offset may be of the other log, too: what it says now counts at the next look.
-                lease.believed, lease.believed_at = first, self._engine.clock.now()
+                lease.believed, lease.believed_at = first, self._clock.now()
             else:
                 lease.lost()

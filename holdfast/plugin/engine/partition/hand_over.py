@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from holdfast.plugin.audit.schema import Place
-    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.partition.commits import Commits
+    from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.timing import Deadline
 
@@ -35,7 +36,8 @@ class HandOver:
 
     def __init__(
         self,
-        engine: Engine,
+        parts: Parts,
+        loop: Loop,
         *,
         source: PartitionedSource,
         commits: Commits,
@@ -44,10 +46,11 @@ class HandOver:
         deadline: Deadline,
         trigger: str,
     ) -> None:
-        self._engine, self._source, self._commits, self._places = engine, source, commits, places
+        self._parts, self._loop = parts, loop
+        self._source, self._commits, self._places = source, commits, places
         self._owners, self._deadline, self._trigger = owners, deadline, trigger
         self._phases: dict[str, float] = {}
-        self._since = engine.clock.now()
+        self._since = parts.runtime.now()
         self._handed_back = 0
         self._unacked_at_first = 0
         self._abandoned = 0
@@ -64,7 +67,7 @@ class HandOver:
         for owner in self._owners:
             for entry in [entry for entry in owner.entries.values() if entry.gate in _UNSTARTED]:
                 self._handed_back += entry.count
-                self._engine.outcomes.hand_back(entry)
+                self._parts.outcomes.hand_back(entry)
         self._unacked_at_first = sum(len(entry.unacked) for owner in self._owners for entry in owner.entries.values())
 
     def drain(self, keep_alive: Callable[[], None] | None = None) -> None:
@@ -78,15 +81,15 @@ class HandOver:
                 entry.gate is Gate.TAKEN and entry.started for owner in self._owners for entry in owner.entries.values()
             )
 
-        self._engine.work_until(over, self._deadline)
+        self._loop.work_until(over, self._deadline)
         self._lap("drain")
 
     def settle(self) -> None:
         """Finish and mark what has ended."""
-        engine = self._engine
-        engine.collect()
-        engine.settle()
-        engine.recorder.flush()  # written while the broker is waited for
+        parts = self._parts
+        self._loop.collect()
+        self._loop.settle()
+        parts.recorder.flush()  # written while the broker is waited for
         self._lap("settle")
 
     def commit(self) -> None:
@@ -94,32 +97,32 @@ class HandOver:
         try:
             self._commits.commit(self._moved(), last=True)
         except SourceError as error:
-            self._engine.tell(SourceTrouble(error=str(error)))
+            self._parts.tell(SourceTrouble(error=str(error)))
         self._lap("commit")
 
     def let_go(self) -> None:
         """Tell the store, with what is in hand: started, and the mark not acknowledged. Owed until it answers."""
-        engine = self._engine
+        parts = self._parts
         for owner in self._owners:
             for offset in sorted(offset for entry in owner.entries.values() for offset in entry.running):
                 self._abandoned += 1
-                engine.tell(Overrun(partition=owner.partition, offset=offset))
+                parts.tell(Overrun(partition=owner.partition, offset=offset))
         owners = [owner for owner in self._owners if owner.phase is not Phase.GONE]  # else its session was lost
         for owner in owners:
             unacked = [offset for entry in owner.entries.values() for offset in entry.unacked]
             owner.handed_over = frozenset(unacked)
             for entry in owner.entries.values():
                 if not entry.unacked:  # waits in a worker's queue: the fence keeps it from ever starting
-                    engine.claiming.give_back(entry)
+                    parts.claiming.give_back(entry)
             if owner.acquired is not None:
-                engine.owed.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(unacked)))
+                parts.owed.let_go(owner.session_, LetGo(owner.name, owner.store_epoch, sorted(unacked)))
             elif owner.acquire_unanswered:
-                engine.owed.let_go(owner.session_, LetGo(owner.name, 0, ()))
+                parts.owed.let_go(owner.session_, LetGo(owner.name, 0, ()))
             owner.move(Phase.GONE)
-        if engine.outage.may_ask:
-            with engine.outage.asking():
-                engine.owed.pay()
-        engine.recorder.went(self._places(owners), self._trigger)
+        if parts.outage.may_ask:
+            with parts.outage.asking():
+                parts.owed.pay()
+        parts.recorder.went(self._places(owners), self._trigger)
         self._lap("let_go")
 
     def lose(self) -> None:
@@ -127,8 +130,8 @@ class HandOver:
         for owner in self._owners:
             self._abandoned += sum(len(entry.running) for entry in owner.entries.values())
             owner.move(Phase.GONE)
-        self._in_hand_at_first = self._abandoned  # what has ended may be marked yet, or not: it counts as neither
-        self._engine.recorder.went(self._places(self._owners), self._trigger)
+        self._unacked_at_first = self._abandoned  # what has ended may be marked yet, or not: it counts as neither
+        self._parts.recorder.went(self._places(self._owners), self._trigger)
 
     def report(self) -> RebalanceReport:
         """Report what happened."""
@@ -150,5 +153,5 @@ class HandOver:
         ]
 
     def _lap(self, phase: str) -> None:
-        now = self._engine.clock.now()
+        now = self._parts.runtime.now()
         self._phases[phase], self._since = now - self._since, now

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.plugin.audit.schema import Place
-    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.family import Loop
+    from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.records import Partition
 
@@ -34,53 +35,54 @@ class Owners:
 
     def __init__(
         self,
-        engine: Engine,
+        parts: Parts,
+        loop: Loop,
         source: PartitionedSource,
         *,
         duplicates: Callable[[], int],
         began: Callable[[], None],
     ) -> None:
-        self._engine, self.source, self._began = engine, source, began
+        self._parts, self._loop, self.source, self._began = parts, loop, source, began
         #: What the client has been assigned, and the ownerships of it. One may lack the other for a while: no session.
         self.assigned: set[Partition] = set()
         self.by_partition: dict[Partition, Ownership] = {}
         #: Where the next ownership begins, as if somebody had reset the group to it.
         self.cuts: dict[Partition, int] = {}
-        self.commits = Commits(source, engine.settings, engine.clock)
+        self.commits = Commits(source, parts.settings, parts.runtime)
         self.takeover = Takeover(
             source,
             self.commits,
-            sessions=engine.sessions,
-            runtime=engine.runtime,
-            tell=engine.tell,
+            sessions=parts.sessions,
+            runtime=parts.runtime,
+            tell=parts.tell,
         )
-        self.reports = Reports(engine.clock, engine.tell, engine.intake, duplicates)
+        self.reports = Reports(parts.runtime, parts.tell, parts.intake, duplicates)
         #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
         self.moving = False
 
     def create(self, partitions: Iterable[Partition]) -> list[Ownership]:
         """Ownerships for those of the partitions that have none."""
-        session = self._engine.session
-        if session is None or self._engine.stopping:
+        session = self._parts.sessions.session
+        if session is None or self._parts.stopping.begun:
             return []
         created = []
         for partition in sorted(set(partitions) - self.by_partition.keys()):
-            owner = Ownership(partition, session, cut=self.cuts.pop(partition, None), runtime=self._engine.runtime)
+            owner = Ownership(partition, session, cut=self.cuts.pop(partition, None), runtime=self._parts.runtime)
             self.by_partition[partition] = owner
             created.append(owner)
         if created:
-            self._engine.intake.ramp_up()
+            self._parts.intake.ramp_up()
             self._began()
         return created
 
     def take_over(self, owners: Sequence[Ownership], *, inside: bool) -> None:
         """Go on towards OWNED, as far as store and broker answer. `inside` a rebalance the client is told the start."""
-        engine = self._engine
+        parts = self._parts
         waiting = [owner for owner in owners if owner.phase < Phase.OWNED]
-        if engine.outage.may_ask and waiting:
+        if parts.outage.may_ask and waiting:
             try:
-                with engine.outage.asking():
-                    engine.owed.pay()  # a `let_go` that is owed would end the new ownership
+                with parts.outage.asking():
+                    parts.owed.pay()  # a `let_go` that is owed would end the new ownership
                     if inside:
                         others = any(owner.phase is Phase.OWNED for owner in self.by_partition.values())
                         self.takeover.begin(owners, others_wait=others)
@@ -96,20 +98,21 @@ class Owners:
 
     def begin_anew(self) -> None:
         """The books of this process may be wrong, the store's are not: take over all partitions anew."""
-        engine = self._engine
-        engine.settle()
+        parts = self._parts
+        self._loop.settle()
         try:
             self.commits.commit(self.by_partition.values(), last=True)
         except SourceError as error:
-            engine.tell(SourceTrouble(error=str(error)))
+            parts.tell(SourceTrouble(error=str(error)))
         for owner in list(self.by_partition.values()):
             self.retake(owner)
-        engine.intake.assigned(self.assigned, ())  # paused or not: what is to be read is resumed
+        parts.intake.assigned(self.assigned, ())  # paused or not: what is to be read is resumed
 
     def hand_over(self, owners: Sequence[Ownership], deadline: Deadline, trigger: str) -> HandOver:
         """The way out of these."""
         return HandOver(
-            self._engine,
+            self._parts,
+            self._loop,
             source=self.source,
             commits=self.commits,
             places=self.places,
@@ -162,24 +165,24 @@ class Owners:
             if owner is not None and owner.phase is Phase.GONE:  # else a signal handler came between: `begin_anew`
                 del self.by_partition[partition]
             self.cuts.pop(partition, None)
-        self._engine.intake.gone(partitions)
+        self._parts.intake.gone(partitions)
 
     # ---- inside
     def _came(self, owners: Sequence[Ownership], trigger: str) -> None:
         """Some of them may be ours to work on now: the ramp is about these, and the audit is told."""
-        self._engine.intake.took_over(owner for owner in owners if owner.phase is Phase.OWNED and not owner.begins)
-        if self._engine.recorder.on:
+        self._parts.intake.took_over(owner for owner in owners if owner.phase is Phase.OWNED and not owner.begins)
+        if self._parts.recorder.on:
             came = [owner for owner in owners if owner.phase is Phase.OWNED and not owner.told]
             for owner in came:
                 owner.told = True
-            self._engine.recorder.came(self.places(came), trigger)
+            self._parts.recorder.came(self.places(came), trigger)
 
     def end(self, owners: Sequence[Ownership], trigger: str) -> HandOver:
         """Nothing new starts, and what has not started is handed back."""
         for owner in owners:
             if owner.cut is not None and not owner.owned:
                 self.cuts.setdefault(owner.partition, owner.cut)  # not adopted yet: the next ownership begins there
-        path = self.hand_over(owners, Deadline(0.0, self._engine.clock), trigger)
+        path = self.hand_over(owners, Deadline(0.0, self._parts.runtime), trigger)
         path.fence()
         path.hand_back()
         return path

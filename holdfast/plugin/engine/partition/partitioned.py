@@ -28,7 +28,8 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.family import Loop
+    from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import Batch, End, PartitionedSource
@@ -53,12 +54,12 @@ _CLOSE_S = 10.0
 class Partitioned:
     """Drives a PartitionedSource. One thread."""
 
-    def __init__(self, engine: Engine, source: PartitionedSource) -> None:
-        self._engine, self.source = engine, source
-        self._backlog = Backlog(source, engine.clock)
-        self.ours = Owners(engine, source, duplicates=self._duplicates, began=self._backlog.begin)
+    def __init__(self, parts: Parts, loop: Loop, source: PartitionedSource) -> None:
+        self._parts, self._loop, self.source = parts, loop, source
+        self._backlog = Backlog(source, parts.runtime)
+        self.ours = Owners(parts, loop, source, duplicates=self._duplicates, began=self._backlog.begin)
         self.owners, self._assigned, self._commits = self.ours.by_partition, self.ours.assigned, self.ours.commits
-        self._holes = Holes(source, engine.recorder, engine.tell)
+        self._holes = Holes(source, parts.recorder, parts.tell)
         letters = source.unroutable_letters
         self._unroutable = (
             handler_of_unroutable(source.retry_topic, letters) if source.retry_topic and letters else None
@@ -66,7 +67,7 @@ class Partitioned:
         self._poll_at = 0.0
         self._tend_at = 0.0
         self._suspects_at, self._one_by_one = 0.0, False
-        self._refresh_at = engine.clock.now() + _REFRESH_S
+        self._refresh_at = parts.runtime.now() + _REFRESH_S
         self._left = False
         self._held_some = False
         self._suppressed = self._taken_up = 0
@@ -78,7 +79,7 @@ class Partitioned:
 
     @property
     def patience_s(self) -> float:
-        """The time for which the broker waits for a member that does not poll."""
+        """As long as the broker waits for a member that does not poll."""
         return self.source.max_poll_interval_s
 
     #: A record without a business key needs no claim.
@@ -94,7 +95,7 @@ class Partitioned:
         return topic == self.source.retry_topic
 
     def born_in(self, record: Record) -> str:
-        """The topic where the record was born, as the source says of what the broker's retry topic brings."""
+        """As the source says of what the broker's retry topic brings."""
         topic = record.partition.topic
         return retried_from(record) if self.mixes(topic) else topic
 
@@ -110,7 +111,7 @@ class Partitioned:
     # ---- the loop's steps
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Join the group. Raises SourceError."""
-        self.source.open(topics, Rebalance(self._engine, self.ours), self.owners, deadline)
+        self.source.open(topics, Rebalance(self._parts, self._loop, self.ours), self.owners, deadline)
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Change the subscription. Raises SourceError."""
@@ -159,12 +160,12 @@ class Partitioned:
             self._holes.pass_over(owner, owner.ledger.next, offset)
         if not owner.ledger.polled(offset):
             self._suppressed += 1
-            self._engine.recorder.skipped(owner, offset)
+            self._parts.recorder.skipped(owner, offset)
             return False
         return True
 
     def default_key(self, record: Record) -> str | None:
-        """The identity that the record's copies share; None: the position alone protects the record."""
+        """What its copies have in common; None: the position alone protects the record."""
         return None if self.source.identity is None else key_text(self.source.identity(record))
 
     def settle(self, entries: Sequence[Entry]) -> None:
@@ -186,12 +187,11 @@ class Partitioned:
         """Nothing to do: the next owner reads it again."""
 
     def tend(self) -> None:
-        """Do what time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every
-        turn."""
-        engine = self._engine
-        if self._left or (engine.clock.now() < self._tend_at and not engine.intake.tight):
+        """What time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every turn."""
+        parts = self._parts
+        if self._left or (parts.runtime.now() < self._tend_at and not parts.intake.tight):
             return
-        self._tend_at = engine.clock.now() + _TEND_S
+        self._tend_at = parts.runtime.now() + _TEND_S
         try:
             self.ours.reports.taken_anew(self.ours.create(self._assigned))
             self.ours.take_over(list(self.owners.values()), inside=False)
@@ -201,21 +201,21 @@ class Partitioned:
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
             self._hold_paused()
-            engine.intake.apply(self.source, self._assigned, self.owners, stopped=engine.stalled)
+            parts.intake.apply(self.source, self._assigned, self.owners, stopped=parts.sessions.stalled)
             self._commits.step(self.owners.values())
             self._look_at_ramp()
-            if engine.clock.now() >= self._refresh_at:
-                self._refresh_at = engine.clock.now() + _REFRESH_S
+            if parts.runtime.now() >= self._refresh_at:
+                self._refresh_at = parts.runtime.now() + _REFRESH_S
                 self._refresh()
         except SourceError as error:
             if not may_pass(error):
-                engine.fail(error)
-            engine.tell(SourceTrouble(error=str(error)))
+                parts.stopping.fail(error)
+            parts.tell(SourceTrouble(error=str(error)))
         self.ours.reports.step(self.source.end_offsets)
 
     def session_lost(self) -> None:
         """All ownerships end without a word to the store: others may have taken over. New ones begin with a session."""
-        owners, now = list(self.owners.values()), self._engine.clock.now()
+        owners, now = list(self.owners.values()), self._parts.runtime.now()
         path = self.ours.end(owners, "session lost")
         path.lose()
         self.owners.clear()
@@ -224,24 +224,24 @@ class Partitioned:
 
     def leave(self, deadline: Deadline) -> None:
         """Leave with nothing left to commit: a commit inside the client's close() may hang, or be refused."""
-        engine = self._engine
+        parts = self._parts
         path = self.ours.hand_over(list(self.owners.values()), deadline, "leave")
         path.fence()
         path.hand_back()
         self._keep_alive()
         path.drain(self._keep_alive)
         path.settle()
-        committing = Deadline(0.0 if engine.hurry else _LAST_COMMIT_S, engine.clock)
+        committing = Deadline(0.0 if parts.stopping.hurry else _LAST_COMMIT_S, parts.runtime)
         try:
             while self._commits.finish(self.owners.values()):
                 self.source.poll(1, 0.02)
-                if committing.passed or engine.hurry:
+                if committing.passed or parts.stopping.hurry:
                     break
         except SourceError as error:
-            engine.tell(SourceTrouble(error=str(error)))
+            parts.tell(SourceTrouble(error=str(error)))
         path.let_go()
         self.ours.reports.close()
-        self.ours.reports.add(path.report(), (), engine.clock.now())
+        self.ours.reports.add(path.report(), (), parts.runtime.now())
         self.owners.clear()
         self.close()
 
@@ -249,7 +249,7 @@ class Partitioned:
         """Close the client, whatever state it is in. Idempotent."""
         if not self._left:
             self._left = True
-            self.source.close(Deadline(_CLOSE_S, self._engine.clock), leave=self._engine.stops.leaves)
+            self.source.close(Deadline(_CLOSE_S, self._parts.runtime), leave=self._parts.stopping.leaves)
 
     def figures(self) -> SourceFigures:
         """Partitions and commits, as far as known without asking the broker."""
@@ -276,12 +276,12 @@ class Partitioned:
         for entry in entries:
             owner.entries.pop(entry.record.offset, None)
             entry.gate = Gate.GONE
-            self._engine.intake.left(entry)
+            self._parts.intake.left(entry)
         if fenced and owner.phase is Phase.OWNED:
             self.ours.retake(owner)  # somebody has taken over behind our back: as if the partition had been lost
 
     def _look_at_ramp(self) -> None:
-        intake, backlog = self._engine.intake, self._backlog
+        intake, backlog = self._parts.intake, self._backlog
         if not intake.climb.over:
             backlog.look(self.owners.values(), intake.new_partitions)
             intake.look_at_ramp(
@@ -292,23 +292,24 @@ class Partitioned:
 
     def _hold_paused(self) -> None:
         """Nothing comes of topics whose handlers are paused at the limit of their dead letters."""
-        engine, paused = self._engine, self._engine.outcomes.brakes.paused
+        parts, paused = self._parts, self._parts.outcomes.brakes.paused
         if paused or self._held_some:
-            found = {partition: engine.routes.find(partition.topic) for partition in self._assigned}
-            engine.intake.held = {each for each, handler in found.items() if handler and handler.name in paused}
+            found = {partition: parts.routes.find(partition.topic) for partition in self._assigned}
+            parts.intake.held = {each for each, handler in found.items() if handler and handler.name in paused}
             self._held_some = bool(paused)
 
     def _poll_handed(self) -> None:
         """Ask what became of records that former owners had in hand."""
-        engine = self._engine
+        parts = self._parts
         waiting = [owner for owner in self.owners.values() if owner.waiting and owner.phase is Phase.OWNED]
-        if not waiting or engine.session is None or not engine.outage.may_ask or engine.clock.now() < self._poll_at:
+        session = parts.sessions.session
+        if not waiting or session is None or not parts.outage.may_ask or parts.runtime.now() < self._poll_at:
             return
-        self._poll_at = engine.clock.now() + _POLL_S
-        with engine.outage.asking():
+        self._poll_at = parts.runtime.now() + _POLL_S
+        with parts.outage.asking():
             polls = [Poll(owner.name, owner.store_epoch, sorted(owner.waiting)) for owner in waiting]
-            replies = engine.session.poll(polls)
-            engine.outage.answered()
+            replies = session.poll(polls)
+            parts.outage.answered()
             for owner, reply in zip(waiting, replies, strict=True):
                 if isinstance(reply, Polled):
                     self._resolve(owner, reply)
@@ -317,10 +318,10 @@ class Partitioned:
 
     def _duplicates(self) -> int:
         """Known by their position, or by their key."""
-        return self._suppressed + self._engine.settling.skipped
+        return self._suppressed + self._parts.settling.skipped
 
     def _resolve(self, owner: Ownership, reply: Polled) -> None:
-        engine = self._engine
+        parts = self._parts
         for offset in reply.done | reply.yours:
             owner.waiting.discard(offset)
             entry = owner.entries.get(offset)
@@ -328,58 +329,58 @@ class Partitioned:
                 owner.ledger.knows(offset)
                 if entry is not None:
                     self._suppressed += 1
-                    engine.recorder.skipped(owner, offset)
-                    engine.outcomes.hand_back(entry)
+                    parts.recorder.skipped(owner, offset)
+                    parts.outcomes.hand_back(entry)
                 continue
             self._taken_up += 1
             if entry is not None:
-                engine.claiming.resume(entry)
+                parts.claiming.resume(entry)
 
     def _refresh(self) -> None:
         """Keep positions from expiring, and see whether a topic was deleted and made again under us."""
-        engine = self._engine
+        parts = self._parts
         owners = [owner for owner in self.owners.values() if owner.phase is Phase.OWNED]
-        if not owners or engine.session is None or not engine.outage.may_ask:
+        session = parts.sessions.session
+        if not owners or session is None or not parts.outage.may_ask:
             return
         names: Mapping[Partition, str | SourceError] = {}
         try:
             names = self.source.position_names(
-                [owner.partition for owner in owners], Deadline(_REFRESH_LOOK_S, engine.clock)
+                [owner.partition for owner in owners], Deadline(_REFRESH_LOOK_S, parts.runtime)
             )
         except SourceError as error:  # also of a topic that is gone: the client tells of that in its own way
-            engine.tell(SourceTrouble(error=str(error)))
+            parts.tell(SourceTrouble(error=str(error)))
         for owner in owners:
             name = names.get(owner.partition, owner.name)
             if isinstance(name, str) and name != owner.name:
-                engine.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
+                parts.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
                 self.ours.retake(owner)
-        with engine.outage.asking():
+        with parts.outage.asking():
             kept = [owner for owner in owners if owner.phase is Phase.OWNED]
             if kept:
-                engine.session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
-                engine.outage.answered()
+                session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
+                parts.outage.answered()
 
     def _look_at_suspects(self) -> None:
         """A log that ends before what was read of it was cut, or made again: as if somebody had reset the group."""
         suspects = [owner for owner in self.owners.values() if owner.suspect is not None and owner.phase is Phase.OWNED]
-        if not suspects or self._engine.clock.now() < self._suspects_at:
+        if not suspects or self._parts.runtime.now() < self._suspects_at:
             return
         ends = self._ends_of([owner.partition for owner in suspects])
-        self._suspects_at = self._engine.clock.now() + _SUSPECTS_S
+        self._suspects_at = self._parts.runtime.now() + _SUSPECTS_S
         for owner in suspects:
             if owner.partition not in ends:
                 continue  # it stays one: nothing more of it until the broker has answered
             came, expected = owner.suspect or 0, owner.ledger.next
             owner.suspect = None
             if ends[owner.partition] < expected:
-                self._engine.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
+                self._parts.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
                 # Not above the watermark: below what came there may be records that wait or run.
                 self.ours.cuts[owner.partition] = min(came, owner.ledger.watermark)
                 self.ours.retake(owner)
 
     def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The ends of the logs, as far as there are answers; the loop stays away from its polls for `_REFRESH_LOOK_S`
-        at most.
+        """As far as there are answers; the loop stays away from its polls for `_REFRESH_LOOK_S` at most.
 
         One partition that has no leader, or whose topic is gone, costs the others none: after a question for all that
         failed, the next look asks for each by itself.
@@ -390,12 +391,12 @@ class Partitioned:
         if one_by_one:
             for partition in partitions:
                 with suppress(SourceError):
-                    ends.update(ask([partition], Deadline(_REFRESH_LOOK_S / len(partitions), self._engine.clock)))
+                    ends.update(ask([partition], Deadline(_REFRESH_LOOK_S / len(partitions), self._parts.runtime)))
             return ends
         try:
-            return ask(partitions, Deadline(_REFRESH_LOOK_S, self._engine.clock))
+            return ask(partitions, Deadline(_REFRESH_LOOK_S, self._parts.runtime))
         except SourceError as error:
-            self._engine.tell(SourceTrouble(error=str(error)))
+            self._parts.tell(SourceTrouble(error=str(error)))
             self._one_by_one = True
             return ends
 
@@ -406,19 +407,19 @@ class Partitioned:
             # The client is not ready to: in the next turn. But not for ever, and not in silence.
             owner.seeks += 1
             if owner.seeks % _SEEKS_TOLD == 0:
-                self._engine.tell(SourceTrouble(error=f"{owner.partition} stands still: {error}"))
+                self._parts.tell(SourceTrouble(error=f"{owner.partition} stands still: {error}"))
             return
         owner.seeks = 0
         owner.seek_needed = False
-        self._engine.intake.new_partitions.sent_elsewhere(owner.partition)
+        self._parts.intake.new_partitions.sent_elsewhere(owner.partition)
 
     def _keep_alive(self) -> None:
         """Polls keep the membership while handlers drain; what they bring is not ours to handle any more."""
         try:
-            self._engine.intake.apply(self.source, self._assigned, self.owners, stopped=True)
+            self._parts.intake.apply(self.source, self._assigned, self.owners, stopped=True)
             self.source.poll(1, 0.0)
         except SourceError as error:
-            self._engine.tell(SourceTrouble(error=str(error)))
+            self._parts.tell(SourceTrouble(error=str(error)))
 
 
 def _figures(partition: Partition, owner: Ownership | None, end: int | None, now: float) -> PartitionFigures:

@@ -12,30 +12,31 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.partition.owners import Owners
+    from holdfast.plugin.engine.parts import Parts
     from holdfast.records import Partition
 
 
 class Rebalance:
-    """The source's callbacks. Nothing raised here leaves: it stops the app in good order."""
+    """What the source tells, inside its callbacks. Nothing raised here leaves: it stops the app in good order."""
 
-    def __init__(self, engine: Engine, owners: Owners) -> None:
-        self._engine, self._ours = engine, owners
+    def __init__(self, parts: Parts, loop: Loop, owners: Owners) -> None:
+        self._parts, self._loop, self._ours = parts, loop, owners
 
     @property
     def store_id(self) -> str:
-        """The engine's."""
-        return self._engine.store.store_id
+        """The store's own name, as far as it is known."""
+        return self._parts.sessions.store.store_id
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         """Take over what is to be had at once; the rest is held back and taken over by the loop."""
-        engine, ours, began = self._engine, self._ours, self._engine.clock.now()
+        parts, ours, began = self._parts, self._ours, self._parts.runtime.now()
         ours.moving = True
         ours.assigned.update(partitions)
         starts = dict.fromkeys(partitions, Start(None, hold=True))
         try:
-            if not engine.stopping:
+            if not parts.stopping.begun:
                 for partition in ours.by_partition.keys() & set(partitions):
                     ours.retake(ours.by_partition[partition])  # assigned anew without a word of its end
                 owners = ours.create(partitions)
@@ -49,11 +50,11 @@ class Rebalance:
                     protocol=ours.source.protocol,
                     group=ours.source.group,
                     gained=tuple(sorted(partitions)),
-                    phases_s={"take_over": engine.clock.now() - began},
+                    phases_s={"take_over": parts.runtime.now() - began},
                 )
                 if partitions:
                     waiting = [owner.partition for owner in owners if starts[owner.partition].hold]
-                    engine.tell(
+                    parts.tell(
                         Assigned(
                             group=ours.source.group,
                             protocol=ours.source.protocol,
@@ -64,8 +65,8 @@ class Rebalance:
                     )
                     ours.reports.add(report, owners, began)
         except Exception as error:  # noqa: BLE001 - it may not leave a client's callback
-            self._engine.fail(error)
-        self._engine.intake.assigned(
+            self._parts.stopping.fail(error)
+        self._parts.intake.assigned(
             [partition for partition, start in starts.items() if start.hold],
             [partition for partition, start in starts.items() if not start.hold],
         )
@@ -73,11 +74,11 @@ class Rebalance:
         return starts
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Partitions go now."""
-        self._go(partitions, "revoked", self._engine.settings.drain_timeout_s)
+        """They go now."""
+        self._go(partitions, "revoked", self._parts.settings.drain_timeout_s)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """Partitions are gone."""
+        """They are gone."""
         self._go(partitions, "lost", None)
 
     def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:
@@ -85,24 +86,24 @@ class Rebalance:
         self._ours.moving = True
         self._ours.assigned.update(came)
         self._ours.assigned.difference_update(gone)
-        self._engine.intake.gone(gone)
+        self._parts.intake.gone(gone)
 
     def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None:
         """The outcome of a commit."""
         try:
             self._ours.commits.answered(self._ours.by_partition, offsets, fate, self._ours.adopted)
         except Exception as error:  # noqa: BLE001 - as above
-            self._engine.fail(error)
+            self._parts.stopping.fail(error)
 
     def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None:
         """Somebody has reset the group, or the log was cut."""
         try:
             owner = self._ours.by_partition.get(partition)
             if cut and owner is not None:
-                self._engine.tell(LogWentBack(partition=partition, offset=offset, expected=owner.ledger.next))
+                self._parts.tell(LogWentBack(partition=partition, offset=offset, expected=owner.ledger.next))
             self._ours.restart(partition, offset)
         except Exception as error:  # noqa: BLE001 - as above
-            self._engine.fail(error)
+            self._parts.stopping.fail(error)
 
     def overwritten(self, partition: Partition, offset: int) -> None:
         """Commit anew what somebody else's commit has replaced."""
@@ -110,17 +111,17 @@ class Rebalance:
         if owner is None or owner.phase is not Phase.OWNED or owner.commit_sent is not None:
             return
         if owner.committed is not None and owner.committed != offset:
-            self._engine.tell(CommitOverwritten(partition=partition, offset=offset, committed=owner.committed))
+            self._parts.tell(CommitOverwritten(partition=partition, offset=offset, committed=owner.committed))
             owner.committed = offset
 
     def _go(self, partitions: Sequence[Partition], trigger: str, drain_s: float | None) -> None:
-        engine, ours = self._engine, self._ours
+        parts, ours = self._parts, self._ours
         ours.moving = True
         try:
-            engine.goes(partitions)
+            self._loop.goes(partitions)
             owners = [ours.by_partition[partition] for partition in partitions if partition in ours.by_partition]
             if owners:
-                path = ours.hand_over(owners, Deadline(drain_s or 0.0, engine.clock), trigger)
+                path = ours.hand_over(owners, Deadline(drain_s or 0.0, parts.runtime), trigger)
                 try:
                     path.fence()
                     path.hand_back()
@@ -132,9 +133,9 @@ class Rebalance:
                 finally:  # whatever went wrong before: what is in hand has to be known to the next owner
                     path.let_go()
                 ours.reports.close()
-                ours.reports.add(path.report(), (), engine.clock.now())
+                ours.reports.add(path.report(), (), parts.runtime.now())
         except Exception as error:  # noqa: BLE001 - as above
-            engine.fail(error)
+            parts.stopping.fail(error)
         finally:  # the client lets them go whatever happens here
             ours.forget(partitions)
         ours.moving = False

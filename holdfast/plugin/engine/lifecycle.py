@@ -1,0 +1,149 @@
+"""Lifecycle: how an app begins and ends, whoever takes its turns."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.errors import SourceError, StoreError, StoreUnavailable
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from holdfast.plugin.engine.family import Family
+    from holdfast.plugin.engine.parts import Parts
+    from holdfast.plugin.engine.snapshots import Snapshots
+    from holdfast.plugin.engine.stopping import Stopping
+    from holdfast.timing import Clock
+
+_log = logging.getLogger("holdfast")
+
+_STARTUP_AGAIN_S = 0.5
+#: Between two looks at what still runs.
+_LINGER_S = 0.005
+_CLOSE_S = 5.0
+
+
+class Start(Deadline):
+    """How long a start may take. Over as soon as somebody asks the app to stop: whatever waits then looks at it."""
+
+    __slots__ = ("_stopping",)
+
+    def __init__(self, seconds: float, clock: Clock, stopping: Stopping) -> None:
+        super().__init__(seconds, clock)
+        self._stopping = stopping
+
+    def left_s(self, at_most: float | None = None) -> float:
+        """Nothing, once it was asked to stop."""
+        return 0.0 if self._stopping.asked else super().left_s(at_most)
+
+    @property
+    def passed(self) -> bool:
+        """Also if it was asked to stop."""
+        return self._stopping.asked or super().passed
+
+
+class Turning(Protocol):
+    """The loop of which this is the beginning and the end."""
+
+    def work(self) -> None:
+        """A turn without the client."""
+        ...
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether handlers run, results wait to be looked at or acknowledged, or something is owed to the store."""
+        ...
+
+    @property
+    def with_handlers(self) -> int:
+        """Records that have started and not ended."""
+        ...
+
+
+class Lifecycle:
+    """One thread, the one that runs the app."""
+
+    def __init__(self, parts: Parts, family: Family, snapshots: Snapshots, loop: Turning) -> None:
+        self._parts, self._family, self._snapshots, self._loop = parts, family, snapshots, loop
+
+    def open(self, topics: Collection[str]) -> bool:
+        """Store first, then dead letters, then the group: who joins must be able to work. Raises what fails.
+
+        Returns: False = it was asked to stop before it had joined.
+        """
+        parts = self._parts
+        self._snapshots.started()
+        deadline = Start(parts.settings.startup_timeout_s, parts.runtime, parts.stopping)
+        try:
+            self._reach_store(deadline)
+            targets = {handler.dead_letter for handler in parts.routes.handlers if handler.dead_letter}
+            if targets and parts.letters is not None:
+                parts.letters.check(sorted(targets), deadline)
+            parts.recorder.open()
+            self._family.open(topics, deadline)
+        except (StoreError, SourceError) as error:
+            if not parts.stopping.asked:
+                raise
+            _log.info("stopped before the start was over; it was waiting: %s", error)
+            return False
+        parts.recorder.started(self._family)
+        self._snapshots.running()
+        return True
+
+    def leave(self) -> None:
+        """Drain and leave the group, then stay for handlers that outlived the drain."""
+        parts, loop = self._parts, self._loop
+        self._snapshots.stopping(parts.stopping.why)
+        self._family.leave(Deadline(parts.settings.drain_timeout_s, parts.runtime))
+        linger = Deadline(parts.settings.linger_timeout_s, parts.runtime)
+        while loop.unfinished and not linger.passed and not parts.stopping.hurry:
+            parts.workers.wake.wait(min(_LINGER_S, linger.left_s()))
+            loop.work()
+            self._family.tend()
+
+    def close(self) -> None:
+        """End the client, the letters and the session, in whatever state they are."""
+        parts = self._parts
+        parts.workers.stop()
+        self._family.close()
+        if parts.letters is not None:
+            parts.letters.close(Deadline(_CLOSE_S, parts.runtime))
+        left = self._loop.unfinished or parts.hung.stuck > 0
+        in_hand = self._loop.with_handlers if left else 0
+        self._end_session(left)
+        error = parts.stopping.error
+        parts.recorder.stopped(clean=error is None and not left, in_hand=in_hand, error=error)
+        self._snapshots.stopped(in_hand)
+
+    def _reach_store(self, deadline: Deadline) -> None:
+        sessions, told = self._parts.sessions, False
+        while sessions.session is None:
+            try:
+                sessions.store.connect()
+                sessions.begin()
+            except StoreUnavailable as error:
+                if deadline.passed:
+                    raise
+                if not told:
+                    _log.warning("%s; trying for another %.0f s", error, deadline.left_s())
+                    told = True
+                self._parts.runtime.sleep(deadline.left_s(_STARTUP_AGAIN_S))
+
+    def _end_session(self, left: bool) -> None:
+        parts, session = self._parts, self._parts.sessions.session
+        if session is None:
+            return
+        if left:
+            # Ended now, the session would count as dead while its handlers run: the lease decides instead.
+            _log.warning(
+                "leaving with %d jobs running, %d records given up with their handlers, and %d not acknowledged by the "
+                "store: others wait for them until the session's lease ends",
+                parts.workers.outstanding,
+                parts.hung.stuck,
+                parts.settling.waiting,
+            )
+            session.abandon()
+        else:
+            session.end()

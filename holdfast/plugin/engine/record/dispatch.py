@@ -1,0 +1,119 @@
+"""Dispatch: what is ready goes to the workers, of each kind of handler in turn."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.plugin.engine.record.entry import Entry, Lane
+    from holdfast.plugin.engine.record.lanes import Lanes
+    from holdfast.plugin.engine.record.recorder import Recorder
+    from holdfast.plugin.engine.record.unacked import Unacked
+    from holdfast.plugin.engine.record.workers import Workers
+    from holdfast.plugin.engine.timers import Timers
+    from holdfast.plugin.handlers import BatchOf, Kind
+    from holdfast.timing import Clock
+
+
+class Dispatch:
+    """One thread, the one that runs the app.
+
+    Args:
+        workers_at_most: how many handlers run at a time; 0 = in the polling thread.
+        collect: take what has ended.
+        stalled: whether nothing new may start.
+        turn_s: how long handlers in the polling thread may hold up a turn.
+    """
+
+    def __init__(
+        self,
+        *,
+        lanes: Lanes,
+        unacked: Unacked,
+        workers: Workers,
+        workers_at_most: int,
+        timers: Timers,
+        clock: Clock,
+        recorder: Recorder,
+        collect: Callable[[], None],
+        stalled: Callable[[], bool],
+        turn_s: float,
+    ) -> None:
+        self._lanes, self._unacked, self._workers, self._timers = lanes, unacked, workers, timers
+        self._at_most, self._clock, self._recorder = max(1, workers_at_most), clock, recorder
+        self._collect, self._stalled, self._turn_s = collect, stalled, turn_s
+        self._turns = 0
+
+    def step(self) -> None:
+        """Start what can be started, until no kind of handler can start more."""
+        until = self._clock.now() + self._turn_s
+        kinds = deque(self._lanes.kinds)
+        # The next turn begins with another one: in the polling thread a turn may be over before all had theirs.
+        kinds.rotate(-self._turns)
+        self._turns += 1
+        while kinds and not self._stalled():
+            entries = self._next_of(kinds[0])
+            if entries is None:
+                kinds.popleft()
+                continue
+            kinds.rotate(-1)
+            if entries:
+                self._start(entries)
+                if self._workers.inline:  # it has run: what has ended is not to wait for all others
+                    self._collect()
+                    if self._clock.now() >= until:
+                        return
+
+    def _start(self, entries: list[Entry]) -> None:
+        now = self._clock.now()
+        for owner in {entry.owner for entry in entries}:
+            owner.first_start = owner.first_start or now
+        self._recorder.begins(entries)
+        self._workers.submit(entries)
+
+    def _next_of(self, kind: Kind) -> list[Entry] | None:
+        """What of that kind starts next. None: nothing can; empty: a batch that waits for more, so look on."""
+        if self._workers.room(kind) <= 0 or self._unacked.room(kind) <= 0:
+            return None
+        lane = self._lanes.next(kind)
+        head = lane.head() if lane else None
+        if lane is None or head is None:
+            return None
+        if head.handler.batch:
+            return self._take_batch(lane, head, head.handler.batch)
+        return self._take(lane, head)
+
+    def _take(self, lane: Lane, head: Entry) -> list[Entry] | None:
+        """One record, or as many as make a chunk: of this lane, and of others if all workers get as much."""
+        handler = head.handler
+        room = self._unacked.room(handler.kind)
+        if lane.keys is not None and room < head.count:
+            self._lanes.wait(lane)  # it goes as a whole, so those behind it wait too, or it might wait for ever
+            return None
+        if handler.is_async or lane.keys is not None:
+            return self._lanes.take(lane, 1)
+        chunk = min(self._workers.chunk, room)
+        fair = min(chunk, self._lanes.ready(handler.kind) // self._at_most)
+        entries = self._lanes.take(lane, chunk)
+        records = sum(entry.count for entry in entries)
+        while records < fair and (more := self._lanes.next_of(handler)) is not None:
+            taken = self._lanes.take(more, fair - records)
+            records += sum(entry.count for entry in taken)
+            entries += taken
+        return entries
+
+    def _take_batch(self, lane: Lane, head: Entry, batch: BatchOf) -> list[Entry] | None:
+        """A full batch; or what there is, once its first record has waited for long enough."""
+        waited = self._clock.now() - head.since
+        records = min(batch.records, self._unacked.share(head.handler.kind))
+        ready = lane.ready(records)
+        if ready < records and waited < batch.wait_s:
+            self._timers.after(batch.wait_s - waited, lambda: self._lanes.wake(lane))
+            return []
+        if self._unacked.room(head.handler.kind) < ready:
+            self._lanes.wait(lane)  # rather a whole batch a little later than a small one now
+            return None
+        return self._lanes.take(lane, records)

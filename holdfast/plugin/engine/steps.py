@@ -1,0 +1,85 @@
+"""Steps: what every loop does in a turn, whoever handles the records: our workers (`loop.py`) or a user's own loop
+(`own_loop/driven.py`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SourceError
+from holdfast.plugin.engine.record.admission import Admission
+from holdfast.plugin.events import SourceTrouble
+from holdfast.plugin.ports import NOTHING
+
+if TYPE_CHECKING:
+    from holdfast.plugin.engine.family import Family
+    from holdfast.plugin.engine.parts import Parts
+    from holdfast.plugin.ports import Batch
+
+
+class Steps:
+    """One thread, the one that runs the app."""
+
+    def __init__(self, parts: Parts, family: Family) -> None:
+        self._parts, self._family = parts, family
+        self._admission = Admission(
+            family=family,
+            routes=parts.routes,
+            settings=parts.settings,
+            group=parts.group,
+            clock=parts.runtime,
+            lanes=parts.lanes,
+            intake=parts.intake,
+            claiming=parts.claiming,
+            workers=parts.workers,
+            unacked=parts.unacked,
+        )
+
+    def ask(self, at_most: int, wait_s: float) -> Batch:
+        """One look at the source; trouble that passes is told, and brings nothing."""
+        try:
+            return self._family.poll(at_most, wait_s)
+        except SourceError as error:
+            if not error.retriable:
+                raise
+            self._parts.tell(SourceTrouble(error=str(error)))
+            return NOTHING
+
+    def take_in(self, batch: Batch) -> None:
+        """What a poll brought: records first, then how far partitions were read with them."""
+        parts, admission = self._parts, self._admission
+        parts.meter.polled += len(batch.records)
+        admission.note(batch)
+        batch = parts.intake.sift(batch, stopped=parts.sessions.stalled)
+        admission.admit(batch.records)
+        self._family.reached(batch.ends)
+
+    def vouch(self) -> None:
+        """The loop comes round: its session may be renewed for as long as the broker waits for a member."""
+        if (session := self._parts.sessions.session) is not None:
+            session.vouch(self._family.patience_s)
+
+    def settle(self) -> None:
+        """Finish and mark what has ended, as far as the store (and a leased source) answers."""
+        parts = self._parts
+        if parts.settling.waiting and parts.outage.may_ask:
+            with parts.outage.asking():
+                answers = parts.meter.store_calls.answers
+                try:
+                    parts.settling.step(parts.settings.mark_batch)
+                    if parts.meter.store_calls.answers > answers:  # a leased source alone says nothing of the store
+                        parts.outage.answered()
+                except SourceError as error:
+                    parts.tell(SourceTrouble(error=str(error)))
+
+    def claim(self) -> None:
+        """Ask the store for the keys of what came."""
+        parts = self._parts
+        session = parts.sessions.session
+        if parts.claiming.wanted and parts.outage.may_ask and session is not None:
+            with parts.outage.asking():
+                parts.owed.pay()  # a claim that is being given back may not be asked for
+                live = parts.claiming.step(session, parts.settings.poll_batch)
+                if parts.claiming.asked:
+                    parts.outage.answered()
+                if not live:
+                    parts.sessions.lost()

@@ -10,6 +10,10 @@ A key is text that begins with what it was, so that no two different ones meet:
 
 So the JSON number 4711 and the JSON string "4711" are two keys. Taking two for one would lose a message; taking one for
 two, when a producer changes the type, handles one twice. `true`, `null`, `""`, 1.5, lists and objects are no keys.
+
+What a message is claimed by beside its position is written as other keys are (`s:` and its UNIQ_KEY): so `holdfast
+claims` finds it, and `@idempotent(key=lambda message: message.id, name="group/topic")` around a PushConsumer's handler
+claims the same.
 """
 
 from __future__ import annotations

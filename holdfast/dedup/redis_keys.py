@@ -1,4 +1,10 @@
-"""Business keys on their way to the scripts: what scripts/keys.lua is given."""
+"""Business keys on their way to the scripts: what scripts/keys.lua is given.
+
+With `hash_keys` a key that is done is a field of a bucket, a hash small enough to be one block of memory. Redis expires
+whole hashes only: each field says until when it is done, and a write that finds the bucket's expiry too near for its
+own key moves that to 1.25 windows and sweeps; so a sweep is paid for once in a quarter of a window and bucket. Claims
+are in one hash, so that a batch reads and writes them by one command.
+"""
 
 from __future__ import annotations
 

@@ -1,66 +1,21 @@
-"""Event values: what the engine tells its observers, and logs as one line each (logger "holdfast").
-
-A line begins with the event's name and goes on with `key=value`, so that a person can read and a machine can parse it.
-"""
+"""Event values: what the engine tells its observers, and logs as one line each (`event_line.py`)."""
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-from dataclasses import dataclass, field, fields
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
-from holdfast.records import Partition
+from holdfast.plugin.event_line import EventLine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-
-class _Line:
-    """One line of a log."""
-
-    __slots__ = ()
-    #: At which level the engine logs the event.
-    level: ClassVar[int] = logging.WARNING
-
-    def __str__(self) -> str:
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
-        values = ((each.name, getattr(self, each.name)) for each in fields(self))  # type: ignore[arg-type]  # dataclasses
-        return " ".join(
-            [f"{name}:", *(f"{key}={_said(value)}" for key, value in values if value not in (None, (), {}))]
-        )
-
-
-def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    if isinstance(value, Partition):
-        return str(value)
-    if isinstance(value, tuple):
-        return _partitions(value)
-    if isinstance(value, dict):
-        return ",".join(f"{key}:{_said(each)}" for key, each in value.items())
-    text = str(value)
-    # As a shell reads it: quoted where it has to be, and always one line.
-    plain = text.isprintable()
-    return json.dumps(text, ensure_ascii=not plain) if not plain or re.search(r"[\s=\"'\\]|^$", text) else text
-
-
-def _partitions(partitions: Sequence[Partition]) -> str:
-    """Such as orders-[0-3,7]: groups have hundreds of partitions, a line has one."""
-    parts = []
-    for (topic, broker), each in groupby(sorted(partitions), key=lambda one: (one.topic, one.broker)):
-        numbers = [one.number for one in each]
-        runs = [list(run) for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
-        spans = [f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs]
-        parts.append(f"{topic}-{broker + '-' if broker else ''}[{','.join(spans)}]")
-    return ",".join(parts)
+    from holdfast.records import Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RebalanceReport(_Line):
+class RebalanceReport(EventLine):
     """One change of what this member owns, told when its effects are over.
 
     That is: at once, where partitions only went; else when the lag that was found at the start is worked off, at the
@@ -101,7 +56,7 @@ class RebalanceReport(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned(_Line):
+class Assigned(EventLine):
     """Partitions came, just now. What they brought is told later, by a `RebalanceReport`."""
 
     level: ClassVar[int] = logging.INFO
@@ -116,7 +71,7 @@ class Assigned(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopping(_Line):
+class Stopping(EventLine):
     """The app begins to leave: nothing new starts, what runs is waited for."""
 
     level: ClassVar[int] = logging.INFO
@@ -133,7 +88,7 @@ class Stopping(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped(_Line):
+class Stopped(EventLine):
     """The app has left. Figures since its start."""
 
     level: ClassVar[int] = logging.INFO
@@ -153,7 +108,7 @@ class Stopped(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreDown(_Line):
+class StoreDown(EventLine):
     """The claim store gives no answer; what the app does then is `Settings.store_down`."""
 
     level: ClassVar[int] = logging.ERROR
@@ -163,7 +118,7 @@ class StoreDown(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreUp(_Line):
+class StoreUp(EventLine):
     """The claim store answers again."""
 
     down_s: float
@@ -172,16 +127,15 @@ class StoreUp(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionLost(_Line):
-    """This process could not renew its session in time: others may take over. The process fences itself and begins
-    anew."""
+class SessionLost(EventLine):
+    """This process could not renew its session in time: others may take over. It fences itself and begins anew."""
 
     session: str
     running: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreLost(_Line):
+class StoreLost(EventLine):
     """The claim store has lost what it knew, or is another: what was done above the committed offsets runs again."""
 
     #: The store itself has said so (logger "holdfast.dedup").
@@ -193,7 +147,7 @@ class StoreLost(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreDiffers(_Line):
+class StoreDiffers(EventLine):
     """A member of this group commits with another store of claims: neither knows what the other has done. Or this store
     has lost its data, and this process was not connected then. Told once for each such store."""
 
@@ -206,7 +160,7 @@ class StoreDiffers(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetHonoured(_Line):
+class ResetHonoured(EventLine):
     """A committed offset that is not ours was found: what we knew from there on is forgotten."""
 
     partition: Partition
@@ -215,7 +169,7 @@ class ResetHonoured(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewindIgnored(_Line):
+class RewindIgnored(EventLine):
     """A commit of ours that is older than what is done (a late one, or a zombie's) was found and is corrected."""
 
     partition: Partition
@@ -224,7 +178,7 @@ class RewindIgnored(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOverwritten(_Line):
+class CommitOverwritten(EventLine):
     """The broker's offset is not the one of ours that it has acknowledged: a zombie or a program that is not ours has
     committed. Ours is committed anew."""
 
@@ -234,7 +188,7 @@ class CommitOverwritten(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdvanceIgnored(_Line):
+class AdvanceIgnored(EventLine):
     """The broker's offset is beyond what is done, and does not say who set it: what is known wins. To skip records on
     purpose, reset the group."""
 
@@ -244,7 +198,7 @@ class AdvanceIgnored(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogWentBack(_Line):
+class LogWentBack(EventLine):
     """The broker delivered an offset below one that it had delivered: the log was cut or made again."""
 
     partition: Partition
@@ -253,7 +207,7 @@ class LogWentBack(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordsExpired(_Line):
+class RecordsExpired(EventLine):
     """The log has deleted records before this group has read them: retention was quicker, or somebody deleted them.
     They are passed over. To the broker this is no error, so nobody else says it."""
 
@@ -269,7 +223,7 @@ class RecordsExpired(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordFailed(_Line):
+class RecordFailed(EventLine):
     """A handler failed. `retry_in_s` None = it is not tried again here. Of a batch: `records` of it failed alike, the
     first of them that one."""
 
@@ -283,7 +237,7 @@ class RecordFailed(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLettered(_Line):
+class DeadLettered(EventLine):
     """A record failed for good, and its dead letter is acknowledged."""
 
     partition: Partition
@@ -294,7 +248,7 @@ class DeadLettered(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterLimitReached(_Line):
+class DeadLetterLimitReached(EventLine):
     """So many records of a handler failed for good that it is taken for broken: see `DeadLetterLimit`."""
 
     level: ClassVar[int] = logging.ERROR
@@ -314,7 +268,7 @@ class DeadLetterLimitReached(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLettersResumed(_Line):
+class DeadLettersResumed(EventLine):
     """A handler that was paused at the limit of its dead letters goes on."""
 
     handler: str
@@ -324,7 +278,7 @@ class DeadLettersResumed(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentBack(_Line):
+class SentBack(EventLine):
     """A record failed, and the broker brings it again later, by way of its retry topic."""
 
     level: ClassVar[int] = logging.INFO
@@ -337,7 +291,7 @@ class SentBack(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overrun(_Line):
+class Overrun(EventLine):
     """A handler outlived the drain: its partition went on without it, its claim stays until it ends."""
 
     partition: Partition
@@ -345,7 +299,7 @@ class Overrun(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerOverdue(_Line):
+class HandlerOverdue(EventLine):
     """A call of a handler runs for longer than it may: it is cancelled, and given up after its grace."""
 
     partition: Partition
@@ -357,7 +311,7 @@ class HandlerOverdue(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerGivenUp(_Line):
+class HandlerGivenUp(EventLine):
     """A call did not end within its grace. Its thread is replaced; what it still does is not known."""
 
     partition: Partition
@@ -372,7 +326,7 @@ class HandlerGivenUp(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateResult(_Line):
+class LateResult(EventLine):
     """A call that was given up has ended after all. What became of its record stands; how it ended does not count."""
 
     partition: Partition
@@ -383,7 +337,7 @@ class LateResult(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status(_Line):
+class Status(EventLine):
     """How the app is doing, each `Settings.status_interval_s`. `app.snapshot()` has more."""
 
     level: ClassVar[int] = logging.INFO
@@ -409,7 +363,7 @@ class Status(_Line):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceTrouble(_Line):
+class SourceTrouble(EventLine):
     """The broker or its client is in trouble that the engine rides out."""
 
     error: str

@@ -45,7 +45,7 @@ _AT_START = (AccessRefused, StoreUnavailable, SourceUnavailable, UnknownTopic)
 
 
 def registered(handling: Handling) -> dict[str, Any]:
-    """What `Holdfast.handler` is given, by the names of its parameters."""
+    """The arguments of `Holdfast.handler`, by the names of its parameters."""
     return {
         "topics": handling.topics,
         "name": handling.name,
@@ -105,7 +105,7 @@ class Member(ABC):
 
     @property
     def hurried(self) -> bool:
-        """What runs is not waited for."""
+        """Whether the member does not wait for what runs."""
         return self.stops > 1 or self.interrupted or self.stage.now < self.thrown_out_until
 
     def interrupt(self, after: int = 0) -> None:
@@ -120,17 +120,17 @@ class Member(ABC):
         self.thrown_out_until = max(self.thrown_out_until, self.stage.now + seconds + _THROWN_OUT_S)
 
     def thrown_out(self) -> None:
-        """What it has was taken away."""
+        """Note that the member's partitions were taken away."""
         self.thrown_out_until = max(self.thrown_out_until, self.stage.now + _THROWN_OUT_S)
 
     @abstractmethod
     def gone(self) -> None:
-        """Its process is over: nothing that it ran will ever end."""
+        """End the process: nothing that it ran will ever end."""
 
     @property
     @abstractmethod
     def engine(self) -> Engine | Driven | None:
-        """What the judges may look into."""
+        """The engine, for the judges to look into."""
 
     def on_event(self, event: Event) -> None:
         """The engine tells something."""
@@ -188,17 +188,17 @@ class AppMember(Member):
         self._begin()
 
     def stop(self) -> None:
-        """As `Member.stop`."""
+        """Implements `Member.stop`."""
         self.stops += 1
         self.app.stop()
 
     def gone(self) -> None:
-        """As `Member.gone`."""
+        """Implements `Member.gone`."""
         self._work.gone()
 
     @property
     def engine(self) -> Engine | None:
-        """As `Member.engine`."""
+        """Implements `Member.engine`."""
         return self.app._engine  # noqa: SLF001 - the judges look at what waits where
 
     # ---- inside
@@ -226,7 +226,7 @@ class _Letters:
         """There is nothing to check."""
 
     def send(self, letter: Letter, deadline: Deadline) -> None:  # noqa: ARG002 - as of DeadLetters
-        """As `DeadLetters.send`."""
+        """Implements `DeadLetters.send`."""
         stage, record = self._member.stage, letter.record
         self._member.process.runtime.sleep(stage.chance.random() * _LETTER_S)
         if stage.letters_down:
@@ -241,5 +241,5 @@ class _Letters:
 
 
 def value_of(number: int, unit: str | None) -> str:
-    """What a record's value says of it."""
+    """The value of a record."""
     return json.dumps({"n": number} if unit is None else {"n": number, "unit": unit})

@@ -223,7 +223,7 @@ def test_a_partition_that_stays_is_handled_on_while_another_is_drained(
 def test_a_topic_made_again_under_a_living_member_is_read_from_its_start(
     kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.plugin.engine.partition.partitioned._REFRESH_S", 0.3)
+    monkeypatch.setattr("holdfast.plugin.engine.partition.log_checks._REFRESH_S", 0.3)
     produce(kafka, topic, 30)
     member = Running(kafka, redis_url, topic, topic, {**protocol, "topic.metadata.refresh.interval.ms": 60_000})
     until(lambda: kafka.committed(topic, topic).get(0) == 30)

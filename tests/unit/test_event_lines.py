@@ -28,7 +28,7 @@ def parsed(line: str) -> dict[str, str]:
 
 
 def values(kind: type[Any], text: str) -> Iterator[tuple[str, Any]]:
-    hints = get_type_hints(kind, vars(events) | {"Mapping": dict, "Sequence": tuple})
+    hints = get_type_hints(kind, vars(events) | {"Mapping": dict, "Sequence": tuple, "Partition": Partition})
     for field in fields(kind):
         hint = hints[field.name]
         if field.default is not MISSING or field.default_factory is not MISSING:

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.adapters.rocketmq.logs import Log
 from holdfast.adapters.rocketmq.moves import Moves
-from holdfast.adapters.rocketmq.prefetch import Moved
+from holdfast.adapters.rocketmq.reading import Moved
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import End

@@ -17,7 +17,7 @@ from tests.properties.test_rocketmq_messages import Stored
 from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
 
 if TYPE_CHECKING:
-    from holdfast.adapters.rocketmq.prefetch import Moved
+    from holdfast.adapters.rocketmq.reading import Moved
     from holdfast.adapters.rocketmq.remoting.frame import Command
 
 QUEUE = Partition("orders", 0, "a")

@@ -137,14 +137,14 @@ class Wait:
     """A wait for the brokers, of which the log tells once."""
 
     def __init__(self, what: str, deadline: Deadline) -> None:
-        self._what, self._deadline = what, deadline
+        self.what, self._deadline = what, deadline
         self._told = deadline.budget_s < _TOLD_S
 
     def goes_on(self) -> None:
         """There was no answer, and it is tried again."""
         if not self._told:
             self._told = True
-            _log.warning("%s: no answer yet; trying for another %.0f s", self._what, self._deadline.left_s())
+            _log.warning("%s: no answer yet; trying for another %.0f s", self.what, self._deadline.left_s())
 
 
 def refused(error: KafkaException) -> SettingError:

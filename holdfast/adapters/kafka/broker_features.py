@@ -53,6 +53,9 @@ class BrokerFeatures:
     asked: bool = True
 
 
+NOT_ASKED = BrokerFeatures(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
+
+
 def ask(conf: Mapping[str, object], deadline: Deadline) -> BrokerFeatures:
     """Ask the cluster; blocks until the deadline at most. Touches no group and needs no access right.
 

@@ -82,3 +82,10 @@ class ClientCalls:
                 yield
             except SourceError as error:
                 raise as_kafka_exception(error) from error
+
+    # ---- what the client needs to be told, and this does by itself
+    def unassign(self) -> None:
+        """Nothing: on return from on_revoke and on_lost the partitions go by themselves."""
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Nothing, as in `unassign`."""

@@ -6,26 +6,23 @@ The methods, their arguments and results are the client's; what differs is said 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from holdfast.adapters.kafka._client import KafkaError, TopicPartition
 from holdfast.adapters.kafka.client_calls import ClientCalls
-from holdfast.adapters.kafka.loop_config import LoopConfig, read
+from holdfast.adapters.kafka.loop_config import LoopConfig, read, routes_of
 from holdfast.adapters.kafka.loop_offsets import LoopOffsets, place_of
 from holdfast.adapters.kafka.messages import MessageSource
-from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.settings import checked
-from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.plugin.settings import Settings
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Message
     from holdfast.adapters.kafka.config import Assignment
@@ -111,7 +108,7 @@ class KafkaConsumer(ClientCalls):
             self._source,
             done_when=own.done_when,
             store=claims if claims is not None else NoClaims(),
-            routes=_routes(key, scope),
+            routes=routes_of(key, scope),
             settings=settings,
             observers=observers,
             audit=checked(audit),
@@ -311,12 +308,6 @@ class KafkaConsumer(ClientCalls):
         """Assign as `assign` does."""
         self.assign(partitions)
 
-    def unassign(self) -> None:
-        """Nothing: on return from on_revoke and on_lost the partitions go by themselves."""
-
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Unassign as `unassign` does."""
-
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Pause partitions, also over a rebalance: until `resume`.
 
@@ -402,21 +393,3 @@ class KafkaConsumer(ClientCalls):
                 ", ".join(sorted(own.deserialisers)), "...", "use DeserializingKafkaConsumer, which knows deserialisers"
             )
         return None
-
-
-def _routes(key: KeySpec | Mapping[str, KeySpec] | None, scope: str | None) -> Routes:
-    """The key of each topic."""
-    routes = Routes()
-    default = None
-    if isinstance(key, Mapping):
-        for topic, spec in key.items():
-            routes.add(Handler(name=topic, call=_nobody, topics=(topic,), scope=scope, key=resolve_key(spec)))
-    elif key is not None:
-        default = resolve_key(key)
-    # No topic has a space in its name.
-    routes.add(Handler(name="the loop", call=_nobody, topics=("^",), scope=scope, key=default))
-    return routes
-
-
-def _nobody(_: object) -> None:
-    raise AssertionError("the loop handles records by itself")

@@ -1,4 +1,7 @@
-"""Kafka's error codes, typed: what each means for a client and for a commit. By code, never by text."""
+"""Kafka's error codes, typed: what each means for a client and for a commit. By code, never by text.
+
+A group's coordinator may be made by the first question about any group, and answers NOT_COORDINATOR until then.
+"""
 # ruff: noqa: SLF001 - the binding's public names of librdkafka's own codes begin with an underscore
 
 from __future__ import annotations

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from holdfast.adapters.kafka.properties import as_bool
+from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SettingError
+from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.user_loop import DoneWhen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from holdfast.dedup.keys import KeySpec
 
 _DESERIALISERS = frozenset(
     {"key.deserializer", "value.deserializer", "key.deserializer.builder", "value.deserializer.builder"}
@@ -56,3 +61,21 @@ def read(conf: Mapping[str, Any], done_when: DoneWhen | None) -> LoopConfig:
 def _flag(conf: dict[str, Any], *names: str, default: bool = True) -> bool:
     said = [as_bool(name, conf.pop(name)) for name in names if name in conf]
     return said[0] if said else default
+
+
+def routes_of(key: KeySpec | Mapping[str, KeySpec] | None, scope: str | None) -> Routes:
+    """Routes that say which key each topic has."""
+    routes = Routes()
+    default = None
+    if isinstance(key, Mapping):
+        for topic, spec in key.items():
+            routes.add(Handler(name=topic, call=_nobody, topics=(topic,), scope=scope, key=resolve_key(spec)))
+    elif key is not None:
+        default = resolve_key(key)
+    # No topic has a space in its name.
+    routes.add(Handler(name="the loop", call=_nobody, topics=("^",), scope=scope, key=default))
+    return routes
+
+
+def _nobody(_: object) -> None:
+    raise AssertionError("the loop handles records by itself")

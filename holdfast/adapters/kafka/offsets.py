@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaException
+from holdfast.adapters.kafka._client import KafkaException, TopicPartition
 from holdfast.adapters.kafka.admin import request_s
 from holdfast.adapters.kafka.callbacks import topic_partitions
-from holdfast.errors import SourceError
+from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.adapters.kafka._client import Consumer, TopicPartition
-    from holdfast.timing import Deadline
+    from holdfast.adapters.kafka._client import Consumer
+    from holdfast.adapters.kafka.admin import Admin
 
 #: What ListOffsets takes for a time to answer with the log's start or end (Kafka's protocol).
 EARLIEST, LATEST = -2, -1
+#: What is being done, for errors.
+ENDS = "asking for the ends of the logs"
 
 
 def offsets_at(
@@ -97,3 +100,49 @@ def _replies(
         )
         for each in replies
     ]
+
+
+def offsets_by_leader(
+    consumer: Consumer, admin: Admin, partitions: Sequence[Partition], when: int, deadline: Deadline
+) -> dict[Partition, int | SourceError]:
+    """Ask as `offsets_of_each`, those that have a leader now; if a broker does not answer, each broker's apart.
+
+    Asking for a partition that has no leader, the client waits for one, and all others of that call with it.
+    """
+    leaders = admin.leaders({partition.topic for partition in partitions}, deadline)
+    found: dict[Partition, int | SourceError] = {}
+    led: dict[int, list[Partition]] = {}
+    for one in partitions:
+        leader = leaders.get(one, leaders.get(Partition(one.topic, -1)))
+        if isinstance(leader, int):
+            led.setdefault(leader, []).append(one)
+        else:
+            found[one] = leader or SourceUnavailable(f"{one}: the brokers know nothing of it yet")
+    together = [one for each in led.values() for one in each]
+    share = Deadline(deadline.left_s() / 2 if len(led) > 1 else deadline.left_s(), SYSTEM_CLOCK)
+    try:
+        return found | offsets_of_each(consumer, together, when, share, ENDS)
+    except SourceError:
+        if len(led) < 2:
+            raise
+    for own in led.values():
+        share = Deadline(deadline.left_s() / len(led), SYSTEM_CLOCK)
+        try:
+            found |= offsets_of_each(consumer, own, when, share, ENDS)
+        except SourceError as error:
+            found |= dict.fromkeys(own, error)
+    return found
+
+
+def borders_seen(consumer: Consumer, partitions: Sequence[Partition], which: int) -> dict[Partition, int]:
+    """The starts (0) or the ends (1) of logs, as the client has heard of them last; of those that were not fetched yet,
+    nothing. Does not wait."""
+    found: dict[Partition, int] = {}
+    for partition in partitions:
+        try:
+            seen = consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.number), cached=True)
+        except KafkaException:
+            continue  # not fetched yet: the same as unknown
+        if seen[which] >= 0:
+            found[partition] = seen[which]
+    return found

@@ -7,17 +7,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka import broker_features, faults, leave_static
-from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException, TopicPartition
-from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
-from holdfast.adapters.kafka.broker_features import BrokerFeatures
-from holdfast.adapters.kafka.callbacks import Callbacks, ClientLog, topic_partitions
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka.broker_features import NOT_ASKED, BrokerFeatures
+from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
 from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.group_session import GroupSession
+from holdfast.adapters.kafka.joining import consumer_of, join, look_for_topics, refused_at_the_door
 from holdfast.adapters.kafka.log_ends import LogEnds
-from holdfast.adapters.kafka.offsets import LATEST, committed_of_each, offsets_at, offsets_of_each
+from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
 from holdfast.adapters.kafka.static_member import Refusals, id_from, with_id
@@ -31,7 +31,7 @@ from holdfast.timing import SYSTEM_CLOCK, Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from holdfast.adapters.kafka._client import Message
+    from holdfast.adapters.kafka._client import Consumer, Message
     from holdfast.adapters.kafka.config import Assignment, Finding
     from holdfast.adapters.kafka.emission import ClientConfig
     from holdfast.plugin.ports import Committed, RebalanceListener
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from holdfast.records import Fence
 
 _log = logging.getLogger("holdfast.kafka")
-
-_NOT_ASKED = BrokerFeatures(consumer_protocol=False, why="the configuration does not depend on it", asked=False)
-#: At the start: without an answer for so long it is told that the broker is waited for.
-_FIRST_TRY_S = 1.0
 #: How long a change of the subscription waits to know which of its topics the group has read before.
 _LOOK_S = 3.0
 #: A client that lived for so long was no part of a series of failures: the next wait is short again.
@@ -150,14 +146,14 @@ class KafkaSource:
         """Reach the broker, look for the topics, join. Raises SourceError within the deadline."""
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
         self._make_client(deadline)
-        self._look_for_topics(deadline)
+        look_for_topics(self._client_or_raise(), self._topics, self._callbacks, self._checked.bootstrap, deadline)
         self._callbacks.connected = True
         self._look_where_to_begin(deadline)
         self._join()
 
     def _make_client(self, deadline: Deadline) -> None:
         """The broker is asked what it can only where the configuration depends on it. Raises SourceError."""
-        self._use(broker_features.ask(self._checked.conf, deadline) if needs_answer(self._checked) else _NOT_ASKED)
+        self._use(broker_features.ask(self._checked.conf, deadline) if needs_answer(self._checked) else NOT_ASKED)
         self._consumer = self._build()
 
     def _use(self, asked: BrokerFeatures) -> None:
@@ -289,7 +285,8 @@ class KafkaSource:
             self._callbacks.assigned.clear()
             if finished is not None:
                 finished.close()
-            if self._refused_at_the_door:
+            sticky, client = self._checked.assignment == "sticky", self._client
+            if sticky and client is not None and refused_at_the_door(client, self._callbacks):
                 _log.warning("the brokers do not let the consumer protocol in, though they offer it: joining without")
                 self._use(BrokerFeatures(consumer_protocol=False, why=f"the brokers refused the join ({error})"))
         else:
@@ -303,20 +300,6 @@ class KafkaSource:
         said = faults.as_source_error(error, f"member of {self.group}")
         return SourceFatal(f"{said}; a new client is made in {wait_s:.1f} s")
 
-    @property
-    def _refused_at_the_door(self) -> bool:
-        """Whether the consumer protocol, which the broker says it has, never let us in. A broker whose file has
-        group.coordinator.rebalance.protocols=classic advertises it all the same (seen on 4.3.1). A static member may
-        have been refused for its id instead, and tries again."""
-        client = self._client
-        return (
-            self._checked.assignment == "sticky"
-            and not self._callbacks.assignments
-            and client is not None
-            and client.protocol is GroupProtocol.CONSUMER
-            and client.static_id is None
-        )
-
     def _rebuild(self, timeout_s: float) -> None:
         """Make the client anew, once its wait is over."""
         wait_s = self._rebuild_at - SYSTEM_CLOCK.now()
@@ -329,63 +312,11 @@ class KafkaSource:
     def _build(self) -> Consumer:
         if self._client is None:
             raise AssertionError(self)
-        own = {
-            "on_commit": self._callbacks.on_commit,
-            "error_cb": self._callbacks.on_error,
-            # Where a group begins is asked once. Of a client that finds itself outside of the log (retention was
-            # quicker, the log was cut) nothing may be left out: "latest" would make a gap of what is there.
-            "auto.offset.reset": "earliest" if self._starting_offsets.chosen else "error",
-            "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
-            "logger": self._client.conf.get("logger", ClientLog()),
-        }
-        try:
-            return Consumer({**self._client.conf, **own})
-        except KafkaException as error:
-            raise SourceError(f"librdkafka refuses this configuration: {error.args[0].str()}") from error
+        return consumer_of(self._client, self._callbacks, begins_by_itself=self._starting_offsets.chosen)
 
     def _join(self) -> None:
         if self._consumer is not None:
-            told = self._callbacks
-            try:
-                self._consumer.subscribe(
-                    self._topics, on_assign=told.on_assign, on_revoke=told.on_revoke, on_lost=told.on_lost
-                )
-            except KafkaException as error:
-                raise SourceError(
-                    f"librdkafka refuses to subscribe to {self._topics}: {error.args[0].str()}"
-                ) from error
-
-    def _look_for_topics(self, deadline: Deadline) -> None:
-        """Topics that are named must exist: the client by itself would wait for them in silence."""
-        asked = f"reaching Kafka at {self._checked.bootstrap}"
-        wait = Wait(asked, deadline)
-        known = self._list_topics(None, asked, wait, deadline)
-        for topic in self._topics:
-            if topic.startswith("^") or topic in known:
-                continue
-            error = self._list_topics(topic, asked, wait, deadline)[topic].error
-            if error is not None:
-                raise faults.as_source_error(error, f"subscribing to {topic}")
-
-    def _list_topics(self, topic: str | None, asked: str, wait: Wait, deadline: Deadline) -> Mapping[str, Any]:
-        """Asked again and again, a moment each: no signal is seen inside of a call of the client."""
-        consumer, call_s = self._client_or_raise(), _FIRST_TRY_S
-        while True:
-            timeout_s = request_s(deadline, at_most=call_s)
-            try:
-                found = (
-                    consumer.list_topics(timeout=timeout_s) if topic is None else consumer.list_topics(topic, timeout_s)
-                )
-            except KafkaException as error:
-                consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
-                trouble = self._callbacks.take_trouble()
-                over = deadline.passed or faults.cure_of(error.args[0]) is not faults.Cure.CLIENT
-                if trouble is not None or over:
-                    raise trouble or faults.as_source_error(error.args[0], asked) from error
-                wait.goes_on()
-                call_s = CALL_S
-            else:
-                return cast("Mapping[str, Any]", found.topics)
+            join(self._consumer, self._topics, self._callbacks)
 
     def _look_where_to_begin(self, deadline: Deadline) -> None:
         _log.info("%s", self._starting_offsets)
@@ -408,41 +339,11 @@ class KafkaSource:
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """The offsets where the group begins, as `StartingOffsets` says, asked once; later offsets of a group are its
-        own."""
+        """Where the group begins, as `StartingOffsets` says, asked once; later offsets of a group are its own."""
         self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         found: dict[Partition, int | SourceError] = {}
         for when, some in self._starting_offsets.of(partitions).items():
-            found |= self._offsets_of_each(some, when, deadline)
-        return found
-
-    def _offsets_of_each(
-        self, partitions: Sequence[Partition], when: int, deadline: Deadline
-    ) -> Mapping[Partition, int | SourceError]:
-        """Asked of those that have a leader now, and if a broker does not answer, of each broker's apart."""
-        leaders = self._ids.admin().leaders({partition.topic for partition in partitions}, deadline)
-        found: dict[Partition, int | SourceError] = {}
-        led: dict[int, list[Partition]] = {}
-        for one in partitions:
-            leader = leaders.get(one, leaders.get(Partition(one.topic, -1)))
-            if isinstance(leader, int):
-                led.setdefault(leader, []).append(one)
-            else:
-                found[one] = leader or SourceUnavailable(f"{one}: the brokers know nothing of it yet")
-        together = [one for each in led.values() for one in each]
-        consumer, what = self._client_or_raise(), "asking for the ends of the logs"
-        share = Deadline(deadline.left_s() / 2 if len(led) > 1 else deadline.left_s(), SYSTEM_CLOCK)
-        try:
-            return found | offsets_of_each(consumer, together, when, share, what)
-        except SourceError:
-            if len(led) < 2:
-                raise
-        for own in led.values():
-            share = Deadline(deadline.left_s() / len(led), SYSTEM_CLOCK)
-            try:
-                found |= offsets_of_each(consumer, own, when, share, what)
-            except SourceError as error:
-                found |= dict.fromkeys(own, error)
+            found |= offsets_by_leader(self._client_or_raise(), self._ids.admin(), some, when, deadline)
         return found
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
@@ -450,7 +351,7 @@ class KafkaSource:
         return self._list_offsets(partitions, LATEST, deadline)
 
     def _list_offsets(self, partitions: Sequence[Partition], when: int, deadline: Deadline) -> Mapping[Partition, int]:
-        return offsets_at(self._client_or_raise(), partitions, when, deadline, "asking for the ends of the logs")
+        return offsets_at(self._client_or_raise(), partitions, when, deadline, ENDS)
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
         """The ends of the logs, as of `last_offsets`, without waiting."""
@@ -466,26 +367,11 @@ class KafkaSource:
 
     def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """From what the client has seen in its fetches."""
-        return self._fetched(partitions, 1)
+        return {} if self._consumer is None else borders_seen(self._consumer, partitions, 1)
 
     def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """The beginnings of the logs: each answer to a fetch says where its log begins (Kafka 1.0 on)."""
-        return self._fetched(partitions, 0)
-
-    def _fetched(self, partitions: Sequence[Partition], which: int) -> Mapping[Partition, int]:
-        """The first or the second of a log's borders, as the client has heard of it last."""
-        found: dict[Partition, int] = {}
-        if self._consumer is not None:
-            for partition in partitions:
-                try:
-                    seen = self._consumer.get_watermark_offsets(
-                        TopicPartition(partition.topic, partition.number), cached=True
-                    )
-                except KafkaException:
-                    continue  # not fetched yet: the same as unknown
-                if seen[which] >= 0:
-                    found[partition] = seen[which]
-        return found
+        return {} if self._consumer is None else borders_seen(self._consumer, partitions, 0)
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Raises SourceUnavailable: the fetcher does not stand yet, ask again."""

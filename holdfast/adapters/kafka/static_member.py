@@ -3,6 +3,10 @@
 What the broker does with two processes of one name (Kafka 4.3.1): in the classic protocol the newer one takes the older
 one's place, and the older one's client ends; in the consumer protocol the newer one is refused for as long as the older
 one's session lasts, whether that lives or was killed.
+
+Two of one static id: `_FATAL` hides which error it is, so the protocol decides. Classic: fenced, and who is fenced
+stops, or two would throw each other out for ever. Consumer protocol: refused, by a live one or by a dead one's session;
+only time tells.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The place of this process in the group: the queues that the coordinator's plan gives and takes away."""
+"""This process' place in the group: what the coordinator's plan gives it and takes away.
+
+A broker's retry topics are shared out by themselves: next to nothing comes there, and who has one would have one queue
+less.
+"""
 
 from __future__ import annotations
 

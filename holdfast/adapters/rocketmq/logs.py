@@ -15,6 +15,9 @@ above its beginning, after trouble with its broker, and before a newer mark take
 
 Another one, and one of which nobody can tell, are read from their beginning. Where all that is there lies at or above
 the offset that is to be read, nothing can be skipped, whatever log it is.
+
+A mark changes only after the last one was seen to hold still: written from what a log has just brought, it would vouch
+for the new one. The pull takes all tags, and a reset that it is told of (once) is passed on.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.marks import Found, Mark, judge
-from holdfast.adapters.rocketmq.prefetch import Moved
+from holdfast.adapters.rocketmq.reading import Moved
 from holdfast.adapters.rocketmq.remoting import PullRequest, Subscription
 from holdfast.errors import SourceError, StoreUnavailable
 from holdfast.plugin.retry import BACKOFF

@@ -1,4 +1,10 @@
-"""When a broker says that the group has to read on elsewhere: a reset, an expired beginning, or a log that was cut."""
+"""When a broker says that the group has to read on elsewhere: a reset, an expired beginning, or a log that was cut.
+
+RocketMQ's commits carry no mark, so `Committed.marked` is False there: positions win, in both directions. A reset is
+what a pull says is one (MOVED, though the offset lies within the log); that answer is given once, and commits are
+ignored until then. A MOVED beyond the log's end, or below its beginning, is asked for at the master: a slave may be
+behind, or have less.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,8 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.logs import Log, Logs
     from holdfast.adapters.rocketmq.offsets import Offsets
-    from holdfast.adapters.rocketmq.prefetch import Moved, Prefetch
+    from holdfast.adapters.rocketmq.prefetch import Prefetch
+    from holdfast.adapters.rocketmq.reading import Moved
     from holdfast.plugin.ports import RebalanceListener
     from holdfast.records import Partition
 

@@ -1,4 +1,9 @@
-"""A group's offsets at RocketMQ, looked at and set while nobody consumes: `plugin.tool_ports.OffsetTool`."""
+"""A group's offsets at RocketMQ, looked at and set while nobody consumes: `plugin.tool_ports.OffsetTool`.
+
+A reset on RocketMQ has three parts: UNIQ_KEY claims of what is to run again are forgotten, then the offsets are set
+(222), then the positions. In that order: killed anywhere, the command finds the same again. RocketMQ refuses no reset
+of a live group, so the members are asked for once more when the positions are ours, where who joins waits.
+"""
 
 from __future__ import annotations
 

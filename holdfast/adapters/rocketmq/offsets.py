@@ -1,4 +1,10 @@
-"""A group's offsets at the brokers: asked for, committed, and looked after, since any commit of anybody is taken."""
+"""A group's offsets at the brokers: asked for, committed, and looked after, since any commit of anybody is taken.
+
+- A RocketMQ source asks for what it may need in the midst of work (the end of a log, under the group's and each
+  topic's name) before it joins: a permission that is missing is to end the start, not the night.
+- A slave knows offsets a minute late, and takes commits in silence (5.5.0): masters alone are asked for offsets and
+  given them.
+"""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.reading import Chunk, Reading
+from holdfast.adapters.rocketmq.reading import Chunk, Moved, Reading
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus
 from holdfast.errors import SourceError
 from holdfast.plugin.ports import Batch, End
@@ -34,15 +34,6 @@ _LOOK_S = 0.02
 _BEHIND_S = 0.5
 #: Chunks of a queue that are taken together: what is consecutive goes its way as one run.
 _IN_A_ROW = 4
-
-
-class Moved(NamedTuple):
-    """The broker says that the group is to read on elsewhere."""
-
-    queue: Partition
-    #: Where it was asked to read, and what it answered.
-    asked: int
-    answer: PullAnswer
 
 
 class Prefetch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.rocketmq.headers import Headers, headers_of, value_of
 from holdfast.adapters.rocketmq.names import RETRY, tags_of
@@ -27,6 +27,15 @@ _TRIES = RECONSUME_TIMES.encode()
 _RETRY_TOPIC = RETRY_TOPIC.encode()
 #: Headers that say what sources alone know; what others have written under these names is left out.
 _ONLY_OURS = frozenset({RECONSUME_TIMES, RETRY_OF})
+
+
+class Moved(NamedTuple):
+    """The broker says that the group is to read on elsewhere."""
+
+    queue: Partition
+    #: Where it was asked to read, and what it answered.
+    asked: int
+    answer: PullAnswer
 
 
 class Chunk:

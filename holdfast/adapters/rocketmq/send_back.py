@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.names import retry_topic
-from holdfast.adapters.rocketmq.prefetch import Moved
+from holdfast.adapters.rocketmq.reading import Moved
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting.messages import RECONSUME_TIMES, RETRY_TOPIC
 from holdfast.adapters.rocketmq.remoting.sending import Sender
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
 
@@ -100,3 +101,11 @@ class BrokerRetries:
         """Give the connections back."""
         self._letters.close(deadline)
         self._client.close(deadline.left_s(1.0))
+
+
+def comes_again(retry_topic: str, at_most: int, record: Record) -> bool:
+    """Whether the broker would bring it again, as what it is; past the last time it puts it into %DLQ%group."""
+    said = record.header(RETRY_TOPIC)
+    if said not in (None, record.topic.encode()) and record.topic != retry_topic:
+        return False  # its producer has written where it was born, and the broker would believe it
+    return int(record.header(RECONSUME_TIMES) or 0) < at_most

@@ -10,14 +10,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 from holdfast.adapters.rocketmq.names import canonical
+from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.remoting.network import credentials_of
 from holdfast.errors import SettingError
 from holdfast.plugin.assign import goes_by_weight, strategy_of
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from holdfast.adapters.rocketmq.remoting import Notice
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.dedup.coordinator import Coordinator
     from holdfast.dedup.groups import Strategy
+    from holdfast.plugin.settings import Settings
 
 Dedup = Literal["message", "position"]
 RetryBy = Literal["in_place", "broker"]
@@ -204,6 +210,44 @@ class PullSettings:
     def start_ms(self) -> int:
         """The timestamp to begin at, in milliseconds since 1970; of no meaning without one."""
         return 0 if self.consume_timestamp is None else _milliseconds(self.consume_timestamp)
+
+    def connect(self, name: str | None = None, on_notice: Callable[[Notice], None] | None = None) -> RemotingClient:
+        """A client of these servers. Nothing is asked of them yet."""
+        credentials = credentials_of(self.access_key, self.secret_key)
+        return RemotingClient(self.namesrv, client_id=name, credentials=credentials, tls=self.tls, on_notice=on_notice)
+
+    def check_app(self, settings: Settings) -> None:
+        """Hold the app's settings against these. Raises SettingError."""
+        if settings.store_down == "open":
+            raise SettingError(
+                "store_down",
+                "open",
+                "use pause: the group itself is in the store, and who reads what is not known without",
+            )
+        if settings.drain_timeout_s >= self.max_poll_interval_s:
+            raise SettingError(
+                "drain_timeout_s",
+                settings.drain_timeout_s,
+                f"use less than max_poll_interval_s={self.max_poll_interval_s}: a drain does not poll",
+            )
+
+
+def check_claims(claims: ClaimStore | None, coordinator: Coordinator) -> None:
+    """The store holds the queues' leases. Raises SettingError."""
+    if claims is None:
+        raise SettingError(
+            "claims",
+            None,
+            "give the store that the coordinator has: a queue's lease lives there, and without one two members "
+            "would read one queue",
+        )
+    theirs = getattr(coordinator, "store", claims)
+    if theirs is not claims:
+        raise SettingError(
+            "claims",
+            claims,
+            f"give the coordinator's own store, {theirs!r}: plan and leases have to fail and recover together",
+        )
 
 
 def _milliseconds(when: datetime | str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from holdfast.adapters.rocketmq.dead_letter import OWN, RocketMQDeadLetters
@@ -19,29 +20,27 @@ from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.names import client_id, position_name, retry_topic
 from holdfast.adapters.rocketmq.offsets import Offsets
 from holdfast.adapters.rocketmq.prefetch import Prefetch
-from holdfast.adapters.rocketmq.remoting import RemotingClient
-from holdfast.adapters.rocketmq.remoting.messages import RECONSUME_TIMES, RETRY_TOPIC, UNIQUE_KEY
-from holdfast.adapters.rocketmq.remoting.network import credentials_of
-from holdfast.adapters.rocketmq.send_back import BrokerRetries
-from holdfast.adapters.rocketmq.settings import PullSettings
+from holdfast.adapters.rocketmq.send_back import BrokerRetries, comes_again
+from holdfast.adapters.rocketmq.settings import PullSettings, check_claims
 from holdfast.adapters.rocketmq.starting_offsets import StartingOffsets
 from holdfast.adapters.rocketmq.topics import Topics
+from holdfast.adapters.rocketmq.unique_keys import unique_key_of
 from holdfast.adapters.rocketmq.watch import Watch
-from holdfast.errors import NotAuthorised, SettingError, SourceError, SourceFatal, SourceUnavailable, StoreError
+from holdfast.errors import NotAuthorised, SourceError, SourceFatal, SourceUnavailable, StoreError
 from holdfast.plugin.ports import NOTHING, Batch, Committed, End
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from holdfast.adapters.rocketmq.prefetch import Moved
+    from holdfast.adapters.rocketmq.reading import Moved
     from holdfast.adapters.rocketmq.remoting import Notice
     from holdfast.adapters.rocketmq.settings import PullOptions
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.coordinator import Coordinator
     from holdfast.plugin.ports import RebalanceListener
     from holdfast.plugin.settings import Settings
-    from holdfast.records import Fence, Partition, Record
+    from holdfast.records import Fence, Partition
 
 _log = logging.getLogger("holdfast.rocketmq")
 
@@ -72,7 +71,7 @@ class RocketMQSource:
         self._coordinator = coordinator
         #: Guards what other threads bring, and is notified of it. Innermost but for what RemotingClient has.
         self._changed = threading.Condition()
-        self._client = self._connect(client_id(settings.instance_name), self._noticed)
+        self._client = settings.connect(client_id(settings.instance_name), self._noticed)
         self._logs = Logs(self._client, self._changed, group, coordinator)
         self._topics = Topics(self._client, group, settings.subscriptions)
         self._prefetch = Prefetch(self._client, self._changed, settings, self._logs, self._topics.reads)
@@ -96,24 +95,17 @@ class RocketMQSource:
         #: Assigned, and the engine has not said where to begin.
         self._held: set[Partition] = set()
         self._ends: list[End] = []
-        self._handing_over = False
-        self._open = self._closed = False
+        self._handing_over = self._open = self._closed = False
         self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
-        self.identity = _unique_key if settings.dedup == "message" else None
-        self.retries = self._may_come_again if settings.retry == "broker" else None
+        self.identity = unique_key_of if settings.dedup == "message" else None
         self.retry_topic = retry_topic(group)
+        most = settings.max_reconsume_times
+        self.retries = partial(comes_again, self.retry_topic, most) if settings.retry == "broker" else None
         self.unroutable_letters = OWN
 
     def __repr__(self) -> str:
         return f"RocketMQSource({self._settings!r})"
-
-    def _connect(self, name: str | None = None, on_notice: Callable[[Notice], None] | None = None) -> RemotingClient:
-        settings = self._settings
-        credentials = credentials_of(settings.access_key, settings.secret_key)
-        return RemotingClient(
-            settings.namesrv, client_id=name, credentials=credentials, tls=settings.tls, on_notice=on_notice
-        )
 
     # ---- what the engine asks before the start
     @property
@@ -138,49 +130,18 @@ class RocketMQSource:
 
     def check_settings(self, settings: Settings) -> None:
         """Hold the app's settings against ours. Raises SettingError."""
-        if settings.store_down == "open":
-            raise SettingError(
-                "store_down",
-                "open",
-                "use pause: the group itself is in the store, and who reads what is not known without",
-            )
-        if settings.drain_timeout_s >= self._settings.max_poll_interval_s:
-            raise SettingError(
-                "drain_timeout_s",
-                settings.drain_timeout_s,
-                f"use less than max_poll_interval_s={self._settings.max_poll_interval_s}: a drain does not poll",
-            )
+        self._settings.check_app(settings)
 
     def check_claims(self, claims: ClaimStore | None) -> None:
         """The store holds the queues' leases. Raises SettingError."""
-        if claims is None:
-            raise SettingError(
-                "claims",
-                None,
-                "give the store that the coordinator has: a queue's lease lives there, and without one two members "
-                "would read one queue",
-            )
-        theirs = getattr(self._coordinator, "store", claims)
-        if theirs is not claims:
-            raise SettingError(
-                "claims",
-                claims,
-                f"give the coordinator's own store, {theirs!r}: plan and leases have to fail and recover together",
-            )
+        check_claims(claims, self._coordinator)
 
     def dead_letters(self) -> BrokerRetries:
         """Letters go to the same brokers with the same credentials; those of a retry through the broker go back."""
-        letters = RocketMQDeadLetters(self._connect, self.group)
+        letters = RocketMQDeadLetters(self._settings.connect, self.group)
         return BrokerRetries(
-            self._connect, self.group, self._settings.max_reconsume_times, letters, self._moved_elsewhere
+            self._settings.connect, self.group, self._settings.max_reconsume_times, letters, self._moved_elsewhere
         )
-
-    def _may_come_again(self, record: Record) -> bool:
-        """Whether the broker would bring it again, as what it is; past the last time it puts it into %DLQ%group."""
-        said = record.header(RETRY_TOPIC)
-        if said not in (None, record.topic.encode()) and record.topic != self.retry_topic:
-            return False  # its producer has written where it was born, and the broker would believe it
-        return int(record.header(RECONSUME_TIMES) or 0) < self._settings.max_reconsume_times
 
     # ---- the start and the end
     def open(
@@ -437,9 +398,3 @@ class RocketMQSource:
     def resume(self, partitions: Collection[Partition]) -> None:
         """Go on."""
         self._prefetch.resume(partitions)
-
-
-def _unique_key(record: Record) -> str | None:
-    """An empty one names no message, and two that are no UTF-8 are two."""
-    found = record.header(UNIQUE_KEY)
-    return found.decode("utf-8", "backslashreplace") if found else None

@@ -1,4 +1,8 @@
-"""Where a queue begins of which the group has no offset."""
+"""Where a queue begins of which the group has no offset.
+
+"latest" holds for topics that the group has never read, as found before the join: a queue that is added later has only
+what was sent since.
+"""
 
 from __future__ import annotations
 

@@ -6,9 +6,14 @@ import os
 import secrets
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
+from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
 from holdfast.dedup.forks import after_fork
 from holdfast.timing import wall_ms
+
+if TYPE_CHECKING:
+    from holdfast.records import Record
 
 _SEQUENCE_BITS = 16
 _MONTH_BEGINS = {"day": 1, "hour": 0, "minute": 0, "second": 0, "microsecond": 0}
@@ -53,3 +58,9 @@ class UniqueKeys:
         self._began_ms, self._ends_ms = (int(each.timestamp()) * 1000 for each in (month, following))
         made_of = secrets.token_bytes(4) + (os.getpid() & 0xFFFF).to_bytes(2) + secrets.token_bytes(4)
         self._prefix, self._last = made_of.hex().upper(), -1
+
+
+def unique_key_of(record: Record) -> str | None:
+    """An empty one names no message, and two that are no UTF-8 are two."""
+    found = record.header(UNIQUE_KEY)
+    return found.decode("utf-8", "backslashreplace") if found else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Loop(Protocol):
-    """What a family asks of whoever takes its turns: `Engine`, or a user's own loop (`Driven`). One thread."""
+    """Whoever takes the turns of a family: `Engine`, or a user's own loop (`Driven`). One thread."""
 
     def collect(self) -> None:
         """Take what has ended."""
@@ -33,7 +33,7 @@ class Loop(Protocol):
         ...
 
     def goes(self, partitions: Collection[Partition]) -> None:
-        """These are about to be handed over, or are lost."""
+        """Note that these partitions are about to be handed over, or are lost."""
         ...
 
 

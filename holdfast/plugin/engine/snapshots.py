@@ -1,4 +1,8 @@
-"""Snapshots: what one app knows of itself, taken on its loop's thread for all others; its life told."""
+"""Snapshots: what one app knows of itself, taken on its loop's thread for all others; its life told.
+
+Snapshots are taken by the loop's thread, on demand: nobody else may walk its dictionaries, and it costs nothing
+unasked.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Steps:
             return NOTHING
 
     def take_in(self, batch: Batch) -> None:
-        """What a poll brought: records first, then how far partitions were read with them."""
+        """Take in what a poll brought: records first, then how far partitions were read with them."""
         parts, admission = self._parts, self._admission
         parts.meter.polled += len(batch.records)
         admission.note(batch)

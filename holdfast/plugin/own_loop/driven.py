@@ -174,14 +174,15 @@ class Driven:
         return [] if parts.sessions.stalled else self.user.give(at_most, self._client_at)
 
     def take_quick(self) -> Record | None:
-        """As `take(1, ...)` with "next_poll", where what was fetched together goes on and nothing else is due.
+        """Take one record, as `take(1, ...)` with "next_poll" does, where what was fetched together goes on and nothing
+        else is due.
 
         None: ask `take`.
         """
         return None if self._told or self._writing else self.user.quick()
 
     def mark_in_background(self) -> None:
-        """What has ended is marked, though the loop is busy with the last that it got."""
+        """Mark what has ended, though the loop is busy with the last that it got."""
         if not (
             self._writing or self.user.gives_quickly
         ):  # else its last call was torn: the next one has to look first
@@ -247,7 +248,7 @@ class Driven:
 
     # ---- for the family: see `family.Loop`
     def collect(self) -> None:
-        """What was told of records."""
+        """Take what was told of records."""
         self.user.take_back()
         self.parts.workers.wake.clear()
         while self._told:
@@ -266,7 +267,7 @@ class Driven:
             self.work()
 
     def goes(self, partitions: Collection[Partition]) -> None:
-        """These are about to go: what of them is not done, the loop had its chance to say so."""
+        """Dismiss what of these partitions is not done: they are about to go, and the loop had its chance to say so."""
         if self.done_when != "explicit":
             self.dismiss(partitions)
         self.user.forget(partitions)
@@ -290,7 +291,7 @@ class Driven:
 
     @property
     def with_handlers(self) -> int:
-        """What the loop has."""
+        """Records that the loop has."""
         return sum(entry.count for entry in self.user.handed_out)
 
     # ---- inside
@@ -315,8 +316,8 @@ class Driven:
             parts.stopping.fail(error)
 
     def _asked(self, at_most: int, wait_s: float) -> Batch:
-        """What the client gives. Nearly always it is here that Ctrl-C strikes: then it has to give the same again, and
-        nothing else was torn."""
+        """Poll the client. Nearly always it is here that Ctrl-C strikes: then the client has to give the same again,
+        and nothing else was torn."""
         self._unread = True
         self._writing = False
         batch = self._steps.ask(at_most, wait_s)

@@ -57,7 +57,7 @@ class UserLoop:
 
     # ---- giving
     def give(self, at_most: int, until: float) -> list[Record]:
-        """What may go to the loop now.
+        """Take what may go to the loop now.
 
         Args: until: when the client is looked at again, by the clock: no run goes on one by one for longer.
         """
@@ -102,7 +102,7 @@ class UserLoop:
         return record
 
     def gave(self) -> None:
-        """What `quick` gave is about to be returned to the loop."""
+        """Note that what `quick` gave is about to be returned to the loop."""
         self._quick = False
 
     @property
@@ -147,7 +147,7 @@ class UserLoop:
         self._positions[partition] = offset
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """These go."""
+        """Forget where it stands in these partitions: they go."""
         for partition in partitions:
             self._positions.pop(partition, None)
 
@@ -200,7 +200,7 @@ class UserLoop:
             self._hand_out_again(entry)
 
     def dismiss(self, partitions: Collection[Partition]) -> None:
-        """It will not end what it has of these."""
+        """Take away what it has of these: it will not end that."""
         for entry in self.handed_out.take_of(partitions):
             self.leave_to_others(entry)
 
@@ -230,7 +230,7 @@ class UserLoop:
 
     # ---- a call came through, or was torn
     def note_returned(self, at_most: int) -> None:
-        """What the call was about to hand out reaches the loop.
+        """Note that what the call was about to hand out reaches the loop.
 
         Args: at_most: ownerships that are noted before those of which it has nothing are forgotten.
         """
@@ -245,7 +245,8 @@ class UserLoop:
         self._giving.clear()
 
     def take_out_of_hand(self) -> None:
-        """What a torn call was about to hand out did not reach the loop: it may not count as done by its next call."""
+        """Take back what a torn call was about to hand out: it did not reach the loop, and may not count as done by its
+        next call."""
         if self._quick and self._cursor is not None:
             self._cursor.undo()
         for entry in self._giving:

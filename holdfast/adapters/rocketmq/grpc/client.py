@@ -3,6 +3,9 @@
 Polls go through its own calls. Acknowledgements and renewals are asked by requests made here, over its connection and
 with its signature: its `ack_async` and `change_invisible_duration_async` reply nothing, a refused renewal leaves an
 empty receipt in the message, and one request acknowledges many (a quarter of the time, measured).
+
+The package is imported with another module in the place of `rocketmq.v5.log`: its own opens a file under the user's
+home and calls `logging.config.dictConfig`, which closes the handlers of the application.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ broker answers. Each delivery has a receipt. What RocketMQ 5.5.0 does was measur
   comes again is known as the same message, here (by its name) or at another member (by its claim).
 - A renewal gives a new receipt. An acknowledgement by the old one is accepted and has no effect.
 - An acknowledgement may be repeated: it is accepted again, or its lease is over.
+- A message that is done is in `Leases._book` until the broker has said so without a doubt: what comes again of it is
+  acknowledged under the receipt that it came with. A dead letter gives its claim back, so nothing else would know.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A message in the process, and its receipts. State alone: `Leases` decides, under its lock."""
+"""A message in the process, and its receipts. State alone: `Leases` decides, under its lock.
+
+A lease counts from when the poll was *sent*: its answer may have waited in this process, which may have been frozen.
+"""
 
 from __future__ import annotations
 

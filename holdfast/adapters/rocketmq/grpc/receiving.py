@@ -1,4 +1,10 @@
-"""Receiving: threads that poll, one for each topic and broker, as long as the app asks and there is room."""
+"""Receiving: threads that poll, one for each topic and broker, as long as the app asks and there is room.
+
+- rocketmq-python-client polls topics and queues in turn, so that of two polls both may wait at one topic and none at
+  the other: ours say where. One poll of any queue is one of all queues of its broker.
+- After a restart of the proxy the client polls in vain for five minutes (its settings are sent no sooner): it is made
+  anew after five seconds without an answer.
+"""
 
 from __future__ import annotations
 

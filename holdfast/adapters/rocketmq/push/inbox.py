@@ -2,6 +2,9 @@
 
 The client calls back in threads of its own, and goes on with its batch by what the callback returns. So a callback
 stands here for as long as the record is on its way through the engine.
+
+The client's shutdown is begun first and the callbacks are answered after: one that is answered earlier gets another
+batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""PushSource: a LeasedSource over rocketmq-client-python's PushConsumer."""
+"""PushSource: a LeasedSource over rocketmq-client-python's PushConsumer.
+
+That client counts a message as sent back whether or not a broker has taken it (12 of 20 came again, of those given back
+while the broker stood still). So nothing is handed back while it runs (what a lost session gives up is taken again from
+the inbox), the batches that were begun are ended (`Leased._wind_up`), and the brokers are asked before the rest.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,12 @@
 """One server: connected when somebody asks something of it, and connected again after that broke.
 
 A thread for each: it connects, writes what did not fit at once, reads, calls back, and watches every request's time.
+
+- RocketMQ's brokers have no fencing, so a request whose time was over before there was a connection is never sent: a
+  commit must not happen long after. What was sent may happen at any time.
+- OpenSSL takes one thread at a time: sockets do not block, and sender and reader share a lock for the moment of a
+  call.
+- A connection on which nothing was heard while a request ran out of at least 3 s is dead, although nobody closed it.
 """
 
 from __future__ import annotations

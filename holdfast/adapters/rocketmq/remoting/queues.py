@@ -1,4 +1,8 @@
-"""Requests about one queue: its offsets (14, 15, 29, 30, 31), and its messages (11)."""
+"""Requests about one queue: its offsets (14, 15, 29, 30, 31), and its messages (11).
+
+Only code 22 says that a group has no offset, and only if setZeroIfNotFound=false was asked. For a group without members
+brokers have code 1, as for any failure: the tools' request (203) tells them apart.
+"""
 
 from __future__ import annotations
 

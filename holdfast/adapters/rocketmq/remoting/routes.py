@@ -1,4 +1,8 @@
-"""Where a topic's queues are: what a name server answers, and what is known of it."""
+"""Where a topic's queues are: what a name server answers, and what is known of it.
+
+A name server that was restarted knows a topic, or some of its brokers, only when they have told it (30 s): a refresh
+that finds nothing changes nothing, and a broker that no route names is remembered for ten minutes, to commit there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sending messages: 310, 320, and 36, which gives one back to the broker for a later try."""
+"""Sending messages: 310, 320, and 36, which gives one back to the broker for a later try.
+
+A broker works on several requests of one connection at once: two messages sent without waiting may change places.
+"""
 
 from __future__ import annotations
 

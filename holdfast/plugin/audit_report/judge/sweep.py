@@ -1,6 +1,10 @@
 """One partition's spans, in the order of their offsets: what no span covers, and what more than one executed.
 
 Pure, and in one pass: what is held is the ownerships of the partition, and the spans that lie over one offset.
+
+A run of which the audit can read nothing casts doubt on its whole group: it may have had any partition. One that is
+known and has not told everything casts doubt only where a partition may have had an owner that nobody knows: a hole in
+its epochs shows that.
 """
 
 from __future__ import annotations

@@ -3,6 +3,10 @@
 It hears as the group of a stream does (`live.py`), and judges by the same rules; but nothing is final before the end,
 so nothing is said too soon. What grows with records is sorted outside of memory; what is held are runs, ownerships and
 changes of hands.
+
+The audit's judge wants events in the order of run and number, group by group, and nothing else: no order of time, none
+of files. So members' clocks decide nothing but what is told as a time. A stream's has no such order, and settles by the
+clocks.
 """
 
 from __future__ import annotations

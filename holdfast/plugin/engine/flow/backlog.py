@@ -1,4 +1,8 @@
-"""Backlog: what is behind, and what comes in, told by the ends of the logs. For the ramp alone."""
+"""Backlog: what is behind, and what comes in, told by the ends of the logs. For the ramp alone.
+
+What a hand-over leaves behind is judged once, half a second after the lag is known: later the lag is what the ramp has
+left.
+"""
 
 from __future__ import annotations
 

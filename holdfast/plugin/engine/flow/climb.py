@@ -2,6 +2,9 @@
 
 What it is held to at first is the *steady* intake: what producers send to the partitions that are owned now. Partitions
 that stay take what they need of it, and are never held; those that came share the rest (`new_partitions.py`).
+
+The ramp's rate follows what is produced down as well as up: the first look covers a twentieth of a second, and a burst
+in it would hold for the whole backlog otherwise. It never falls below where it began, and what it has doubled to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Intake: how much is taken in, how fast, and what is paused. Bounds records and bytes in the process."""
+"""Intake: how much is taken in, how fast, and what is paused. Bounds records and bytes in the process.
+
+- Handlers keep up if they end half of what is admitted, whatever is in the process: one stuck partition says nothing
+  of the others.
+- Pausing throws prefetched records away; a jam shorter than 0.2 s only stops polling (`Intake`).
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,9 @@ polled as it comes. What is of partitions that stay goes on at once; what is of 
 they take turns. A new partition of which much waits is paused, that one alone: its client fetches it again later.
 
 What waits is not in the ledger. If the client is sent elsewhere, or the partition goes, it is dropped and comes again.
+
+Measured with a ramp that polls less: partitions that stay stood still for 2.3 s at a join, for 10 s after a crash. The
+end of a partition waits behind its records here: told earlier, these would count as a gap.
 """
 
 from __future__ import annotations

@@ -17,6 +17,10 @@ Nothing is skipped for its offset: what is known as done may be of another log, 
 broker's store was emptied, and no offset says of which. The claims know messages, and so tell logs apart: a record that
 is known as done by its offset, and had to run nevertheless, shows that what is known is of another log. It is forgotten
 then, or who reads this queue by positions next would skip the new log's records.
+
+- A queue's offset at the broker may be the word of a member whose client has skipped records. It moves a watermark
+  only over what has come here, is answered, and nothing below which comes until the next look, 30 s later.
+- Marks are late on purpose (0.1 s): until then the claims say what is done, and no record waits for one more call.
 """
 
 from __future__ import annotations
@@ -113,7 +117,7 @@ class _QueueLease:
             self.watermark += 1
 
     def lost(self) -> None:
-        """It is not ours any more."""
+        """Note that the queue is not ours any more."""
         self.acquired, self.unsure, self.refuted = None, False, False
         self.done.clear()
 
@@ -138,7 +142,7 @@ class QueueLeases:
 
     # ---- a record's way
     def sift(self, records: Sequence[Record]) -> list[Record]:
-        """Those of them, and of those that wait, which may be handled now. Others wait."""
+        """The records, of these and of those that wait, that may be handled now. Others wait."""
         go = []
         for record in records:
             lease = self._lease(record)
@@ -161,14 +165,14 @@ class QueueLeases:
         return go
 
     def entered(self, record: Record) -> None:
-        """It is in the process."""
+        """Note that the record is in the process."""
         lease = self._lease(record)
         if lease is not None:
             lease.in_flight.add(record.offset)
             self._entered[record.partition, record.offset] = lease
 
     def left(self, record: Record) -> None:
-        """It is settled, or given up."""
+        """Note that the record is settled, or given up."""
         lease = self._entered.pop((record.partition, record.offset), None)
         if lease is not None:
             lease.in_flight.discard(record.offset)
@@ -186,7 +190,7 @@ class QueueLeases:
 
     # ---- the session's
     def session_lost(self) -> None:
-        """What was ours is so no more; what waits waits for the next session."""
+        """Drop what was ours; what waits waits for the next session."""
         for lease in self._leases.values():
             lease.lost()
 
@@ -347,7 +351,8 @@ class QueueLeases:
             )
 
     def _begin_anew(self, lease: _QueueLease, session: ClaimSession, first: int) -> None:
-        """What is known is of another log: the topic was deleted and made again, or its broker's store was emptied."""
+        """Drop what is known: it is of another log, since the topic was deleted and made again, or its broker's store
+        was emptied."""
         with self._outage.asking():
             lease.look_at = 0.0
             if session.drop(lease.name, lease.epoch, first):

@@ -1,4 +1,10 @@
-"""Commits: when which offset goes to the broker. The policy is two settings; the state lies with each ownership."""
+"""Commits: when which offset goes to the broker. The policy is two settings; the state lies with each ownership.
+
+- Commits are asynchronous, also inside of on_revoke (see `KafkaSource.commit`). One that is refused is harmless with
+  a store: the position says what is done.
+- ILLEGAL_GENERATION and REBALANCE_IN_PROGRESS under cooperative-sticky are transient for partitions that stay: the
+  offset is kept and sent again by the clock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The ledger of one partition under one ownership: offsets in flight -> watermark. Pure."""
+"""The ledger of one partition under one ownership: offsets in flight -> watermark. Pure.
+
+The end of a partition (`enable.partition.eof`) tells the ledger about transaction markers at the log's end.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.dead_letter import retried_from
 from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.holes import Holes
+from holdfast.plugin.engine.partition.log_checks import LogChecks
 from holdfast.plugin.engine.partition.owners import Owners
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.rebalance import Rebalance
@@ -21,7 +22,7 @@ from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.offsets import joined, spans
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
 from holdfast.plugin.engine.record.waits import lowest
-from holdfast.plugin.events import LogWentBack, SourceTrouble
+from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.timing import Deadline
 
@@ -39,11 +40,6 @@ if TYPE_CHECKING:
 _POLL_S = 0.05
 #: How often all partitions are looked at: turns of quick handlers are shorter, and groups have thousands of partitions.
 _TEND_S = 0.005
-#: How often topics are asked for their identity, and positions kept from expiring; one call each, for all partitions.
-_REFRESH_S = 30.0
-_REFRESH_LOOK_S = 0.5
-#: How often the broker is asked for the ends of logs that seem to have gone back.
-_SUSPECTS_S = 0.2
 #: How many seeks in a row may be refused (one each 5 ms) before somebody is told.
 _SEEKS_TOLD = 1_000
 #: How long leaving waits for the broker to accept the last commit. The positions in the store hold without it.
@@ -66,8 +62,7 @@ class Partitioned:
         )
         self._poll_at = 0.0
         self._tend_at = 0.0
-        self._suspects_at, self._one_by_one = 0.0, False
-        self._refresh_at = parts.runtime.now() + _REFRESH_S
+        self._log_checks = LogChecks(parts, self.ours)
         self._left = False
         self._held_some = False
         self._suppressed = self._taken_up = 0
@@ -79,7 +74,7 @@ class Partitioned:
 
     @property
     def patience_s(self) -> float:
-        """As long as the broker waits for a member that does not poll."""
+        """The time for which the broker waits for a member that does not poll."""
         return self.source.max_poll_interval_s
 
     #: A record without a business key needs no claim.
@@ -95,7 +90,7 @@ class Partitioned:
         return topic == self.source.retry_topic
 
     def born_in(self, record: Record) -> str:
-        """As the source says of what the broker's retry topic brings."""
+        """The topic where the record was born, as the source says of what the broker's retry topic brings."""
         topic = record.partition.topic
         return retried_from(record) if self.mixes(topic) else topic
 
@@ -165,7 +160,7 @@ class Partitioned:
         return True
 
     def default_key(self, record: Record) -> str | None:
-        """What its copies have in common; None: the position alone protects the record."""
+        """The identity that the record's copies share; None: the position alone protects the record."""
         return None if self.source.identity is None else key_text(self.source.identity(record))
 
     def settle(self, entries: Sequence[Entry]) -> None:
@@ -187,7 +182,7 @@ class Partitioned:
         """Nothing to do: the next owner reads it again."""
 
     def tend(self) -> None:
-        """What time brings: takeovers, seeks, pauses, commits, reports. Looks at every partition, so not every turn."""
+        """Do what time brings: takeovers, seeks, pauses, commits, reports. Of all partitions, so not each turn."""
         parts = self._parts
         if self._left or (parts.runtime.now() < self._tend_at and not parts.intake.tight):
             return
@@ -196,7 +191,7 @@ class Partitioned:
             self.ours.reports.taken_anew(self.ours.create(self._assigned))
             self.ours.take_over(list(self.owners.values()), inside=False)
             self._poll_handed()
-            self._look_at_suspects()
+            self._log_checks.look_at_suspects()
             for owner in self.owners.values():
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
@@ -204,9 +199,7 @@ class Partitioned:
             parts.intake.apply(self.source, self._assigned, self.owners, stopped=parts.sessions.stalled)
             self._commits.step(self.owners.values())
             self._look_at_ramp()
-            if parts.runtime.now() >= self._refresh_at:
-                self._refresh_at = parts.runtime.now() + _REFRESH_S
-                self._refresh()
+            self._log_checks.refresh()
         except SourceError as error:
             if not may_pass(error):
                 parts.stopping.fail(error)
@@ -258,7 +251,7 @@ class Partitioned:
         if partitions:
             with suppress(SourceError):
                 ends = self.source.end_offsets(partitions)
-        now = self._engine.clock.now()
+        now = self._parts.runtime.now()
         return SourceFigures(
             suppressed=self._suppressed,
             taken_up=self._taken_up,
@@ -335,70 +328,6 @@ class Partitioned:
             self._taken_up += 1
             if entry is not None:
                 parts.claiming.resume(entry)
-
-    def _refresh(self) -> None:
-        """Keep positions from expiring, and see whether a topic was deleted and made again under us."""
-        parts = self._parts
-        owners = [owner for owner in self.owners.values() if owner.phase is Phase.OWNED]
-        session = parts.sessions.session
-        if not owners or session is None or not parts.outage.may_ask:
-            return
-        names: Mapping[Partition, str | SourceError] = {}
-        try:
-            names = self.source.position_names(
-                [owner.partition for owner in owners], Deadline(_REFRESH_LOOK_S, parts.runtime)
-            )
-        except SourceError as error:  # also of a topic that is gone: the client tells of that in its own way
-            parts.tell(SourceTrouble(error=str(error)))
-        for owner in owners:
-            name = names.get(owner.partition, owner.name)
-            if isinstance(name, str) and name != owner.name:
-                parts.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
-                self.ours.retake(owner)
-        with parts.outage.asking():
-            kept = [owner for owner in owners if owner.phase is Phase.OWNED]
-            if kept:
-                session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
-                parts.outage.answered()
-
-    def _look_at_suspects(self) -> None:
-        """A log that ends before what was read of it was cut, or made again: as if somebody had reset the group."""
-        suspects = [owner for owner in self.owners.values() if owner.suspect is not None and owner.phase is Phase.OWNED]
-        if not suspects or self._parts.runtime.now() < self._suspects_at:
-            return
-        ends = self._ends_of([owner.partition for owner in suspects])
-        self._suspects_at = self._parts.runtime.now() + _SUSPECTS_S
-        for owner in suspects:
-            if owner.partition not in ends:
-                continue  # it stays one: nothing more of it until the broker has answered
-            came, expected = owner.suspect or 0, owner.ledger.next
-            owner.suspect = None
-            if ends[owner.partition] < expected:
-                self._parts.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
-                # Not above the watermark: below what came there may be records that wait or run.
-                self.ours.cuts[owner.partition] = min(came, owner.ledger.watermark)
-                self.ours.retake(owner)
-
-    def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """As far as there are answers; the loop stays away from its polls for `_REFRESH_LOOK_S` at most.
-
-        One partition that has no leader, or whose topic is gone, costs the others none: after a question for all that
-        failed, the next look asks for each by itself.
-        """
-        ask = self.source.last_offsets
-        one_by_one, self._one_by_one = self._one_by_one and len(partitions) > 1, False
-        ends: dict[Partition, int] = {}
-        if one_by_one:
-            for partition in partitions:
-                with suppress(SourceError):
-                    ends.update(ask([partition], Deadline(_REFRESH_LOOK_S / len(partitions), self._parts.runtime)))
-            return ends
-        try:
-            return ask(partitions, Deadline(_REFRESH_LOOK_S, self._parts.runtime))
-        except SourceError as error:
-            self._parts.tell(SourceTrouble(error=str(error)))
-            self._one_by_one = True
-            return ends
 
     def _seek(self, owner: Ownership) -> None:
         try:

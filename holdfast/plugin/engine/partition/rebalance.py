@@ -1,4 +1,9 @@
-"""A rebalance, as the source tells of it: what comes is taken over, what goes is handed over (`hand_over.py`)."""
+"""A rebalance, as the source tells of it: what comes is taken over, what goes is handed over (`hand_over.py`).
+
+`seek` right after an assign races, so offsets go into the assign call; a seek later is on a paused, established
+partition. Who becomes OWNED always has `seek_needed`; only `Rebalance.assigned` clears it, for what its own reply tells
+the client. Taken for a gap, records between two positions would be lost in silence.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Rebalance:
-    """What the source tells, inside its callbacks. Nothing raised here leaves: it stops the app in good order."""
+    """The source's callbacks. Nothing raised here leaves: it stops the app in good order."""
 
     def __init__(self, parts: Parts, loop: Loop, owners: Owners) -> None:
         self._parts, self._loop, self._ours = parts, loop, owners
@@ -74,11 +79,11 @@ class Rebalance:
         return starts
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """They go now."""
+        """Hand these partitions over: they go now."""
         self._go(partitions, "revoked", self._parts.settings.drain_timeout_s)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """They are gone."""
+        """Partitions are gone."""
         self._go(partitions, "lost", None)
 
     def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None:

@@ -5,6 +5,9 @@ Each partition goes its own way: one whose topic is gone or that has no leader w
 A committed offset is *ours* if it carries our mark with this very offset; then it is ours however low: a late commit of
 a zombie cannot make anything run twice, since the positions know what is done. One that is not ours was set by somebody
 (a reset, another tool): positions from there on are dropped, and it is committed with our mark before anything runs.
+
+After a reset a message's identity says nothing below what was known before (`Acquired.again`), or the replay would find
+it done and skip it.
 """
 
 from __future__ import annotations

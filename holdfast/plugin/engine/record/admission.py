@@ -1,4 +1,13 @@
-"""Admission: the records of a poll become entries: one each, or runs where nothing needs to be known of each alone."""
+"""Admission: the records of a poll become entries: one each, or runs where nothing needs to be known of each alone.
+
+- What Kafka's client cannot read (CRC, compression, size) stops the app: behind a hole, nothing is admitted.
+  RocketMQ's pull reads by itself: such a message is a record of what there is of it (`Batch.unreadable`), which no
+  handler gets.
+- A run is not cut where its lane has several keys: the rest would need all their lanes. So it is never longer than
+  half of `mark_batch`, and starts when the budget has room for all of it.
+- A key's scope is group and topic unless it is named: with the handler's name alone, two groups on one Redis would
+  skip each other's records.
+"""
 
 from __future__ import annotations
 

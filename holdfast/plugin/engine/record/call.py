@@ -1,4 +1,8 @@
-"""A call: what one worker does with the entries it was given, and what others may know of it meanwhile."""
+"""A call: what one worker does with the entries it was given, and what others may know of it meanwhile.
+
+Nothing is noted where a handler starts but `Call.current`. It is None again before the end is told: else what has come
+back, and is settled, would be given up once more.
+"""
 
 from __future__ import annotations
 

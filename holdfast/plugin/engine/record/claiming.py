@@ -1,4 +1,9 @@
-"""Claiming: business keys are asked for in batches; who finds one BUSY parks, and its followers hold nothing."""
+"""Claiming: business keys are asked for in batches; who finds one BUSY parks, and its followers hold nothing.
+
+A run's claims are asked for and finished in one go; where they do not all go the same way, `Claiming.each` takes it
+apart, and each record goes on with its own verdict. Then who stood behind a parked record of another key is free to ask
+(`Lanes.unasked`).
+"""
 
 from __future__ import annotations
 

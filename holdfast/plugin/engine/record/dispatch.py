@@ -75,7 +75,7 @@ class Dispatch:
         self._workers.submit(entries)
 
     def _next_of(self, kind: Kind) -> list[Entry] | None:
-        """What of that kind starts next. None: nothing can; empty: a batch that waits for more, so look on."""
+        """Take what of that kind starts next. None: nothing can; empty: a batch that waits for more, so look on."""
         if self._workers.room(kind) <= 0 or self._unacked.room(kind) <= 0:
             return None
         lane = self._lanes.next(kind)

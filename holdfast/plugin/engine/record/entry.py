@@ -1,4 +1,9 @@
-"""Entry: what goes the whole way together, one record, or a run of them; and Lane: entries one after the other."""
+"""Entry: what goes the whole way together, one record, or a run of them; and Lane: entries one after the other.
+
+A run costs a step of the engine for all its records. What goes wrong with one splits it: the run's other records become
+entries of their own, each in the lane of its own key (`Lanes.apart`, `Lanes.shrink`). The gate and the clock are asked
+for each record all the same: a process may be frozen between any two of them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Hung handlers: a call that runs for too long is cancelled, then given up; its record goes to the dead letter, or the
-app stops. Nothing is noted where a record's handler starts: calls are looked at now and then, from the loop's turn."""
+app stops. Nothing is noted where a record's handler starts: calls are looked at now and then, from the loop's turn.
+
+A call that was given up is STUCK: in hand, not waited for. Only a record whose handler may still run is dead-lettered
+after its partition went: its new owner waits for it, and released it would run twice at once. (`Ownership.still_ours`.)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Lanes: what is handled one after the other, and what may start. Pure scheduling; one thread."""
+"""Lanes: what is handled one after the other, and what may start. Pure scheduling; one thread.
+
+Followers of a parked record stand in a deque of their own, and are let out one by one as they ask
+(`Lane.next_follower`): walked for each record that waits, a lane would cost by its square. What another member holds is
+only known by asking, and those asked for behind it were asked for in vain: such a lane is *wary*, and lets two ask for
+each that has got its key.
+"""
 
 from __future__ import annotations
 

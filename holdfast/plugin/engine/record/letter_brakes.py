@@ -1,6 +1,10 @@
 """Brakes: what the engine does where a handler sends too many records to the dead letters (`DeadLetterLimit`).
 
 `Count` is the counting (pure: a time is passed in), `Brakes` what follows from it.
+
+At the limit of dead letters a record stays in Gate.RETRY, so a hand-over gives it to the next owner as it does with any
+that waits for an attempt. A success ends the pause only if it is the record that was tried for that: where half of the
+records fail, the other half would end it at once.
 """
 
 from __future__ import annotations

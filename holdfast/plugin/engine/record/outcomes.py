@@ -1,4 +1,8 @@
-"""Outcomes: what follows the end of an attempt: settle, try again, dead letter, stop, or leave it to the new owner."""
+"""Outcomes: what follows the end of an attempt: settle, try again, dead letter, stop, or leave it to the new owner.
+
+- A handler that outlived the drain and then fails is released, not retried: only the new owner decides, or two would.
+- Attempts are counted by one owner; a hand-over between two attempts starts the count anew.
+"""
 
 from __future__ import annotations
 

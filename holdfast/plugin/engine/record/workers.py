@@ -1,4 +1,10 @@
-"""Workers: threads for plain functions, tasks for `async def`; what ends is put where the loop finds it."""
+"""Workers: threads for plain functions, tasks for `async def`; what ends is put where the loop finds it.
+
+- A slow record in a chunk of quick ones: what waits behind it is taken back after 5 ms without an end (20 ms in all)
+  and given to others; what has ended is settled. Not of a run that its worker has looked at and not begun
+  (`started`): with all of its records gone it would say that it has ended, while others have it.
+- Who blocks the event loop stops the app: coroutines hold connections of their loop, so they cannot go on in another.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,97 @@
+"""Joining: a client of librdkafka is made, its topics are looked for, and it is subscribed; or it is never let in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.adapters.kafka import faults
+from holdfast.adapters.kafka._client import Consumer, KafkaException
+from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
+from holdfast.adapters.kafka.callbacks import ClientLog
+from holdfast.adapters.kafka.config import GroupProtocol
+from holdfast.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.adapters.kafka.callbacks import Callbacks
+    from holdfast.adapters.kafka.emission import ClientConfig
+    from holdfast.timing import Deadline
+
+#: Without an answer for so long it is told that the broker is waited for.
+_FIRST_TRY_S = 1.0
+
+
+def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself: bool) -> Consumer:
+    """A client; it knows no topics yet. Raises SourceError.
+
+    Args: begins_by_itself: the configuration says where a group begins that has no offset.
+    """
+    own = {
+        "on_commit": callbacks.on_commit,
+        "error_cb": callbacks.on_error,
+        # Where a group begins is asked once. Of a client that finds itself outside of the log (retention was
+        # quicker, the log was cut) nothing may be left out: "latest" would make a gap of what is there.
+        "auto.offset.reset": "earliest" if begins_by_itself else "error",
+        "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
+        "logger": client.conf.get("logger", ClientLog()),
+    }
+    try:
+        return Consumer({**client.conf, **own})
+    except KafkaException as error:
+        raise SourceError(f"librdkafka refuses this configuration: {error.args[0].str()}") from error
+
+
+def join(consumer: Consumer, topics: Sequence[str], callbacks: Callbacks) -> None:
+    """Subscribe; the assignment follows in polls to come. Raises SourceError."""
+    try:
+        consumer.subscribe(
+            list(topics), on_assign=callbacks.on_assign, on_revoke=callbacks.on_revoke, on_lost=callbacks.on_lost
+        )
+    except KafkaException as error:
+        raise SourceError(f"librdkafka refuses to subscribe to {topics}: {error.args[0].str()}") from error
+
+
+def look_for_topics(
+    consumer: Consumer, topics: Sequence[str], callbacks: Callbacks, bootstrap: str, deadline: Deadline
+) -> None:
+    """Topics that are named must exist: the client by itself would wait for them in silence. Raises SourceError."""
+    asked = f"reaching Kafka at {bootstrap}"
+    wait = Wait(asked, deadline)
+    known = _list_topics(consumer, None, callbacks, wait, deadline)
+    for topic in topics:
+        if topic.startswith("^") or topic in known:
+            continue
+        error = _list_topics(consumer, topic, callbacks, wait, deadline)[topic].error
+        if error is not None:
+            raise faults.as_source_error(error, f"subscribing to {topic}")
+
+
+def _list_topics(
+    consumer: Consumer, topic: str | None, callbacks: Callbacks, wait: Wait, deadline: Deadline
+) -> Mapping[str, Any]:
+    """Asked again and again, a moment each: no signal is seen inside of a call of the client."""
+    call_s = _FIRST_TRY_S
+    while True:
+        timeout_s = request_s(deadline, at_most=call_s)
+        try:
+            found = consumer.list_topics(timeout=timeout_s) if topic is None else consumer.list_topics(topic, timeout_s)
+        except KafkaException as error:
+            consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
+            trouble = callbacks.take_trouble()
+            over = deadline.passed or faults.cure_of(error.args[0]) is not faults.Cure.CLIENT
+            if trouble is not None or over:
+                raise trouble or faults.as_source_error(error.args[0], wait.what) from error
+            wait.goes_on()
+            call_s = CALL_S
+        else:
+            return cast("Mapping[str, Any]", found.topics)
+
+
+def refused_at_the_door(client: ClientConfig, callbacks: Callbacks) -> bool:
+    """Whether the consumer protocol, which the broker says it has, never let us in.
+
+    A broker whose file has group.coordinator.rebalance.protocols=classic advertises it all the same (seen on 4.3.1). A
+    static member may have been refused for its id instead, and tries again.
+    """
+    return not callbacks.assignments and client.protocol is GroupProtocol.CONSUMER and client.static_id is None

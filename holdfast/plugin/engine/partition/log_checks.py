@@ -1,0 +1,102 @@
+"""Whether a partition's log is still the one that was read: topics are deleted and made again, and logs are cut."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from holdfast.dedup.claims import Mark
+from holdfast.errors import SourceError
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.events import LogWentBack, SourceTrouble
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.plugin.engine.partition.owners import Owners
+    from holdfast.plugin.engine.parts import Parts
+    from holdfast.records import Partition
+
+#: How often topics are asked for their identity, and positions kept from expiring; one call each, for all partitions.
+_REFRESH_S = 30.0
+#: How long one question may keep the loop from its polls.
+_LOOK_S = 0.5
+#: How often the broker is asked for the ends of logs that seem to have gone back.
+_SUSPECTS_S = 0.2
+
+
+class LogChecks:
+    """One thread."""
+
+    def __init__(self, parts: Parts, ours: Owners) -> None:
+        self._parts, self._ours, self._source = parts, ours, ours.source
+        self._suspects_at, self._one_by_one = 0.0, False
+        self._refresh_at = parts.runtime.now() + _REFRESH_S
+
+    def look_at_suspects(self) -> None:
+        """A log that ends before what was read of it was cut, or made again: as if somebody had reset the group."""
+        owners = self._ours.by_partition.values()
+        suspects = [owner for owner in owners if owner.suspect is not None and owner.phase is Phase.OWNED]
+        if not suspects or self._parts.runtime.now() < self._suspects_at:
+            return
+        ends = self._ends_of([owner.partition for owner in suspects])
+        self._suspects_at = self._parts.runtime.now() + _SUSPECTS_S
+        for owner in suspects:
+            if owner.partition not in ends:
+                continue  # it stays one: nothing more of it until the broker has answered
+            came, expected = owner.suspect or 0, owner.ledger.next
+            owner.suspect = None
+            if ends[owner.partition] < expected:
+                self._parts.tell(LogWentBack(partition=owner.partition, offset=came, expected=expected))
+                # Not above the watermark: below what came there may be records that wait or run.
+                self._ours.cuts[owner.partition] = min(came, owner.ledger.watermark)
+                self._ours.retake(owner)
+
+    def refresh(self) -> None:
+        """Now and then: keep positions from expiring, and see whether a topic was deleted and made again under us. A
+        client that is not rebalanced reads on in the new log, at the old offset."""
+        parts = self._parts
+        if parts.runtime.now() < self._refresh_at:
+            return
+        self._refresh_at = parts.runtime.now() + _REFRESH_S
+        owners = [owner for owner in self._ours.by_partition.values() if owner.phase is Phase.OWNED]
+        session = parts.sessions.session
+        if not owners or session is None or not parts.outage.may_ask:
+            return
+        names: Mapping[Partition, str | SourceError] = {}
+        try:
+            names = self._source.position_names([owner.partition for owner in owners], Deadline(_LOOK_S, parts.runtime))
+        except SourceError as error:  # also of a topic that is gone: the client tells of that in its own way
+            parts.tell(SourceTrouble(error=str(error)))
+        for owner in owners:
+            name = names.get(owner.partition, owner.name)
+            if isinstance(name, str) and name != owner.name:
+                parts.tell(LogWentBack(partition=owner.partition, offset=0, expected=owner.ledger.next))
+                self._ours.retake(owner)
+        with parts.outage.asking():
+            kept = [owner for owner in owners if owner.phase is Phase.OWNED]
+            if kept:
+                session.mark([Mark(owner.name, owner.store_epoch, owner.ledger.watermark, ()) for owner in kept])
+                parts.outage.answered()
+
+    def _ends_of(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """The ends of logs, as far as there are answers; the loop stays away from its polls for `_LOOK_S` at most.
+
+        One partition that has no leader, or whose topic is gone, costs the others none: after a question for all that
+        failed, the next look asks for each by itself.
+        """
+        ask = self._source.last_offsets
+        one_by_one, self._one_by_one = self._one_by_one and len(partitions) > 1, False
+        ends: dict[Partition, int] = {}
+        if one_by_one:
+            for partition in partitions:
+                with suppress(SourceError):
+                    ends.update(ask([partition], Deadline(_LOOK_S / len(partitions), self._parts.runtime)))
+            return ends
+        try:
+            return ask(partitions, Deadline(_LOOK_S, self._parts.runtime))
+        except SourceError as error:
+            self._parts.tell(SourceTrouble(error=str(error)))
+            self._one_by_one = True
+            return ends

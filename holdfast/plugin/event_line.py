@@ -1,0 +1,56 @@
+"""How an event is logged: its name, then `key=value`, so that a person can read and a machine can parse it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import fields
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from holdfast.records import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class EventLine:
+    """One line of a log."""
+
+    __slots__ = ()
+    #: At which level the engine logs the event.
+    level: ClassVar[int] = logging.WARNING
+
+    def __str__(self) -> str:
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))  # type: ignore[arg-type]  # dataclasses
+        return " ".join(
+            [f"{name}:", *(f"{key}={_said(value)}" for key, value in values if value not in (None, (), {}))]
+        )
+
+
+def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, Partition):
+        return str(value)
+    if isinstance(value, tuple):
+        return _partitions(value)
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{_said(each)}" for key, each in value.items())
+    text = str(value)
+    # As a shell reads it: quoted where it has to be, and always one line.
+    plain = text.isprintable()
+    return json.dumps(text, ensure_ascii=not plain) if not plain or re.search(r"[\s=\"'\\]|^$", text) else text
+
+
+def _partitions(partitions: Sequence[Partition]) -> str:
+    """Such as orders-[0-3,7]: groups have hundreds of partitions, a line has one."""
+    parts = []
+    for (topic, broker), each in groupby(sorted(partitions), key=lambda one: (one.topic, one.broker)):
+        numbers = [one.number for one in each]
+        runs = [list(run) for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+        spans = [f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs]
+        parts.append(f"{topic}-{broker + '-' if broker else ''}[{','.join(spans)}]")
+    return ",".join(parts)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast import MemoryClaims
-from holdfast.dedup.claims import Claim, ClaimKey, Token
+from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record import claiming, lanes
 from holdfast.plugin.engine.record.claiming import Claiming
@@ -251,3 +251,34 @@ def test_the_claims_of_a_run_are_freed_whichever_pieces_it_was_cut_into() -> Non
         play.claiming.free(piece)
         play.lanes.back(piece, Gate.ENDED)
     assert play.claiming._holders == {}
+
+
+def test_one_that_failed_gives_its_key_back_when_it_would_run_behind_one_that_was_put_back_and_is_parked() -> None:
+    """Its first record had ended well, and by then a failover had lost its key to another member."""
+    play = Play()
+    play.add(0, 1, handed=False)
+    play.add(0, 2, handed=False)
+    play.ask(2)
+    lane = play.lanes.next()
+    assert lane is not None
+    first, second = play.lanes.take(lane, 2)
+    assert first.claim is not None
+    del play.store.state.keys[first.claim.key]
+    play.stranger.takes(1)
+    play.lanes.back(first, Gate.ENDED)
+    play.lanes.back(second, Gate.RETRY)
+    assert play.mine.finish([first.claim]) == [Verdict.FENCED]
+    first.held, first.gate = False, Gate.CLAIM
+    play.claiming.free(first)
+    play.lanes.put_back(first)
+    play.claiming.want(first)
+    play.ask(1)
+    assert (first.gate, second.gate, second.held) == (Gate.BUSY, Gate.RETRY, True)
+    second.gate = Gate.READY
+    play.claiming.comes_again(second)
+    play.check()
+    play.stranger.takes(2)
+    assert set(play.stranger.holds) == {"1"}  # until what is owed is paid
+    play.ask(1)
+    play.stranger.takes(2)
+    assert set(play.stranger.holds) == {"1", "2"}

@@ -66,6 +66,11 @@ class Claiming:
         self.want(entry)
         self._lanes.wake(entry.lane)
 
+    def comes_again(self, entry: Entry) -> None:
+        """An entry that failed is tried again: behind one that was put back meanwhile and is parked it holds no key."""
+        if (parked := entry.lane.parked) is not None:
+            self._hold_nothing_behind(parked)
+
     def step(self, session: ClaimSession, at_most: int) -> bool:
         """One call for all keys that are wanted. False = the session is fenced.
 
@@ -198,6 +203,9 @@ class Claiming:
     def _park(self, entry: Entry) -> None:
         """Followers of a parked entry give their claims back, or two members would wait for each other for ever."""
         entry.gate = Gate.BUSY
+        self._hold_nothing_behind(entry)
+
+    def _hold_nothing_behind(self, entry: Entry) -> None:
         for other in entry.lane.park(entry):
             other.gate = Gate.BEHIND
             self.give_back(other)

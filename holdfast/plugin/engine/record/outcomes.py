@@ -214,6 +214,7 @@ class Outcomes:
             entry.gate = Gate.READY
             self.retried += 1
             self._lanes.wake(entry.lane)
+            self._claiming.comes_again(entry)
 
     def _for_good(self, entry: Entry, error: Exception) -> None:
         """No attempt is left. The entry stays the first of its lane until its letter is acknowledged."""

@@ -103,7 +103,10 @@ class Member:
 
     def start(self) -> Member:
         runs = [app.go for app in self.apps] + [functools.partial(loop.go, self) for loop in self.loops]
-        if self._main:
+        main = self._main
+        if inspect.iscoroutinefunction(main):
+            runs = [lambda: asyncio.run(main())]  # it runs its app by itself
+        elif self._main:
             runs.append(functools.partial(self._main, functools.partial(self.ground.handle, self)))
         for run in runs:
             thread = threading.Thread(target=self._run, args=(run,), name=f"{self.name}-{len(self._threads)}")

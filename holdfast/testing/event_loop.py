@@ -4,12 +4,41 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from holdfast.testing.simulated import SimulatedRuntime
+    from holdfast.runtime import Event, Thread
+
+
+class Machine(Protocol):
+    """The runtime that it is of: `SimulatedRuntime`."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the world is over."""
+        ...
+
+    def now(self) -> float:
+        """By the clock of its process."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    def event(self) -> Event:
+        """One that tasks wait for."""
+        ...
+
+    def spawn(self, target: Callable[[], None], name: str) -> Thread:
+        """Start a thread."""
+        ...
+
+    def stand_aside(self) -> None:
+        """Perhaps others go first."""
+        ...
 
 
 class SimulatedEventLoop(asyncio.BaseEventLoop):
@@ -21,7 +50,7 @@ class SimulatedEventLoop(asyncio.BaseEventLoop):
 
     _ready: Collection[asyncio.Handle]  #: BaseEventLoop's: whose turn it is
 
-    def __init__(self, runtime: SimulatedRuntime) -> None:
+    def __init__(self, runtime: Machine) -> None:
         super().__init__()
         self._runtime = runtime
         self._called = runtime.event()

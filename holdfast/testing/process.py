@@ -10,15 +10,14 @@ from holdfast.testing.simulated import SimulatedRuntime
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.testing.scheduler import Scheduler
-    from holdfast.testing.tasks import Task
+    from holdfast.testing.tasks import Scheduling, Task
 
 
 class Process:
     """Threads that share a clock, and end together. Made by `Scheduler.process`, which has the arguments."""
 
     def __init__(
-        self, scheduler: Scheduler, name: str, *, clock_offset_s: float, clock_rate: float, preempted: bool
+        self, scheduler: Scheduling, name: str, *, clock_offset_s: float, clock_rate: float, preempted: bool
     ) -> None:
         self.name = name
         self.number = scheduler.number()

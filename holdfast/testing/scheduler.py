@@ -20,7 +20,7 @@ from holdfast.testing.tasks import NobodyWaits, Task, Waiter, switch_aside
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.testing.tasks import Crash
+    from holdfast.testing.tasks import Crash, Owner
 
 #: Not 0, which would hide what takes 0 for "never".
 _BEGINS_AT = 1000.0
@@ -101,7 +101,7 @@ class Scheduler:
         """Have the hub call that then. It must not wait: what has to, is spawned in a process."""
         heappush(self._heap, (when, 0.0, self.number(), 0, call))
 
-    def spawn(self, process: Process, target: Callable[[], None], name: str) -> Task:
+    def spawn(self, process: Owner, target: Callable[[], None], name: str) -> Task:
         """Start a thread of a process."""
         task = Task(self, process, target, name)
         if not self.over:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.runtime import Thread
-    from holdfast.testing.process import Process
-    from holdfast.testing.scheduler import Scheduler
-    from holdfast.testing.tasks import Waiter
+    from holdfast.testing.tasks import Owner, Scheduling, Waiter
 
 T = TypeVar("T")
 
@@ -43,7 +41,7 @@ class SimulatedRuntime:
     takes the processor away from a thread there too, and there it is decided what threads do to each other.
     """
 
-    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+    def __init__(self, scheduler: Scheduling, process: Owner) -> None:
         self._scheduler = scheduler
         self._process = process
         self._look = scheduler.look
@@ -130,7 +128,7 @@ class _Awaited:
 
     __slots__ = ("_runtime", "_scheduler", "_waiters")
 
-    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+    def __init__(self, scheduler: Scheduling, runtime: SimulatedRuntime) -> None:
         self._scheduler = scheduler
         self._runtime = runtime
         self._waiters: list[Waiter] = []
@@ -141,7 +139,7 @@ class Event(_Awaited):
 
     __slots__ = ("_set",)
 
-    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+    def __init__(self, scheduler: Scheduling, runtime: SimulatedRuntime) -> None:
         super().__init__(scheduler, runtime)
         self._set = False
 
@@ -170,7 +168,7 @@ class Lock(_Awaited):
 
     __slots__ = ("_held",)
 
-    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+    def __init__(self, scheduler: Scheduling, runtime: SimulatedRuntime) -> None:
         super().__init__(scheduler, runtime)
         self._held = False
 
@@ -194,7 +192,7 @@ class RLock(_Awaited):
 
     __slots__ = ("_holder", "_times")
 
-    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+    def __init__(self, scheduler: Scheduling, runtime: SimulatedRuntime) -> None:
         super().__init__(scheduler, runtime)
         self._holder: Thread | None = None
         self._times = 0
@@ -239,7 +237,7 @@ class Condition(RLock):
 
     __slots__ = ("_waiting",)
 
-    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+    def __init__(self, scheduler: Scheduling, runtime: SimulatedRuntime) -> None:
         super().__init__(scheduler, runtime)
         self._waiting: list[Waiter] = []
 
@@ -280,7 +278,7 @@ class Queue(_Awaited, Generic[T]):
 
     __slots__ = ("_items",)
 
-    def __init__(self, scheduler: Scheduler, runtime: SimulatedRuntime) -> None:
+    def __init__(self, scheduler: Scheduling, runtime: SimulatedRuntime) -> None:
         super().__init__(scheduler, runtime)
         self._items: deque[T] = deque()
 

@@ -7,15 +7,15 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from greenlet import GreenletExit, greenlet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.testing.process import Process
-    from holdfast.testing.scheduler import Scheduler
+    from holdfast.timing import Clock
+
 
 #: How often a task is told to end that catches everything.
 _TOLD_TO_END = 50
@@ -57,6 +57,54 @@ class Waiter:
         self.told = False
 
 
+class Owner(Protocol):
+    """The process of a task: `Process`."""
+
+    name: str
+    number: int
+    alive: bool
+    preempted: bool
+    stalled_until: float
+    clock_rate: float
+    clock_offset_s: float
+
+    @property
+    def runtime(self) -> Clock:
+        """The machine, as it sees it."""
+        ...
+
+    def real_s(self, seconds: float | None) -> float | None:
+        """How long so many seconds of the process are in the world."""
+        ...
+
+    def spawn(self, target: Callable[[], None], name: str) -> Task:
+        """Start a thread of it."""
+        ...
+
+
+class Scheduling(Protocol):
+    """The scheduler, as a task and its machine see it: `Scheduler` says what each of these does."""
+
+    seed: int
+    now: float
+    over: bool
+    hub: greenlet
+    current: Task | None
+    errors: list[Crash]
+    profile: Callable[[Any, str, Any], object] | None
+
+    def number(self) -> int: ...  # noqa: D102 - see `Scheduler`, also below
+    def spawn(self, process: Owner, target: Callable[[], None], name: str) -> Task: ...  # noqa: D102
+    def at_end(self, first: Callable[[], None], last: Callable[[], None]) -> None: ...  # noqa: D102
+    def look(self) -> float: ...  # noqa: D102
+    def stand_aside(self) -> None: ...  # noqa: D102
+    def wait(self, seconds: float | None) -> None: ...  # noqa: D102
+    def wait_among(self, waiters: list[Waiter], seconds: float | None) -> bool: ...  # noqa: D102
+    def tell(self, waiters: list[Waiter]) -> None: ...  # noqa: D102
+    def hasten(self, task: Task) -> None: ...  # noqa: D102
+    def has_ended(self, task: Task, waiters: list[Waiter]) -> None: ...  # noqa: D102
+
+
 class Task:
     """One thread of one process. Made by `Process.spawn`; two are the same if they are the same object."""
 
@@ -75,7 +123,7 @@ class Task:
         "ticket",
     )
 
-    def __init__(self, scheduler: Scheduler, process: Process, target: Callable[[], None], name: str) -> None:
+    def __init__(self, scheduler: Scheduling, process: Owner, target: Callable[[], None], name: str) -> None:
         self.process = process
         self.name = name
         self.number = scheduler.number()

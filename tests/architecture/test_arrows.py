@@ -41,10 +41,21 @@ def test_every_contract_of_the_arrows_is_kept() -> None:
     assert " 0 kept" not in ran.stdout
 
 
-@pytest.mark.parametrize("package", ["plugin", "dedup"])
-def test_no_module_is_in_a_circle_with_another_not_even_for_types(graph: grimp.ImportGraph, package: str) -> None:
-    inside = {each for each in graph.modules if each.startswith(f"holdfast.{package}.")}
+#: Two circles are left, in the simulated world alone: Kafka's broker and its members; a stage and who plays on it.
+_KAFKA = {"kafka", "kafka_answers", "kafka_client", "kafka_group", "kafka_protocols", "member"}
+_STAGE = {
+    "at_store", "client", "faults", "faults_broker", "ground", "grounds", "leased_ground", "loop_member", "member",
+    "play", "progress", "pushed_ground", "spikes", "watch", "work",
+}  # fmt: skip
+_LEFT = ({f"holdfast.testing.brokers.{each}" for each in _KAFKA}, {f"holdfast.testing.{each}" for each in _STAGE})
+
+
+def test_no_module_is_in_a_circle_with_another_not_even_for_types(graph: grimp.ImportGraph) -> None:
+    inside = {each for each in graph.modules if each.startswith("holdfast.")}
     imports = {each: graph.find_modules_directly_imported_by(each) & inside for each in inside}
+    for circle in _LEFT:
+        for each in circle:
+            imports[each] -= circle
     TopologicalSorter(imports).prepare()  # raises CycleError, which names them
 
 

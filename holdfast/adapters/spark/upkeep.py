@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish
 from holdfast.adapters.spark.values import BatchFenced
@@ -13,11 +13,32 @@ from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import SparkSession
-    from holdfast.adapters.spark.sink import IdempotentSink
+    from holdfast.adapters.spark.badrows import BadRows
+    from holdfast.adapters.spark.store import StoreAt
+    from holdfast.adapters.spark.values import Writer
     from holdfast.adapters.spark.writers.compaction import Compacted
+    from holdfast.dedup.batches import Attempt
 
 
-def lakes(sink: IdempotentSink) -> dict[str, PartitionWriter]:
+class Sink(Protocol):
+    """The sink whose lakes they are: see `IdempotentSink`."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - as there, also below
+    @property
+    def at(self) -> StoreAt: ...  # noqa: D102
+    @property
+    def writer(self) -> Writer: ...  # noqa: D102
+    @property
+    def bad_rows(self) -> BadRows | None: ...  # noqa: D102
+    @property
+    def lease_s(self) -> float: ...  # noqa: D102
+    @property
+    def patience_s(self) -> float: ...  # noqa: D102
+    def confirm(self, spark: SparkSession, attempt: Attempt) -> None: ...  # noqa: D102
+
+
+def lakes(sink: Sink) -> dict[str, PartitionWriter]:
     """The sink's own lake, and that of `bad_rows`, by names for them. Raises SettingError: neither is there."""
     found = {"lake": sink.writer, "bad-rows": sink.bad_rows and sink.bad_rows.lake}
     made = {name: each for name, each in found.items() if isinstance(each, PartitionWriter)}
@@ -26,7 +47,7 @@ def lakes(sink: IdempotentSink) -> dict[str, PartitionWriter]:
     return made
 
 
-def remove_orphans(sink: IdempotentSink, spark: SparkSession) -> list[str]:
+def remove_orphans(sink: Sink, spark: SparkSession) -> list[str]:
     """See `IdempotentSink.remove_orphans`."""
     ours = lakes(sink)
     # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
@@ -43,7 +64,7 @@ def remove_orphans(sink: IdempotentSink, spark: SparkSession) -> list[str]:
         return [folder for each in ours.values() for folder in each.sweep(spark, begun.attempt.fence)]
 
 
-def compact(sink: IdempotentSink, spark: SparkSession, grace_s: float, file_mb: int) -> list[Compacted]:
+def compact(sink: Sink, spark: SparkSession, grace_s: float, file_mb: int) -> list[Compacted]:
     """See `IdempotentSink.compact`."""
     if not grace_s >= 0:
         raise SettingError("grace_s", grace_s, "give a number of seconds, at least 0")

@@ -6,14 +6,28 @@ plan, and who may work on it is the store's lease.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.testing.brokers.kafka import MemoryBroker
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from holdfast.records import Partition
     from holdfast.runtime import Runtime
-    from holdfast.testing.brokers.rocketmq_member import RocketSource
+
+
+class Reader(Protocol):
+    """A member, as its broker knows it."""
+
+    @property
+    def readers(self) -> Container[Partition]:
+        """The queues that it reads."""
+        ...
+
+    def wake(self) -> None:
+        """Something came."""
+        ...
 
 
 class RocketBroker(MemoryBroker):
@@ -24,7 +38,7 @@ class RocketBroker(MemoryBroker):
         self.offsets: dict[tuple[str, Partition], int] = {}
         #: Resets that no pull has met yet: until then commits are answered well, and ignored.
         self._resets: dict[tuple[str, Partition], int] = {}
-        self.sources: list[RocketSource] = []
+        self.sources: list[Reader] = []
         #: Which log a queue had when a member gave it up, as members note beside the group.
         self.noted: dict[tuple[str, Partition], int] = {}
 

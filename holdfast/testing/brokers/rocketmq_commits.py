@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from holdfast.plugin.ports import CommitFate
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from holdfast.records import Partition
     from holdfast.runtime import Event
-    from holdfast.testing.brokers.rocketmq_member import RocketSource
+    from holdfast.testing.brokers.agenda import Line
+    from holdfast.testing.brokers.rocketmq import RocketBroker
 
 #: How long a hand-over waits for the broker's word on the last commit.
 _LAST_COMMIT_S = 2.0
@@ -31,10 +32,33 @@ class Answer(NamedTuple):
     fate: CommitFate
 
 
+class Committing(Protocol):
+    """The member whose commits they are."""
+
+    @property
+    def broker(self) -> RocketBroker:
+        """The broker that they go to."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The group whose offsets they are."""
+        ...
+
+    @property
+    def line(self) -> Line:
+        """The line to the broker."""
+        ...
+
+    def wake(self) -> None:
+        """There is an answer."""
+        ...
+
+
 class QueueCommits:
     """Of each queue one is under way, and the newest waits behind it. Guarded by the broker's lock."""
 
-    def __init__(self, member: RocketSource) -> None:
+    def __init__(self, member: Committing) -> None:
         self._member, self._broker, self._group = member, member.broker, member.group
         #: What the listener is to be told.
         self.answers: deque[Answer] = deque()

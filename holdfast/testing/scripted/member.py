@@ -6,7 +6,7 @@ import asyncio
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from holdfast.dedup.none import NoClaims
 from holdfast.plugin.app import Holdfast
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.handlers import Handler
     from holdfast.records import Record
-    from holdfast.testing.scripted.book import Call
-    from holdfast.testing.scripted.world import ScriptedWorld
+    from holdfast.testing.scheduler import Scheduler
+    from holdfast.testing.scripted.book import Book, Call
+    from holdfast.testing.scripted.cluster import Cluster
+    from holdfast.testing.scripted.store import Store
 
 #: What makes an app of a source and a store of claims: production gives it a KafkaSource and RedisClaims.
 MakeApp: TypeAlias = "Callable[[Any, Any], Holdfast]"
@@ -33,10 +35,40 @@ _SHOWN = 60
 _RESTART_S = 1.0
 
 
+class World(Protocol):
+    """The world, as a member needs it: see `ScriptedWorld`."""
+
+    cluster: Cluster
+    book: Book
+    store: Store
+    scheduler: Scheduler
+
+    @property
+    def now(self) -> float:
+        """Seconds since the world began."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, in a task."""
+        ...
+
+    def say(self, who: str, what: str, *, daily: bool = False) -> None:
+        """A line of the story."""
+        ...
+
+    def topics_of(self, handler: Handler) -> None:
+        """Make those that are not there."""
+        ...
+
+    def takes(self) -> tuple[float, float]:
+        """How long the next call of a handler takes before, and after."""
+        ...
+
+
 class Member:
     """Made by `ScriptedWorld.member`. What is done to it counts at once; `world.run` lets time pass."""
 
-    def __init__(self, world: ScriptedWorld, make_app: MakeApp, name: str, *, restart: bool) -> None:
+    def __init__(self, world: World, make_app: MakeApp, name: str, *, restart: bool) -> None:
         self.name = name
         #: What its app has raised: it ended with that.
         self.error: Exception | None = None

@@ -143,7 +143,7 @@ class MemoryPartitionedSource:
 
     def loses(self, partitions: Sequence[Partition]) -> None:
         """The broker takes these away without a word."""
-        self.lost += partitions
+        self.lost += [each for each in partitions if each not in self.lost]  # it may not have heard of the last time
         if self.client.meant is not None:
             self.client.meant -= set(partitions)
         self.stir()

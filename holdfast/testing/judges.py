@@ -123,6 +123,10 @@ class Judges:
             record.hopeless = record.hopeless or for_good
             self._drop(run)
 
+    def handled_after_all(self, record: Placed) -> None:
+        """A loop has handled a record whose run was said to have failed, or to be others'."""
+        record.unit.handled = True
+
     def in_doubt(self, runs: Sequence[Run]) -> None:
         """Runs have ended well, and the call that was to say so was broken off."""
         for run in runs:

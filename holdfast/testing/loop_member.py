@@ -153,7 +153,8 @@ class LoopMember(Member):
                 self.driven.again(*place)
                 return
         if self._loop.done_when == "explicit":
-            self._said(place, well=True)
+            if not self._said(place, well=True):
+                self.stage.judges.handled_after_all(placed)
             self.driven.end(*place)
 
     def _handle_jobs(self) -> None:
@@ -187,10 +188,13 @@ class LoopMember(Member):
             runs = self.stage.judges.started(self.name, fence.session, fence.epoch, [placed], blind=blind)
             self._handed_out[record.partition, record.offset] = runs
 
-    def _said(self, place: _Place, *, well: bool) -> None:
+    def _said(self, place: _Place, *, well: bool) -> bool:
+        """End the run of that place. Returns: whether there is one; a thread may still have what was handed out before
+        its partition was taken over anew, and both say what became of the same place."""
         runs = self._handed_out.pop(place, None)
         if runs is not None:
             self.stage.judges.ended(runs, well=well)
+        return runs is not None
 
     @contextmanager
     def _saying(self, places: Sequence[_Place]) -> Iterator[None]:

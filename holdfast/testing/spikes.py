@@ -67,7 +67,7 @@ class Spikes:
             if not owners[partition].begins
             for record in self._records(partition)
         )
-        if taken > (most := self._most(owners)):
+        if taken >= (most := self._most(owners)) + 1:  # a part of a record is none
             self._stage.judges.broken(
                 "SPIKE",
                 f"{name} has taken {taken} records in of what came {self._stage.now - self._came_s:.2f} s ago; its "

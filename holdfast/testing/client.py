@@ -36,7 +36,7 @@ class Client:
         self._member, self._source = member, source
         self.reports = Reports(member)
         ramp = member.stage.world.settings.ramp
-        self._spikes = None if ramp is None else Spikes(member.stage, ramp)
+        self._spikes = None if ramp is None else Spikes(member.stage, member.process, ramp)
         #: What was lost, until it comes again.
         self._lost: set[Partition] = set()
         #: Since when it is polled, or is not; before it has joined, it is not to be.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition, Record
     from holdfast.testing.book import Placed
     from holdfast.testing.play import Stage
+    from holdfast.testing.process import Process
 
 #: So long after an assignment nothing has doubled yet, whatever handlers do.
 _JUDGED_S = 0.45
@@ -29,8 +30,8 @@ class Spikes:
     """Of one member. What it may take in at most, from outside: what is produced is known exactly, and what the ramp
     may find of it is bounded by that."""
 
-    def __init__(self, stage: Stage, ramp: Ramp) -> None:
-        self._stage, self._ramp = stage, ramp
+    def __init__(self, stage: Stage, process: Process, ramp: Ramp) -> None:
+        self._stage, self._process, self._ramp = stage, process, ramp
         self._born_s = stage.now
         self._came_s = -1e9
         #: The first record that came of each partition of the last assignment; None = that is not judged.
@@ -43,7 +44,8 @@ class Spikes:
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Note that these partitions come."""
         now, ramp = self._stage.now, self._ramp
-        apart = now - self._came_s > 2 * ramp.over_s + 1.0  # else an older climb goes on
+        awake_s = now - max(self._came_s, self._process.stalled_until - self._stage.began_at)
+        apart = awake_s > 2 * ramp.over_s + 1.0  # else an older climb goes on
         lived_s = now - self._born_s
         self._before_per_s = self._polled / min(_HISTORY_S, lived_s) if lived_s > _KNOWN_S else 0.0
         self._came_s, self._first = now, dict.fromkeys(partitions) if apart else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -174,7 +175,7 @@ class TestAsync:
         assert set(bench.work.starts().values()) == {1}
         assert len(bench.work.ended) == 100
 
-    def test_as_many_run_at_once_as_there_are_workers_and_no_more(self) -> None:
+    def test_as_many_run_at_once_as_there_are_async_workers_and_no_more(self) -> None:
         with Bench() as bench:
 
             async def handle(record: Record) -> None:
@@ -182,7 +183,7 @@ class TestAsync:
 
             bench.work.hold(*numbered("x", range(30)))
             bench.broker.produce("orders", 0, *numbered("x", range(30)))
-            bench.member(settings=SETTINGS, handler=handle)
+            bench.member(settings=replace(SETTINGS, async_workers=4), handler=handle)
             bench.wait(lambda: len(bench.work.running) == 4)
             bench.work.let_go()
             bench.wait_committed(30)

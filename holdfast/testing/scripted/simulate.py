@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.records import Record
+    from holdfast.testing.process import Process
     from holdfast.testing.scripted.member import MakeApp, Member
 
 #: What `simulate` does to members and servers.
@@ -129,18 +130,20 @@ def simulate(
 
 def _drawn(seed: int, records: Sequence[Record]) -> Plan:
     chance = Random(f"{seed} plan")
+    # In the order in which they were given, some at once and some later.
+    times = sorted(chance.choice((0.0, chance.uniform(0.0, _OVER_S))) for _ in records)
+    takes_s = chance.choice((0.0, 0.05, _TAKES_S))
     faults = [
         Fault(
-            chance.uniform(0.0, _OVER_S),
+            # Any time; or while a record is likely to be handled, which is when most harm is done.
+            chance.choice((chance.uniform(0.0, _OVER_S), chance.choice(times) + chance.uniform(0.0, 2 * takes_s))),
             chance.choice(_KINDS),
             chance.randrange(100),
             chance.uniform(0.1, 1.0) ** 2 * _LAST_S,
         )
         for _ in range(chance.randint(1, _FAULTS))
     ]
-    # In the order in which they were given, some at once and some later.
-    times = sorted(chance.choice((0.0, chance.uniform(0.0, _OVER_S))) for _ in records)
-    return Plan(seed, list(zip(times, records, strict=True)), sorted(faults), chance.choice((0.0, 0.05, _TAKES_S)))
+    return Plan(seed, list(zip(times, records, strict=True)), sorted(faults), takes_s)
 
 
 def _play(
@@ -183,7 +186,8 @@ def _happens(world: ScriptedWorld, fault: Fault, make_app: MakeApp) -> None:
 def _befalls(world: ScriptedWorld, fault: Fault, member: Member) -> None:
     if fault.kind in ("crash", "stop"):
         member.crash() if fault.kind == "crash" else member.stop()
-        world.after(fault.for_s, lambda: _again(world, member))
+        process = member.process
+        world.after(fault.for_s, lambda: _again(world, member, process))
     elif fault.kind == "stall":
         member.stall(fault.for_s)
     elif fault.kind == "slow":
@@ -199,9 +203,11 @@ def _befalls(world: ScriptedWorld, fault: Fault, member: Member) -> None:
             world.refuse_commits(*partition[:2], times=1 + fault.member % 3)
 
 
-def _again(world: ScriptedWorld, member: Member) -> None:
+def _again(world: ScriptedWorld, member: Member, process: Process) -> None:
+    if member.process is not process:
+        return  # it was stopped twice, and started again after the other time
     if member.alive:
-        world.after(1.0, lambda: _again(world, member))  # it still drains
+        world.after(1.0, lambda: _again(world, member, process))  # it still drains
     else:
         member.restart()
 

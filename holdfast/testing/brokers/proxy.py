@@ -92,14 +92,14 @@ class Proxy:
         self._leases: dict[str, Lease] = {}
         self._numbers = count(1)
         #: What may come again, and what does not any more.
-        self.open: set[Copy] = set()
+        self.open: dict[Copy, None] = {}
         self.ended = 0
 
     # ---- producers
     def store(self, message: Message) -> None:
         """Also a copy of one that is there."""
         copy = Copy(message)
-        self.open.add(copy)
+        self.open[copy] = None
         self._show(copy)
 
     # ---- consumers
@@ -140,7 +140,7 @@ class Proxy:
         copy = lease.copy
         if copy.lease is not lease or copy.over:  # by an old receipt: it comes twice from now on
             copy = Copy(copy.message, copy.deliveries)
-            self.open.add(copy)
+            self.open[copy] = None
         return Verdict.DONE, self._hide(copy, max(hidden_s, self._back_s if not hidden_s else 0.0), holder)
 
     def end_leases(self, holder: str) -> None:
@@ -210,5 +210,5 @@ class Proxy:
 
     def _end(self, copy: Copy) -> None:
         copy.over = True
-        self.open.discard(copy)
+        self.open.pop(copy, None)
         self.ended += 1

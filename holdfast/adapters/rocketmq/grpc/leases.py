@@ -43,7 +43,7 @@ class Leases:
     """Any thread: the loop's, those that receive, and the client's own, which brings answers."""
 
     def __init__(self, asks: Asks, lease_s: int, runtime: Runtime) -> None:
-        self._asks, self._lease_s, self._clock = asks, lease_s, runtime
+        self._asks, self._lease_s, self._clock, self._chance = asks, lease_s, runtime, runtime.random
         #: Under its lock all that follows. Nothing is asked under it.
         self.changed = runtime.condition()
         self._numbers = count(1)
@@ -52,8 +52,8 @@ class Leases:
         self._by_name: dict[Name, Message] = {}
         #: Done here, and not known to be done at the broker, newest last: what comes again of these is acknowledged.
         self._book: OrderedDict[Name, int] = OrderedDict()
-        #: Receipts that are to be acknowledged, and those that are being given back.
-        self._owed: set[Receipt] = set()
+        #: Receipts that are to be acknowledged, in their order, and those that are being given back.
+        self._owed: dict[Receipt, None] = {}
         self._returning: set[Receipt] = set()
         self._draining = False
         #: Messages whose acknowledgement came too late, until the engine has heard of it.
@@ -84,7 +84,7 @@ class Leases:
                     self.repeated += 1
                     receipt.done = True
                     self._book[delivery.name] += 1
-                    self._owed.add(receipt)
+                    self._owed[receipt] = None
                     done.append(receipt)
                 elif message is not None:
                     message.receipts.append(receipt)
@@ -146,7 +146,7 @@ class Leases:
                 self._book.move_to_end(name)
                 for receipt in message.receipts:
                     receipt.done = True
-                    self._owed.add(receipt)
+                    self._owed[receipt] = None
                     ask.append(receipt)
         self._acknowledge(ask)
 
@@ -257,7 +257,8 @@ class Leases:
                     receipt.asking = False
                     if verdict is Verdict.UNKNOWN:
                         receipt.tries += 1
-                        receipt.again_at = self._clock.now() + (_AGAIN.wait_s(receipt.tries, _UNANSWERED) or 0.0)
+                        wait_s = _AGAIN.wait_s(receipt.tries, _UNANSWERED, self._chance)
+                        receipt.again_at = self._clock.now() + (wait_s or 0.0)
                     else:
                         self._closed(receipt, verdict)
                 self.changed.notify_all()
@@ -266,7 +267,7 @@ class Leases:
 
     def _closed(self, receipt: Receipt, verdict: Verdict) -> None:
         """The broker has answered the acknowledgement. Where another delivery may be on its way, it is remembered."""
-        self._owed.discard(receipt)
+        self._owed.pop(receipt, None)
         name = receipt.delivery.name
         self._book[name] -= 1
         if verdict is Verdict.OVER:

@@ -96,7 +96,7 @@ class Receiving:
                 self._trouble = error
                 failures += 1
                 self._renew()
-                self._over.wait(BACKOFF.wait_s(failures, error) or _LOOK_S)
+                self._over.wait(BACKOFF.wait_s(failures, error, self._runtime.random) or _LOOK_S)
                 continue
             failures, self._ill_since = 0, None
             self._leases.arrived(found, asked_at)

@@ -2,7 +2,7 @@
 
 *Intake* is what is admitted to handlers, in records a second over a second. What it is held to after a takeover is
 the *steady* intake: what producers send to the partitions that are owned now. The engine's side of it is
-`engine/flow/climb.py`.
+`engine/flow/ramp_rate.py`.
 """
 
 from __future__ import annotations

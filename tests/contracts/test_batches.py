@@ -1,4 +1,4 @@
-"""The contract of batches.py, row by row, on memory and on a real Redis, beside sessions that know nothing of
+"""The contract of spark_batches.py, row by row, on memory and on a real Redis, beside sessions that know nothing of
 batches."""
 
 from __future__ import annotations
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from holdfast.dedup.batches import BatchId, BatchVerdict, Begun, Behind, Elsewhere, Fate, Finished, Lost
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
-from holdfast.dedup.memory_batches import MemoryBatches
+from holdfast.dedup.memory_spark_batches import MemoryBatches
 from holdfast.dedup.redis_admin import Forgotten, KeyState, RedisAdmin
-from holdfast.dedup.redis_batches import RedisBatches
+from holdfast.dedup.redis_spark_batches import RedisBatches
+from holdfast.dedup.spark_batches import BatchId, BatchVerdict, Begun, Behind, Elsewhere, Fate, Finished, Lost
 from holdfast.errors import StoreRefused
 from tests.contracts.stores import LuaBench, MemoryBench, RedisBench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.dedup.batches import Attempt, BatchAttempts
     from holdfast.dedup.claims import ClaimSession
+    from holdfast.dedup.spark_batches import Attempt, BatchAttempts
     from tests.contracts.stores import Bench
 
 SINK = "orders-lake"

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import DeadLetterError, HandlerHung
-from holdfast.plugin.engine.record.hung import Hung, _Watched
+from holdfast.plugin.engine.record.hung_handlers import Hung, _Watched
 from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult, RecordFailed, SessionLost, StoreDown
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue

@@ -18,7 +18,7 @@ from holdfast.plugin.engine.record import attempts as pipeline
 from holdfast.plugin.engine.record.attempts import Ended, Outcome, run_batch, run_batch_async, run_each, run_each_async
 from holdfast.plugin.engine.record.call import Call
 from holdfast.plugin.engine.record.entry import Entry, Lane
-from holdfast.plugin.engine.record.hung import Hung
+from holdfast.plugin.engine.record.hung_handlers import Hung
 from holdfast.plugin.engine.record.workers import Workers
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue
 from holdfast.plugin.handlers import Handler

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from holdfast.dedup.batches import Attempt, BatchId, Begun, Elsewhere, Finished
 from holdfast.dedup.claims import Claim, ClaimKey, Token
-from holdfast.dedup.memory_batches import MemoryBatches
-from holdfast.dedup.redis_batches import RedisBatches
+from holdfast.dedup.memory_spark_batches import MemoryBatches
+from holdfast.dedup.redis_spark_batches import RedisBatches
+from holdfast.dedup.spark_batches import Attempt, BatchId, Begun, Elsewhere, Finished
 from tests.contracts.stores import MemoryBench, RedisBench
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast import Ramp
 from holdfast.errors import SettingError
-from holdfast.plugin.engine.flow.climb import Climb, Pace
+from holdfast.plugin.engine.flow.ramp_rate import Climb, Pace
 
 RAMP = Ramp(floor_per_s=50.0, headroom=1.4, over_s=30.0)
 #: Seconds, part of the room that is used, lag, what is produced, part of what was admitted that has ended.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark import BatchWrite
     from holdfast.adapters.spark.values import Safe
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 #: Nothing is claimed yet; tasks are claiming; all is claimed; tasks are writing; written and not finished; finished.
 PHASES = ("begun", "claiming", "claimed", "writing", "written", "finished")

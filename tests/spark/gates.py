@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark import BatchReport, BatchWrite
     from holdfast.adapters.spark.values import Safe, Writer
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 #: In their order: nothing is claimed yet; claims are made and nothing is written; written and not finished; finished
 #: and without a mark; all is done but Spark's commit. A sink without our help has two of them:

@@ -10,9 +10,9 @@ from holdfast.adapters.spark import BatchFenced
 from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish
 from holdfast.adapters.spark.marking import fenced
 from holdfast.adapters.spark.store import StoreAt
-from holdfast.dedup.batches import BatchId, Begun, Finished
-from holdfast.dedup.redis_batches import RedisBatches
+from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
+from holdfast.dedup.spark_batches import BatchId, Begun, Finished
 from holdfast.errors import StoreUnavailable
 from tests.servers.redis import RedisServer
 

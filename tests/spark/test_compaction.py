@@ -12,9 +12,9 @@ from pyspark.sql import DataFrameWriter
 from holdfast.adapters.spark import BatchRefused, writers
 from holdfast.adapters.spark.attempt_session import AttemptSession
 from holdfast.adapters.spark.writers.files import Files
-from holdfast.dedup.batches import BatchId, Begun
-from holdfast.dedup.redis_batches import RedisBatches
+from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
+from holdfast.dedup.spark_batches import BatchId, Begun
 from holdfast.errors import SettingError
 from tests.spark.frozen import Frozen
 

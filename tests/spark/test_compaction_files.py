@@ -21,15 +21,15 @@ from holdfast.adapters.spark import writers
 from holdfast.adapters.spark.writers.compaction import Compacted, Compaction
 from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standing, name_of
 from holdfast.adapters.spark.writers.marks import Mark
-from holdfast.dedup.batches import BatchId, Begun
 from holdfast.dedup.memory import MemoryClaims
-from holdfast.dedup.memory_batches import MemoryBatches
+from holdfast.dedup.memory_spark_batches import MemoryBatches
+from holdfast.dedup.spark_batches import BatchId, Begun
 from tests.spark.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 _LAKE, _MARKS = "/lake", "/lake/_holdfast"
 _FILES = ("found", "remove", "remove_if_empty", "touch", "write", "text", "size", "modified_ms")

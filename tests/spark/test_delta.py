@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchWrite, writers
 from holdfast.adapters.spark.writers.delta.table import Table as DeltaTable
-from holdfast.dedup.batches import Attempt, BatchId
+from holdfast.dedup.spark_batches import Attempt, BatchId
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark import BatchWrite
     from holdfast.adapters.spark.values import Safe, Writer
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 
 def lose_what_was_persisted(spark: SparkSession) -> None:

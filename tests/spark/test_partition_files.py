@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from holdfast.adapters.spark import BatchRefused, BatchWrite, writers
 from holdfast.adapters.spark.writers.layout import known
 from holdfast.adapters.spark.writers.marks import Mark, Marks
-from holdfast.dedup.batches import Attempt, BatchId
+from holdfast.dedup.spark_batches import Attempt, BatchId
 from tests.spark.frozen import Frozen
 
 _BORN = 1_700_000_000_000

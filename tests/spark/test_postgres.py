@@ -13,8 +13,8 @@ import pytest
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchWrite, WriteFailed, idempotent_sink, writers
 from holdfast.adapters.spark.writers.postgres import merging, staging, target
-from holdfast.dedup.batches import Attempt, BatchId
 from holdfast.dedup.redis_store import RedisClaims
+from holdfast.dedup.spark_batches import Attempt, BatchId
 from holdfast.errors import SettingError
 from tests.servers.postgres import PASSWORD
 

@@ -11,11 +11,11 @@ from pyspark.errors import StreamingQueryException
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchReport, drop_done, idempotent_sink, reason, writers
 from holdfast.adapters.spark.keys import digest, with_key
-from holdfast.dedup.batches import BatchId, Begun
 from holdfast.dedup.claims import ClaimKey, Verdict
-from holdfast.dedup.redis_batches import RedisBatches
 from holdfast.dedup.redis_layout import Layout
+from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
+from holdfast.dedup.spark_batches import BatchId, Begun
 from holdfast.errors import KeyMissing, SettingError, StoreUnavailable
 from tests.servers.redis import RedisServer
 from tests.spark.lake import SINK, Lake

@@ -15,7 +15,7 @@ from holdfast.adapters.spark import idempotent_sink, writers
 from holdfast.adapters.spark.writers.delta.table import Table
 from holdfast.adapters.spark.writers.files import Files
 from holdfast.adapters.spark.writers.postgres.at import PostgresAt
-from holdfast.dedup.redis_batches import RedisBatches
+from holdfast.dedup.redis_spark_batches import RedisBatches
 from tests.servers.postgres import ask
 from tests.spark.frozen import Frozen
 

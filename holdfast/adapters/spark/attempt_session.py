@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.spark.marking import fenced
 from holdfast.adapters.spark.store import patiently
 from holdfast.adapters.spark.values import BatchRefused
-from holdfast.dedup.batches import Begun, Behind, Elsewhere, Finished
+from holdfast.dedup.spark_batches import Begun, Behind, Elsewhere, Finished
 from holdfast.errors import StoreError
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.dedup.batches import Attempt, BatchId
-    from holdfast.dedup.redis_batches import RedisBatches
     from holdfast.dedup.redis_session import RedisSession
+    from holdfast.dedup.redis_spark_batches import RedisBatches
     from holdfast.dedup.redis_store import RedisClaims
+    from holdfast.dedup.spark_batches import Attempt, BatchId
 
 log = logging.getLogger("holdfast.spark")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import Column, DataFrame, SparkSession
     from holdfast.adapters.spark.values import BatchWrite, Writer
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 #: Of a lake of bad rows.
 _WHY = "hf_bad_key"

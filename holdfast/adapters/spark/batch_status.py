@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark.badrows import BadRows
     from holdfast.adapters.spark.store import StoreAt
     from holdfast.adapters.spark.values import Writer
-    from holdfast.dedup.batches import Attempt, Finished
+    from holdfast.dedup.spark_batches import Attempt, Finished
 
 log = logging.getLogger("holdfast.spark")
 

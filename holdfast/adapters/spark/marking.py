@@ -16,7 +16,7 @@ from holdfast.adapters.spark.session import changed
 from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.tasks import COPY, FAILED, NAME, NO_KEY, ROWS, VERDICT, claiming, keeping, told_schema
 from holdfast.adapters.spark.values import BatchFenced, BatchRefused
-from holdfast.dedup.batches import BatchVerdict, Fate
+from holdfast.dedup.spark_batches import BatchVerdict, Fate
 from holdfast.errors import KeyMissing, SettingError, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from holdfast.adapters.spark._pyspark import Column, DataFrame
-    from holdfast.dedup.batches import Attempt
-    from holdfast.dedup.redis_batches import RedisBatches
+    from holdfast.dedup.redis_spark_batches import RedisBatches
+    from holdfast.dedup.spark_batches import Attempt
 
 _PLACE = "__hf_place"
 #: For what is kept no longer than one write takes, compression took more time than anything else did.

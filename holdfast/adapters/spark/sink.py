@@ -1,4 +1,4 @@
-"""`idempotent_sink`: what foreachBatch calls. START HERE; the protocol is in dedup/batches.py.
+"""`idempotent_sink`: what foreachBatch calls. START HERE; the protocol is in dedup/spark_batches.py.
 
 Begin on the driver, claims on the executors, persisted and counted before the write, write, finish. Whatever
 dies on the way, the next attempt does again what is not finished, and nothing that is. What runs in a batch's own
@@ -24,7 +24,7 @@ from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.telling import Telling
 from holdfast.adapters.spark.values import BatchReport, BatchWrite
 from holdfast.adapters.spark.writers import writer_of
-from holdfast.dedup.batches import BatchId, Finished
+from holdfast.dedup.spark_batches import BatchId, Finished
 from holdfast.errors import HoldfastError, SettingError
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark.values import Safe, Writer
     from holdfast.adapters.spark.writers import PartitionWriter, WriteFunction
     from holdfast.adapters.spark.writers.compaction import Compacted
-    from holdfast.dedup.batches import Attempt
-    from holdfast.dedup.redis_batches import RedisBatches
     from holdfast.dedup.redis_session import RedisSession
+    from holdfast.dedup.redis_spark_batches import RedisBatches
+    from holdfast.dedup.spark_batches import Attempt
 
 _DAY_S = 86_400.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it is a folder's name too, and ".." is another folder

@@ -17,7 +17,7 @@ from tenacity import (
 )
 
 from holdfast.adapters.spark.session import resolved_url
-from holdfast.dedup.redis_batches import RedisBatches
+from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError, StoreUnavailable
 

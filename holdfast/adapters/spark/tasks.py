@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.spark._pyspark import np, pa, pc, types
 from holdfast.adapters.spark.keys import key_texts
 from holdfast.adapters.spark.store import patiently
-from holdfast.dedup.batches import BatchVerdict
+from holdfast.dedup.spark_batches import BatchVerdict
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from holdfast.adapters.spark.store import StoreAt
-    from holdfast.dedup.batches import Attempt
-    from holdfast.dedup.redis_batches import RedisBatches
+    from holdfast.dedup.redis_spark_batches import RedisBatches
+    from holdfast.dedup.spark_batches import Attempt
 
     Batches = Iterable[pa.RecordBatch]
 

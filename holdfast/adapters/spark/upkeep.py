@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish
 from holdfast.adapters.spark.values import BatchFenced
 from holdfast.adapters.spark.writers import PartitionWriter
-from holdfast.dedup.batches import BatchId, Finished
+from holdfast.dedup.spark_batches import BatchId, Finished
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark.store import StoreAt
     from holdfast.adapters.spark.values import Writer
     from holdfast.adapters.spark.writers.compaction import Compacted
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 
 class Sink(Protocol):

@@ -9,7 +9,7 @@ from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 #: Why a write may be done again: it replaces what an earlier attempt has written; it is keyed by the business key;
 #: or rows and a row that names the attempt are one transaction.

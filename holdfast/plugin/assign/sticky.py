@@ -8,10 +8,10 @@ from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.assign.chains import Chains
-from holdfast.plugin.assign.dealing import Dealing, Near
 from holdfast.plugin.assign.java import by_topic
 from holdfast.plugin.assign.members import Subscriber
+from holdfast.plugin.assign.sticky_dealing import Dealing, Near
+from holdfast.plugin.assign.sticky_moves import Chains
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

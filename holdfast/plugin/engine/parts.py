@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.record.claiming import Claiming
-from holdfast.plugin.engine.record.hung import Hung
+from holdfast.plugin.engine.record.hung_handlers import Hung
 from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.engine.record.outcomes import Outcomes
 from holdfast.plugin.engine.record.recorder import EngineRecorder, Recorder

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.values import Writer
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 WriteFunction: TypeAlias = "Callable[[DataFrame, BatchWrite], None]"
 

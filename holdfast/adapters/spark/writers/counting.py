@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.adapters.spark.writers.files import Files
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 _NAME = re.compile(r"c(\d+)-[^.]+")
 _MANIFEST, _MARK = ".json", ".finished"

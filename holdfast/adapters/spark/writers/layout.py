@@ -19,7 +19,7 @@ from holdfast.adapters.spark.keys import column
 from holdfast.adapters.spark.values import BatchRefused
 from holdfast.adapters.spark.writers.counting import Counting
 from holdfast.adapters.spark.writers.marks import Mark
-from holdfast.dedup.batches import fence_of
+from holdfast.dedup.spark_batches import fence_of
 
 if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.dedup.batches import fence_of
+from holdfast.dedup.spark_batches import fence_of
 
 if TYPE_CHECKING:
     from holdfast.adapters.spark.writers.files import Files

@@ -26,7 +26,7 @@ from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standi
 from holdfast.adapters.spark.writers.files import Files
 from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, Layout, Loading, fitted, known
 from holdfast.adapters.spark.writers.marks import Mark
-from holdfast.dedup.batches import fence_of
+from holdfast.dedup.spark_batches import fence_of
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.values import BatchWrite, Safe
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 _MARKS = "_holdfast"  # Spark's readers pass over names that begin with "_"
 _FOLDERS = "hf_query=*/hf_batch=*/hf_attempt=*"

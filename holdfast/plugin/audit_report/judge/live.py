@@ -16,8 +16,8 @@ from holdfast.plugin.audit_report.judge.changing import Near, Turns, gathered, r
 from holdfast.plugin.audit_report.judge.compact import merged
 from holdfast.plugin.audit_report.judge.hearing import hear, pass_over
 from holdfast.plugin.audit_report.judge.kept import FIRST, OLD, OUTCOMES, RUN, SEQ, Kept, LiveSettings
+from holdfast.plugin.audit_report.judge.lost_and_repeated import Rules, Sweep
 from holdfast.plugin.audit_report.judge.owner import Owner
-from holdfast.plugin.audit_report.judge.sweep import Rules, Sweep
 from holdfast.plugin.audit_report.judge.times import early_ms
 from holdfast.plugin.audit_report.judge.totals import Totals
 from holdfast.plugin.audit_report.tables import OWNERSHIP

@@ -22,9 +22,9 @@ from holdfast.plugin.audit_report.judge.changing import Near, Turns, gathered, r
 from holdfast.plugin.audit_report.judge.hearing import hear
 from holdfast.plugin.audit_report.judge.kept import OUTCOMES, Kept
 from holdfast.plugin.audit_report.judge.keys import Keys
+from holdfast.plugin.audit_report.judge.lost_and_repeated import Rules, Sweep
 from holdfast.plugin.audit_report.judge.shares import Shares
 from holdfast.plugin.audit_report.judge.sorting import Sorter
-from holdfast.plugin.audit_report.judge.sweep import Rules, Sweep
 from holdfast.plugin.audit_report.judge.times import early_ms
 from holdfast.plugin.audit_report.judge.totals import Totals
 from holdfast.plugin.audit_report.tables import OWNERSHIP

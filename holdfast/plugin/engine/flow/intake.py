@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.flow.climb import Climb, Pace
 from holdfast.plugin.engine.flow.new_partitions import NewPartitions
+from holdfast.plugin.engine.flow.ramp_rate import Climb, Pace
 from holdfast.plugin.ports import Batch
 
 if TYPE_CHECKING:

@@ -93,7 +93,8 @@ class HandOver:
         self._lap("settle")
 
     def commit(self) -> None:
-        """Commit exactly these partitions; the source waits for the broker's answer before it lets them go."""
+        """Commit exactly these partitions. Asynchronous: the client keeps them until the broker has answered (Kafka's:
+        see `KafkaSource.commit`)."""
         try:
             self._commits.commit(self._moved(), last=True)
         except SourceError as error:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.values import BatchWrite
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.values import BatchWrite, Safe
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 _FENCE = "hf_fence"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.values import BatchWrite, Safe
     from holdfast.adapters.spark.writers.postgres.staging import Stage, Staged
-    from holdfast.dedup.batches import Attempt
+    from holdfast.dedup.spark_batches import Attempt
 
 
 def postgres(

@@ -1,11 +1,14 @@
-"""The table of batches.py as Python: the executable specification, over a MemoryClaims."""
+"""The table of spark_batches.py as Python: the executable specification, over a MemoryClaims."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.dedup.batches import (
+from holdfast.dedup.claims import ClaimKey
+from holdfast.dedup.memory_state import Claimed
+from holdfast.dedup.memory_state import Finished as Done
+from holdfast.dedup.spark_batches import (
     Attempt,
     BatchVerdict,
     Begun,
@@ -15,16 +18,13 @@ from holdfast.dedup.batches import (
     Finished,
     Lost,
 )
-from holdfast.dedup.claims import ClaimKey
-from holdfast.dedup.memory_state import Claimed
-from holdfast.dedup.memory_state import Finished as Done
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.dedup.batches import BatchId
     from holdfast.dedup.claims import ClaimSession
     from holdfast.dedup.memory import MemoryClaims
+    from holdfast.dedup.spark_batches import BatchId
 
 
 class _Ended(NamedTuple):

@@ -1,14 +1,14 @@
-"""Batch attempts at Redis: each method is one script, one round trip. See batches.py and scripts/batch.lua."""
+"""Batch attempts at Redis: each method is one script, one round trip. See spark_batches.py and scripts/batch.lua."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from holdfast.dedup.batches import Attempt, BatchId, BatchVerdict, Begun, Behind, Elsewhere, Fate, Finished, Lost
 from holdfast.dedup.claims import ClaimKey
 from holdfast.dedup.redis_keys import batch as keys_of
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_scripts import ScriptCall
+from holdfast.dedup.spark_batches import Attempt, BatchId, BatchVerdict, Begun, Behind, Elsewhere, Fate, Finished, Lost
 from holdfast.errors import StoreRefused
 
 if TYPE_CHECKING:

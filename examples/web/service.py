@@ -56,6 +56,12 @@ def make_service(bootstrap: str, redis_url: str, topic: str) -> FastAPI:
         response.status_code = 200 if health.ready else 503
         return {"ready": health.ready, "reasons": health.reasons, "partitions": len(partitions)}
 
+    @service.get("/live")
+    def live(response: Response) -> dict[str, object]:
+        health = consumer.health()
+        response.status_code = 200 if health.live else 503
+        return {"live": health.live, "reasons": health.reasons}
+
     return service
 
 

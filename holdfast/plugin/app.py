@@ -85,7 +85,7 @@ class Holdfast:
         self._engine: Engine | None = None
         self._background: Background | None = None
         self._beside: Beside | None = None
-        self._health = HealthCheck(self._runtime)
+        self._health, self._asked_for_health = HealthCheck(self._runtime), threading.Lock()
         self._stop_asked = self._leave_asked = False
         self._broker_retries = getattr(source, "retries", None) is not None
         for name, asked in (("check_settings", self._settings), ("check_claims", claims)):
@@ -207,7 +207,7 @@ class Holdfast:
             HoldfastError: as `run`.
         """
         with _signals(self._stop_for_signal, install=install_signal_handlers) as came:
-            await run_in_loop(lambda home: _run(self._made(home), came), self.stop, self._runtime, self._name)
+            await run_in_loop(lambda home: _run(self._made(home), came), self._stop_once, self._runtime, self._name)
 
     async def __aenter__(self) -> Self:
         """Start the app in the running event loop, as `run_async` without signal handlers, and go on at once.
@@ -215,7 +215,9 @@ class Holdfast:
         The end of the body stops the app and waits for it. If the app fails, the body is cancelled, and the end of it
         raises what the app failed with.
         """
-        self._beside = Beside(lambda: self.run_async(install_signal_handlers=False), self.stop)
+        if self._beside is not None or self._engine is not None:
+            raise StateError("an app runs once: make a new one")
+        self._beside = Beside(lambda: self.run_async(install_signal_handlers=False), self._stop_once)
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, where: object) -> None:
@@ -305,7 +307,8 @@ class Holdfast:
             silent_s: how long the app's loop may be silent. It is while the broker or the store does not answer one
                 call, and with `workers=0` while a handler runs.
         """
-        return self._health.judge(self.snapshot(), stall_s=stall_s, silent_s=silent_s)
+        with self._asked_for_health:  # two at once would get one snapshot, and the second take it for silence
+            return self._health.judge(self.snapshot(), stall_s=stall_s, silent_s=silent_s)
 
     def stop(self, *, leave: bool = False, wait: bool = False) -> None:
         """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done.
@@ -319,6 +322,10 @@ class Holdfast:
         self._stop("stop()", leave=leave)
         if wait and self._background is not None:
             self._background.join()
+
+    def _stop_once(self, *, again: bool) -> None:
+        if again or not self._stop_asked:
+            self.stop()
 
     def _stop_for_signal(self, *, why: str) -> None:
         self._stop(why, leave=False)
@@ -359,21 +366,35 @@ def _as_tuple(topics: str | Sequence[str]) -> tuple[str, ...]:
     return (topics,) if isinstance(topics, str) else tuple(topics)
 
 
+#: Of the apps that run in the main thread, or in its event loop: what a signal is told to.
+_told: list[Callable[[int], None]] = []
+_before: dict[int, Any] = {}
+
+
 @contextmanager
 def _signals(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
-    """Collect the signals that come."""
+    """Signals that came. Several apps in one event loop hear of each; the last one to leave puts back what was there."""
     if not install or threading.current_thread() is not threading.main_thread():
         yield ()
         return
     came: list[int] = []
 
-    def tell(number: int, _: object) -> None:
+    def tell(number: int) -> None:
         came.append(number)
         stop(why=signal.Signals(number).name)
 
-    before = {number: signal.signal(number, tell) for number in _SIGNALS}
+    _told.append(tell)
+    if len(_told) == 1:
+        _before.update({number: signal.signal(number, _tell_all) for number in _SIGNALS})
     try:
         yield came
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _told.remove(tell)
+        if not _told:
+            for number, handler in _before.items():
+                signal.signal(number, handler)
+
+
+def _tell_all(number: int, _: object) -> None:
+    for tell in _told:
+        tell(number)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.plugin.engine.record.coroutines import Home
 
@@ -53,42 +54,44 @@ class Background:
             self._ended()
 
 
-async def run_in_loop(call: Callable[[Home], None], stop: Callable[[], None], runtime: Runtime, name: str) -> None:
+class Stop(Protocol):
+    """Asks an app to end."""
+
+    def __call__(self, *, again: bool) -> None:
+        """Stop. Where it was asked already: `again` hurries it, else nothing happens. Any thread."""
+        ...
+
+
+async def run_in_loop(call: Callable[[Home], None], stop: Stop, runtime: Runtime, name: str) -> None:
     """Run `call` in a thread of its own, and wait for its end in the running event loop.
 
     A cancellation calls `stop`, and is raised again when the call has ended; so does each further one.
 
     Args:
         call: gets the event loop that runs here, for coroutines.
-        stop: asks the call to end. Any thread.
+        stop: asks the call to end.
         runtime: makes the thread.
         name: of the thread.
     """
-    loop = asyncio.get_running_loop()
-    ended, told = asyncio.Event(), False
-
-    def cancelled() -> None:  # by each handler whose task was cancelled, but once is enough
-        nonlocal told
-        if not told:
-            told = True
-            stop()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the application has closed its loop: nobody waits there any more
             loop.call_soon_threadsafe(ended.set)
 
-    home = Home(loop, copy_context(), cancelled)
+    home = Home(loop, copy_context(), lambda: stop(again=False))
     background = Background(lambda: call(home), runtime, name, wake)
     cancellation: asyncio.CancelledError | None = None
-    while not ended.is_set():
-        try:
-            await ended.wait()
-        except asyncio.CancelledError as error:
-            if cancellation is None:
-                cancelled()
-            else:
-                stop()
-            cancellation = error
+    try:
+        while not ended.is_set():
+            try:
+                await ended.wait()
+            except asyncio.CancelledError as error:
+                stop(again=cancellation is not None)
+                cancellation = error
+    finally:
+        if not ended.is_set():  # the loop ends without a word: this coroutine is destroyed
+            stop(again=False)
     background.check()
     if cancellation is not None:
         raise cancellation
@@ -102,7 +105,7 @@ class Beside:
         stop: asks it to end.
     """
 
-    def __init__(self, run: Callable[[], Coroutine[None, None, None]], stop: Callable[[], None]) -> None:
+    def __init__(self, run: Callable[[], Coroutine[None, None, None]], stop: Stop) -> None:
         self._stop = stop
         self._body = asyncio.current_task()
         self._failed = self._leaving = False
@@ -119,13 +122,13 @@ class Beside:
         """The body has ended, with this error: stop, and wait. Raises what the app failed with, in the place of the
         cancellation that it has caused; an error of the body's own goes on."""
         self._leaving = True
-        self._stop()
+        self._stop(again=False)
         if self._failed and self._body is not None:
             self._body.uncancel()
         own = error is not None and not (self._failed and isinstance(error, asyncio.CancelledError))
         try:
             await self._task
         except Exception as failure:
-            if error is None or not own:
+            if error is None or not own or isinstance(error, asyncio.CancelledError):
                 raise
             error.add_note(f"the app had failed too: {failure!r}")

@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
-from holdfast.errors import HandlerFailed, SettingError, StateError
+from holdfast.errors import HandlerFailed, SettingError, StateError, Unretriable
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import FlakyClaims, numbered, partition
@@ -216,6 +216,62 @@ class TestRunAsync:
         run(again())
         assert seen == [0]
 
+    @pytest.mark.parametrize("becomes", [ConnectionError("closed"), Unretriable("closed")])
+    def test_whatever_a_handler_makes_of_that_cancellation(self, becomes: Exception) -> None:
+        group = Group(records=1)
+
+        async def main() -> None:
+            tasks: asyncio.Queue[Any] = asyncio.Queue()
+
+            async def handle(record: Record) -> None:
+                await tasks.put(asyncio.current_task())
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    raise becomes from None
+
+            app = group.app(handle)
+            running = asyncio.create_task(app.run_async())
+            (await tasks.get()).cancel()
+            await running
+            assert app.snapshot().records.failed_attempts == 0
+
+        run(main())
+        assert group.committed in (None, 0)
+
+    def test_a_task_that_is_cancelled_before_its_first_step_is_not_handled(self) -> None:
+        group = Group(records=1)
+
+        async def main() -> None:
+            async def handle(record: Record) -> None:
+                raise AssertionError(record)
+
+            def factory(loop: Any, coroutine: Any, **how: Any) -> asyncio.Task[Any]:
+                task = asyncio.Task(coroutine, loop=loop, **how)
+                if "Workers._run_async" in repr(coroutine):
+                    task.cancel()
+                return task
+
+            asyncio.get_running_loop().set_task_factory(factory)
+            await group.app(handle).run_async()  # it stops: nobody would handle anything here
+
+        run(main())
+        assert group.committed in (None, 0)
+
+    def test_ctrl_c_in_a_coroutine_is_no_failure_of_its_record(self) -> None:
+        group = Group(records=1)
+
+        async def main() -> None:
+            async def handle(record: Record) -> None:
+                raise KeyboardInterrupt
+
+            async with group.app(handle):
+                await asyncio.Event().wait()
+
+        with pytest.raises(KeyboardInterrupt):
+            run(main())
+        assert group.committed in (None, 0)
+
     def test_no_more_coroutines_at_once_than_said(self) -> None:
         group = Group(records=50)
 
@@ -287,6 +343,39 @@ class TestAsyncWith:
 
         run(main())
 
+    def test_who_was_asked_to_stop_before_drains_all_the_same(self) -> None:
+        group = Group(records=1)
+
+        async def main() -> None:
+            began, ended = asyncio.Event(), []
+
+            async def handle(record: Record) -> None:
+                began.set()
+                await asyncio.sleep(0.2)
+                ended.append(record.offset)
+
+            async with group.app(handle) as app:
+                await began.wait()
+                app.stop(leave=True)
+            assert ended == [0]
+
+        run(main())
+        assert group.committed == 1
+
+    def test_the_same_app_is_not_entered_twice(self) -> None:
+        group = Group()
+
+        async def main() -> None:
+            async def handle(record: Record) -> None:
+                pass
+
+            async with group.app(handle) as app:
+                with pytest.raises(StateError):
+                    async with app:
+                        raise AssertionError
+
+        run(main())
+
     def test_an_error_of_the_body_goes_on(self) -> None:
         group = Group()
 
@@ -331,6 +420,24 @@ class TestStart:
             threading.Event().wait(0.01)
         with pytest.raises(HandlerFailed):
             app.stop(wait=True)
+
+
+def test_a_signal_stops_all_apps_of_a_loop_and_nothing_of_them_stays() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    group = Group()
+
+    async def main() -> None:
+        async def handle(record: Record) -> None:
+            pass
+
+        apps = [asyncio.create_task(group.app(handle).run_async()) for _ in range(2)]
+        await asyncio.sleep(0)  # both have begun
+        assert signal.getsignal(signal.SIGTERM) is not before
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.gather(*apps)
+
+    run(main())
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])

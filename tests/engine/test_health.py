@@ -71,6 +71,7 @@ def test_a_loop_that_does_not_answer_is_dead_after_a_while() -> None:
     silent = probe.after(10.0, last)
     assert silent.live
     assert not silent.ready
+    assert silent.reasons == ("the loop that polls does not answer within a second",)
     assert not probe.after(30.0, last).live
     assert probe.after(10.0, taken()).ready
 
@@ -157,3 +158,22 @@ def test_with_workers_0_a_handler_silences_the_loop() -> None:
         goes_on.set()
         assert not health.live
         assert health.reasons == ("the loop that polls has not turned for 0 s",)
+
+
+def test_two_probes_at_once_hear_the_same() -> None:
+    with Bench() as bench:
+        member = bench.member()
+        until(lambda: member.app.health().ready)
+        together, heard = threading.Barrier(2), []
+
+        def probe() -> None:
+            for _ in range(20):
+                together.wait()
+                heard.append(member.app.health().ready)
+
+        threads = [threading.Thread(target=probe) for _ in range(2)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert heard == [True] * 40

@@ -84,6 +84,8 @@ class HealthCheck:
         if self._silent_since is not None and now - self._silent_since >= silent_s:
             dead = True
             reasons.append(f"the loop that polls has not turned for {now - self._silent_since:.0f} s")
+        elif silent:
+            reasons.append("the loop that polls does not answer within a second")
         stalled = tuple(self._stalled(snapshot, now, stall_s))
         return Health(
             state=snapshot.state,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from asyncio import CancelledError
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,11 +92,14 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
 
 
 def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | None]:
-    """Judge a record by its handler's error. No verdict, if it is Ctrl-C: Python raises it in the first thread alone,
-    where handlers run with `workers=0`. Raised again when all records of the call are back, it ends the app. And
-    nothing, if the application cancels the handler's task: the app is to leave, and others get the record."""
-    if call.home is not None and isinstance(error, CancelledError) and call.uprooted:
+    """The meaning of a handler's error for its record. Nothing, if it is Ctrl-C: Python raises it in the first thread
+    alone, where handlers run with `workers=0`, or in the application's event loop. Raised again when all records of the
+    call are back, it ends the app. And nothing, if the application cancels the handler's task, whatever the handler
+    makes of that: the app is to leave, and others get the record."""
+    if call.home is not None and (call.uprooted or isinstance(error, KeyboardInterrupt)):
         call.home.cancelled()
+        if isinstance(error, KeyboardInterrupt):
+            call.struck = error
         return _NOT_STARTED
     if call.inline and isinstance(error, KeyboardInterrupt):
         call.struck = error
@@ -136,7 +138,7 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
     """Run each record by an `async def`."""
     stopped: set[Lane] = set()
     for entry in call.entries:
-        if entry.lane in stopped or call.uprooted or not entry.owner.enter(entry):
+        if entry.lane in stopped or call.uprooted or call.struck is not None or not entry.owner.enter(entry):
             ended = Ended(entry, Outcome.NOT_STARTED)
         else:
             call.current = entry
@@ -152,6 +154,8 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
             stopped.add(entry.lane)
         call.current = None
         report(ended)
+    if call.struck is not None:
+        raise call.struck
 
 
 def run_batch(call: Call, report: Callable[[Ended], None]) -> None:
@@ -180,6 +184,12 @@ async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
         _report_batch(call, started, report, error)
     else:
         _report_batch(call, started, report, None)
+
+
+def report_not_started(call: Call, report: Callable[[Ended], None]) -> None:
+    """Report that no entry of a call has started."""
+    for entry in call.entries:
+        report(Ended(entry, Outcome.NOT_STARTED, None, [_NOT_STARTED] * entry.count if entry.handler.batch else ()))
 
 
 def send_letter(

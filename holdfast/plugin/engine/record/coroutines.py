@@ -39,13 +39,14 @@ class Coroutines:
     def __init__(self, name: str, runtime: Runtime, home: Home | None = None) -> None:
         self._name, self._runtime, self._home = name, runtime, home
         self._loop = None if home is None else home.loop
-        self._waiting: list[Begin] = []
+        self._waiting: list[tuple[Begin, Callable[[], None]]] = []
         #: An event loop alone does not keep its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, begin: Begin) -> None:
-        """One more for the next `begin`."""
-        self._waiting.append(begin)
+    def add(self, begin: Begin, over: Callable[[], None]) -> None:
+        """Add one for the next `begin`. `over` is called in the event loop's thread when its task has ended, also if
+        that was cancelled before its first step."""
+        self._waiting.append((begin, over))
 
     def begin(self) -> None:
         """Begin what was added: together, as each time that the event loop is woken two threads change places.
@@ -73,11 +74,15 @@ class Coroutines:
             self._loop.call_soon_threadsafe(what, context=None if self._home is None else self._home.context)
 
     # ---- in the event loop's thread
-    def _make_tasks(self, waiting: Sequence[Begin]) -> None:
-        for begin in waiting:
+    def _make_tasks(self, waiting: Sequence[tuple[Begin, Callable[[], None]]]) -> None:
+        for begin, over in waiting:
             task = asyncio.create_task(begin())
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._over, over))
+
+    def _over(self, over: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        over()
 
     def _cancel_all(self) -> None:
         for task in list(self._tasks):

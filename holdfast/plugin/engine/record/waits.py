@@ -31,7 +31,7 @@ def _waits_for(entry: Entry) -> str:
     if entry.letter is not None:
         return f"its dead letter, which goes to {entry.letter.topic!r}"
     if entry.gate is Gate.TAKEN:
-        return f"its handler {entry.handler.name}" if entry.started else f"a thread to run {entry.handler.name}"
+        return f"its handler {entry.handler.name}" if entry.started else f"its turn to run {entry.handler.name}"
     if entry.gate is Gate.STUCK:
         return f"its handler {entry.handler.name}, which was given up and may still run"
     if entry.gate is Gate.RETRY:

@@ -16,7 +16,14 @@ from itertools import count as count_up
 from queue import Empty
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.record.attempts import run_batch, run_batch_async, run_each, run_each_async, send_letter
+from holdfast.plugin.engine.record.attempts import (
+    report_not_started,
+    run_batch,
+    run_batch_async,
+    run_each,
+    run_each_async,
+    send_letter,
+)
 from holdfast.plugin.engine.record.call import Call
 from holdfast.plugin.engine.record.coroutines import Coroutines
 from holdfast.plugin.engine.record.entry import Entry
@@ -174,7 +181,9 @@ class Workers:
         if handler.timeout_s is not None:
             self.timed.append(call)
         if handler.is_async:
-            self._coroutines.add(partial(self._run_async, call, batch=handler.batch is not None))
+            self._coroutines.add(
+                partial(self._run_async, call, batch=handler.batch is not None), partial(self._never_began, call)
+            )
             return
 
         if handler.batch:
@@ -316,3 +325,11 @@ class Workers:
             await (run_batch_async if batch else run_each_async)(call, self._ended.append)
         finally:
             self._finish(call)
+
+    def _never_began(self, call: Call) -> None:
+        """Where its task was cancelled before its first step: nothing of it has started, and the app is to leave."""
+        if call.began is None:
+            report_not_started(call, self._ended.append)
+            self._finish(call)
+            if self._home is not None:
+                self._home.cancelled()

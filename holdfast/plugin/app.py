@@ -373,7 +373,7 @@ _before: dict[int, Any] = {}
 
 @contextmanager
 def _signals(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
-    """Signals that came. Several apps in one event loop hear of each; the last one to leave puts back what was there."""
+    """Signals that came. Several apps of one event loop hear of each; the last to leave puts back what was there."""
     if not install or threading.current_thread() is not threading.main_thread():
         yield ()
         return

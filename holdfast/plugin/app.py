@@ -206,7 +206,7 @@ class Holdfast:
             asyncio.CancelledError: it was cancelled.
             HoldfastError: as `run`.
         """
-        with _signals(self._stop_for_signal, install=install_signal_handlers) as came:
+        with _signals(self._stop, install=install_signal_handlers) as came:
             await run_in_loop(lambda home: _run(self._made(home), came), self._stop_once, self._runtime, self._name)
 
     async def __aenter__(self) -> Self:
@@ -327,10 +327,7 @@ class Holdfast:
         if again or not self._stop_asked:
             self.stop()
 
-    def _stop_for_signal(self, *, why: str) -> None:
-        self._stop(why, leave=False)
-
-    def _stop(self, why: str, *, leave: bool) -> None:
+    def _stop(self, why: str, *, leave: bool = False) -> None:
         self._leave_asked = self._leave_asked or leave
         self._stop_asked = True  # no Event: its lock is none for signal handlers
         if self._engine is not None:

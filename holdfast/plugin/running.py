@@ -32,13 +32,10 @@ class Background:
         self._error: BaseException | None = None
         self._thread: Thread = runtime.spawn(self._run, name)
 
-    def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for its end. Returns: whether it has ended. Raises what it raised. Any other thread."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            return False
+    def join(self) -> None:
+        """Wait for its end. Raises what it raised. Any other thread."""
+        self._thread.join()
         self.check()
-        return True
 
     def check(self) -> None:
         """Raise what it raised."""

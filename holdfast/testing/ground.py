@@ -227,11 +227,8 @@ class KafkaGround(Partitions):
             super().judge(member, attempt)
 
 
-class QueueGround(Partitions):
-    """RocketMQ's queues, and one group that is kept beside the claims."""
-
-    #: What is nobody's by the broker cannot be taken away by it.
-    without: frozenset[FaultKind] = frozenset({"lose", "remake", "leaderless", "resend", "cut", "late", "twice"})
+class RocketGround(Partitions):
+    """RocketMQ's queues, and one group on them."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -239,13 +236,30 @@ class QueueGround(Partitions):
         for topic in stage.world.topics:
             self.broker.create(topic.name, topic.partitions)
         self._group = RocketGroup(self._rocket, GROUP)
-        self._by_message = stage.world.by_message
-        self.broker.watchers.append(_Lost(stage))
 
     @property
     def group(self) -> RocketGroup:
         """Implements `Ground.group`."""
         return self._group
+
+    def _send(self, number: int, plan: Planned, value: str) -> tuple[str, int]:
+        """Store a message. Returns: its own name, and its offset."""
+        name = f"u{number}"
+        headers = ((UNIQUE_KEY, name.encode()),)
+        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key, headers=headers)
+        return name, offset
+
+
+class QueueGround(RocketGround):
+    """A group that is kept beside the claims."""
+
+    #: What is nobody's by the broker cannot be taken away by it.
+    without: frozenset[FaultKind] = frozenset({"lose", "remake", "leaderless", "resend", "cut", "late", "twice"})
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._by_message = stage.world.by_message
+        self.broker.watchers.append(_Lost(stage))
 
     def source(self, process: Process, static_id: str | None) -> RocketSource:  # noqa: ARG002 - as of Ground
         """Implements `Ground.source`."""
@@ -265,9 +279,7 @@ class QueueGround(Partitions):
 
     def store(self, number: int, plan: Planned, value: str) -> Place:
         """Implements `Ground.store`."""
-        name = f"u{number}"
-        headers = ((UNIQUE_KEY, name.encode()),)
-        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key, headers=headers)
+        name, offset = self._send(number, plan, value)
         if plan.unreadable:
             self.broker.spoil(plan.topic, plan.partition, offset)
         # Its own name is claimed too, where the world says so.

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 from holdfast.records import Partition
 from holdfast.testing.book import GROUP, Place
 from holdfast.testing.brokers.pushed import PushGroup, PushMember
-from holdfast.testing.brokers.rocketmq import RocketBroker
-from holdfast.testing.brokers.rocketmq_group import RocketGroup
 from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY
-from holdfast.testing.ground import Partitions
+from holdfast.testing.ground import RocketGround
 
 if TYPE_CHECKING:
     from holdfast.testing.book import LogName, Placed
     from holdfast.testing.brokers.kafka_group import Attempt
     from holdfast.testing.brokers.logs import Stored
+    from holdfast.testing.brokers.rocketmq import RocketBroker
     from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
     from holdfast.testing.world import FaultKind, Planned
@@ -24,25 +23,16 @@ if TYPE_CHECKING:
 _UNHEARD_S = 1.5
 
 
-class PushedGround(Partitions):
+class PushedGround(RocketGround):
     """A message's name is what it is claimed by where it has no business key; who reads a queue leases it too."""
 
     without: frozenset[FaultKind] = frozenset({"markers", "compact", "reset", "leaderless", "cut", "late", "twice"})
 
     def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        self.broker = self._rocket = RocketBroker(stage.scheduler.process("broker", preempted=False).runtime)
-        for topic in stage.world.topics:
-            self.broker.create(topic.name, topic.partitions)
-        self._group = RocketGroup(self._rocket, GROUP)
+        super().__init__(stage)
         self._push = _Group(stage, self._rocket)
         #: Copies that producers have sent: which record they are.
         self._copies: dict[tuple[LogName, int], int] = {}
-
-    @property
-    def group(self) -> RocketGroup:
-        """Implements `Ground.group`."""
-        return self._group
 
     def source(self, process: Process, static_id: str | None) -> PushMember:  # noqa: ARG002 - as of Ground
         """Implements `Ground.source`."""
@@ -56,9 +46,7 @@ class PushedGround(Partitions):
 
     def store(self, number: int, plan: Planned, value: str) -> Place:
         """Implements `Ground.store`."""
-        name = f"u{number}"
-        headers = ((UNIQUE_KEY, name.encode()),)
-        [offset] = self.broker.produce(plan.topic, plan.partition, value, key=plan.key, headers=headers)
+        name, offset = self._send(number, plan, value)
         return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
 
     def store_again(self, first: Placed) -> Place | None:

@@ -74,7 +74,10 @@ class HealthCheck:
         """By a snapshot that was asked for just now: it is the last one again, if the loop did not answer."""
         now, reasons = self._clock.now(), []
         silent = snapshot is self._last and snapshot.state not in ("new", "stopped")
-        self._silent_since = (self._silent_since or now) if silent else None
+        if not silent:
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = now
         self._last = snapshot
         if snapshot.error is not None:
             reasons.append(f"the app has failed: {snapshot.error}")

@@ -6,8 +6,16 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from holdfast.errors import SourceUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from holdfast.runtime import Runtime
+    from holdfast.timing import Deadline
+
+#: A question that got lost is asked again after that time, as clients do.
+_AGAIN_S = 1.0
 
 
 class Agenda:
@@ -47,6 +55,19 @@ class Line:
         self.twice_s: float | None = None
         #: Nothing that is sent arrives before that.
         self.arrived = 0.0
+
+    def wait_for_answer(self, what: str, runtime: Runtime, deadline: Deadline) -> None:
+        """Wait while a question and its answer are on their way. Raises SourceUnavailable: none until the deadline."""
+        allowed_s = deadline.left_s()
+        while not (self.hears and self.speaks):
+            runtime.sleep(deadline.left_s(_AGAIN_S))
+            if deadline.left_s() <= 0:
+                raise SourceUnavailable(f"{what}: no answer within {allowed_s:.1f} s")
+        if self.delay_s:
+            way_s, left_s = 2 * self.delay_s, deadline.left_s()
+            runtime.sleep(min(way_s, left_s))
+            if left_s <= way_s:
+                raise SourceUnavailable(f"{what}: no answer within {allowed_s:.1f} s")
 
     def mend(self) -> None:
         """Make the line as good as it was."""

@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 #: How long one waits whose name is still another's.
 _NAME_TAKEN_S = 1.0
-#: A question that got lost is asked again after that time, as clients do.
-_AGAIN_S = 1.0
 #: What is due is due then at the latest, whatever the last digit of a float says.
 _LEAST_S = 0.001
 
@@ -354,16 +352,7 @@ class MemoryPartitionedSource:
     def _ask(self, method: str, deadline: Deadline, answer: Callable[[], T]) -> T:
         """A question that is waited for. Raises SourceUnavailable: no answer until the deadline."""
         self._check(method)
-        line, allowed_s = self.line, deadline.left_s()
-        while not (line.hears and line.speaks):
-            self._runtime.sleep(min(_AGAIN_S, deadline.left_s()))
-            if deadline.left_s() <= 0:
-                raise SourceUnavailable(f"{method}: no answer within {allowed_s:.1f} s")
-        if line.delay_s:
-            way_s, left_s = 2 * line.delay_s, deadline.left_s()
-            self._runtime.sleep(min(way_s, left_s))
-            if left_s <= way_s:
-                raise SourceUnavailable(f"{method}: no answer within {allowed_s:.1f} s")
+        self.line.wait_for_answer(method, self._runtime, deadline)
         self.broker.settle()
         with self.broker.changed:
             return answer()

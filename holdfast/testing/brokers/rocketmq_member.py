@@ -258,12 +258,7 @@ class RocketSource:
             return {each: self.broker.logs[each].start for each in partitions if each in self.broker.logs}
 
     def _wait_for_answer(self, what: str, deadline: Deadline) -> None:
-        way_s, left_s = 2 * self.line.delay_s, deadline.left_s()
-        answers = self.line.hears and self.line.speaks and way_s < left_s
-        if way_s or not answers:
-            self._runtime.sleep(way_s if answers else left_s)
-        if not answers:
-            raise SourceUnavailable(f"{what}: no answer within {left_s:.1f} s")
+        self.line.wait_for_answer(what, self._runtime, deadline)
         self.broker.settle()
 
     # ---- commits

@@ -53,7 +53,7 @@ def _one(world: World, name: str, given: argparse.Namespace) -> int:
 def _keep(world: World, found: Found, name: str, given: argparse.Namespace) -> World:
     """Keep a world as data: what a seed draws may be another world tomorrow."""
     world = smaller(world, found)
-    given.out.mkdir(exist_ok=True)
+    given.out.mkdir(parents=True, exist_ok=True)
     kept = given.out / f"{name}.json"
     kept.write_text(world.to_json())
     print(f"{kept}: {len(world.records)} records, {len(world.faults)} faults")

@@ -33,11 +33,11 @@ two records of one key are never both NEW, and a record does not inherit what it
 | | absent, or its holder's session is dead | claimed | NEW |
 | claim_fenced(key, token) | as claim | as claim | also, where NEW, a fence: higher than that of each earlier claim of the key |
 | finish(key, token) | done, or held by this (session, token) (the session may be dead) | done | ok |
-| | absent, and the session lives: a failover has lost the claim | done | ok |
+| | absent or its holder's session is dead, and the session lives: a failover has lost the claim | done | ok |
 | | else | - | FENCED |
 | finish(key, token, result) | done, by whomever | - | DONE |
 | | held by this (session, token) (the session may be dead) | done, with the result | NEW |
-| | absent, and the session lives | done, with the result | NEW |
+| | absent or its holder's session is dead, and the session lives | done, with the result | NEW |
 | | else | - | FENCED |
 | results(key) | done | - | its result, "" = without |
 | | else | - | None |

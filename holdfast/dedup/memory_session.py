@@ -188,8 +188,9 @@ class MemorySession:
             held = self._state.key(claim.key)
             if isinstance(held, Finished):
                 return Verdict.DONE
-            # Absent: a failover has lost it. Nobody takes over from a session that lives.
-            if held != (self.id, claim.token) and not (held is None and self._state.alive(self.id)):
+            # Absent, or a dead session's: a failover has lost it. Nobody takes over from a session that lives.
+            lost = self._state.alive(self.id) and (held is None or not self._state.alive(held.session))
+            if held != (self.id, claim.token) and not lost:
                 return Verdict.FENCED
             self._state.keys[claim.key] = Finished(self._state.clock.now() + self._state.window_s, result)
             return Verdict.DONE if results is None else Verdict.NEW

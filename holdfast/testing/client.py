@@ -65,6 +65,8 @@ class Client:
         finally:
             self._polling, self._since = False, self._member.stage.now
         self.reports.delivered(batch.records)
+        for record in batch.records:
+            self._member.stage.placed(record).delivered_at = self._member.stage.now
         if self._spikes is not None:
             self._spikes.delivered(batch.records)
         return batch

@@ -165,10 +165,12 @@ class Faults(BrokerFaults):
             self._later(_LOOK_S, lambda: self._reset_when_empty(fault))
             return
         offset = int(fault.amount * stage.broker.logs[place].end)
-        stage.say("world", f"the offset of {place} is set to {offset}, from {stage.group.offset(place)}")
+        before = stage.group.offset(place) or 0
+        stage.say("world", f"the offset of {place} is set to {offset}, from {before}")
         stage.judge_commits()  # one may have come late, just before
         stage.group.set_offset(place, offset)
-        stage.judges.reset(stage.log(place), offset)
+        stage.judges.reset(stage.log(place), offset, back=offset < before)
+        stage.left_before_reset = len(stage.members)
         self._resetting = False
         for _ in range(stage.world.members):
             stage.join()

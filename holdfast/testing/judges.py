@@ -210,13 +210,15 @@ class Judges:
         if not record.over:
             self.broken("LOST", f"{record} is acknowledged by {member}, and is not handled")
 
-    def reset(self, log: LogName, offset: int) -> None:
-        """Somebody has set the group's offset, while the group was empty."""
+    def reset(self, log: LogName, offset: int, *, back: bool) -> None:
+        """Somebody has set the group's offset, while the group was empty; `back`: to a lower one."""
         for at, record in enumerate(self._book.logs.get(log, [])):
             if record.offset < offset:
                 record.excused = record.excused or not record.over
                 continue
             self._checked[log] = min(self._checked[log], at)
+            # Who only skips records asks for no other once more: what was done may be left as it is.
+            record.excused = record.excused or (record.over and not back)
             record.letter_of = None
             key = record.unit.key
             # What was handled and is not marked is known by its message's name alone, which no reset forgets.

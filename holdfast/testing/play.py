@@ -117,6 +117,8 @@ class Stage:
         self.hangs: dict[int, int] = {}
         self.letters_down = False
         self.members: list[Member] = []
+        #: So many of them had left when somebody last reset the group.
+        self.left_before_reset = 0
         self.lines: list[Line] = []
         self.progress = Progress(self)
         #: So many commits were judged.
@@ -296,8 +298,12 @@ class Stage:
         while self._judged < len(attempts):
             attempt = attempts[self._judged]
             self._judged += 1
-            if attempt.fate is CommitFate.DONE:
-                name = next((each.name for each in self.members if each.source is attempt.member), "somebody")
+            at, name = next(
+                ((at, each.name) for at, each in enumerate(self.members) if each.source is attempt.member),
+                (len(self.members), "somebody"),
+            )
+            # RocketMQ takes a commit that was under way at a reset: no member can do anything about that.
+            if attempt.fate is CommitFate.DONE and at >= self.left_before_reset:
                 self.ground.judge(name, attempt)
 
     def _start_again(self) -> None:

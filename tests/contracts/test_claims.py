@@ -419,6 +419,19 @@ class TestClaim:
         assert b.claim([claim("k", 3), claim("l", 4)]) == [DONE, DONE]
         assert b.results([claim("l").key]) == ["7"]
 
+    def test_what_a_failover_gave_back_to_a_dead_session_is_done_by_who_had_it(
+        self, bench: Bench
+    ) -> None:
+        dead, a = bench.begin(), bench.begin()
+        dead.claim([claim("k"), claim("l", 1)])
+        bench.kill(dead.id)
+        fail_over = bench.replica()
+        assert a.claim([claim("k", epoch=2), claim("l", 1, epoch=2)]) == [NEW, NEW]
+        fail_over()
+        assert a.finish([claim("k", epoch=2)]) == [DONE]
+        assert a.finish([claim("l", 1, epoch=2)], ["7"]) == [NEW]
+        assert a.results([claim("l").key]) == ["7"]
+
     def test_what_another_has_claimed_since_a_failover_is_fenced(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
         fail_over = bench.replica()

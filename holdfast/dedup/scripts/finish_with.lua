@@ -3,7 +3,7 @@
 local verdicts = {}
 for i = 1, COUNT do
   local found = held(i)
-  if found == OWN[i] or not found and live(ME) then
+  if to_finish(i, found) then
     local result = ARGV[7 + i]
     set_done(i)
     if result == '' then

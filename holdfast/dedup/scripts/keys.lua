@@ -47,3 +47,11 @@ end
 local function holds(claim)
   return live(string.match(claim, '^C([^|]*)|') or attempt(claim))
 end
+
+-- Whether the record that asks has the key, so that it may say that it is done. Whether its session still lives does not
+-- matter where its claim is there: nobody took it over. Where its claim is not there and its session lives, a failover has
+-- lost it, and may have brought back the claim of a dead one: nobody that lives can have taken it over either.
+local function to_finish(i, found)
+  if found == OWN[i] then return true end
+  return found ~= DONE and live(ME) and not (found and holds(found))
+end

@@ -485,7 +485,7 @@ RULES = (
     Broken(
         name="store-anyone-may-finish",
         file="dedup/memory_session.py",
-        rule="            if held != (self.id, claim.token) and not (held is None and self._state.alive(self.id)):\n                return Verdict.FENCED\n",
+        rule="            if held != (self.id, claim.token) and not lost:\n                return Verdict.FENCED\n",
         instead="",
         breaks="P4: a key is done by who was taken over",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ class Client:
     """A source with what the world adds to it. Attributes that are not here are those of the source itself."""
 
     def __init__(self, member: Member, source: Any) -> None:  # noqa: ANN401 - any partitioned source
-        self._member, self._source = member, source
+        self.member, self._source = member, source
         self.reports = Reports(member)
         ramp = member.stage.world.settings.ramp
         self._spikes = None if ramp is None else Spikes(member.stage, member.process, ramp)
@@ -55,18 +56,18 @@ class Client:
     ) -> None:
         """Implements `PartitionedSource.open`."""
         self._source.open(topics, _Listener(self, listener), owners, deadline)
-        self._since = self._member.stage.now
+        self._since = self.member.stage.now
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Implements `PartitionedSource.poll`."""
-        self._polling, self._since = True, self._member.stage.now
+        self._polling, self._since = True, self.member.stage.now
         try:
             batch: Batch = self._source.poll(max_records, timeout_s)
         finally:
-            self._polling, self._since = False, self._member.stage.now
+            self._polling, self._since = False, self.member.stage.now
         self.reports.delivered(batch.records)
         for record in batch.records:
-            self._member.stage.placed(record).delivered_at = self._member.stage.now
+            self.member.stage.placed(record).delivered_at = self.member.stage.now
         if self._spikes is not None:
             self._spikes.delivered(batch.records)
         return batch
@@ -74,14 +75,14 @@ class Client:
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Implements `PartitionedSource.commit`."""
         if gone := sorted(self._lost.intersection(offsets)):
-            self._broken("COMMIT", f"{self._member.name} commits for {gone[0]}, which it has lost")
+            self._broken("COMMIT", f"{self.member.name} commits for {gone[0]}, which it has lost")
         self._source.commit(offsets)
 
     # ---- for the judges
     def look(self, engine: Engine | Driven) -> None:
         """P6: whatever handlers do, the client of a member that works is polled."""
         if self._spikes is not None:
-            self._spikes.look(self._member.name, getattr(engine.family, "owners", {}))
+            self._spikes.look(self.member.name, getattr(engine.family, "owners", {}))
         if not self._polling:
             self._judge("has not polled", self._since, _AWAY_S)
 
@@ -95,7 +96,7 @@ class Client:
 
     def revoked(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
         """Tell that these partitions go."""
-        drain_s = self._member.stage.world.settings.drain_timeout_s
+        drain_s = self.member.stage.world.settings.drain_timeout_s
         with self._telling(drain_s), self.reports.going("revoked", partitions):
             listener.revoked(partitions)
 
@@ -108,22 +109,22 @@ class Client:
     @contextmanager
     def _telling(self, at_most_s: float) -> Iterator[None]:
         """P6, of a rebalance: handlers that outlive the drain do not hold it up."""
-        since = self._member.stage.now
+        since = self.member.stage.now
         yield
         self._judge("has held a rebalance up", since, at_most_s + _TOLD_S)
 
     def _judge(self, what: str, since: float, at_most_s: float) -> None:
-        stage = self._member.stage
-        if not stage.world.settings.workers or self._member.interrupted:
+        stage = self.member.stage
+        if not stage.world.settings.workers or self.member.interrupted:
             return  # handlers in the loop's own thread are the user's choice; or it leaves as Ctrl-C leaves it
         if stage.judges.unprotected:
             at_most_s += _AWAY_CALLS * stage.world.store_timeout_s
-        took_s = stage.now - max(since, self._member.process.stalled_until - stage.began_at)
+        took_s = stage.now - max(since, self.member.process.stalled_until - stage.began_at)
         if took_s > at_most_s:
-            self._broken("AWAY", f"{self._member.name} {what} for {took_s:.2f} s")
+            self._broken("AWAY", f"{self.member.name} {what} for {took_s:.2f} s")
 
     def _broken(self, rule: str, what: str) -> None:
-        self._member.stage.judges.broken(rule, what)
+        self.member.stage.judges.broken(rule, what)
 
 
 class _Listener:
@@ -147,6 +148,16 @@ class _Listener:
         """Implements `RebalanceListener.lost`."""
         self._client.lost(self._listener, partitions)
 
+    def reset(self, partition: Partition, offset: int, *, cut: bool) -> None:
+        """Implements `RebalanceListener.reset`."""
+        try:
+            self._listener.reset(partition, offset, cut=cut)
+        except BaseException:
+            # RocketMQ tells of a reset once. Who is interrupted while acting on it takes it along.
+            stage = self._client.member.stage
+            stage.judges.unwanted(stage.log(partition), offset)
+            raise
+
 
 class Reports:
     """P9: each assignment, revocation and loss leaves one report, and its figures are those of the book."""
@@ -157,7 +168,7 @@ class Reports:
         self._came: list[tuple[tuple[Partition, ...], bool]] = []
         #: What was told since something began to go.
         self._reports: list[RebalanceReport] = []
-        self._overran = 0
+        self._overran: Counter[Partition] = Counter()
         #: What sessions had that were lost, of which a report has to follow.
         self._lost: list[tuple[Partition, ...]] = []
         #: Records that came, and those of them that were started, by place; and duplicates as they are reported.
@@ -177,7 +188,8 @@ class Reports:
 
     def told(self, event: Event) -> None:
         """The engine tells something."""
-        self._overran += isinstance(event, Overrun)
+        if isinstance(event, Overrun):
+            self._overran[event.partition] += 1
         if isinstance(event, SessionLost) and (had := tuple(sorted(self._owners()))):
             self._lost.append(had)
         if not isinstance(event, RebalanceReport):
@@ -229,7 +241,7 @@ class Reports:
         engine = self._member.engine
         owners = self._owners()
         had = {each: (owners[each].session, owners[each].epoch) for each in partitions if each in owners}
-        before, overran = self._runs(had), self._overran
+        before, overran = self._runs(had), self._overran.copy()
         self._reports.clear()
         yield
         if engine is None or engine.parts.stopping.error is not None:
@@ -241,9 +253,10 @@ class Reports:
         for report in found:
             if report.given != tuple(sorted(had)):
                 self._broken(f"a report of {_names(report.given)} that went, where {_names(sorted(had))} did")
-            if report.abandoned != self._overran - overran or report.abandoned < len(self._runs(had)):
+            told = sum((self._overran - overran)[each] for each in had)
+            if report.abandoned != told or report.abandoned < len(self._runs(had)):
                 self._broken(
-                    f"{report.abandoned} records are reported as abandoned; {self._overran - overran} were told of, "
+                    f"{report.abandoned} records are reported as abandoned; {told} were told of, "
                     f"{len(self._runs(had))} run"
                 )
             if report.drained < 0 or report.drained + report.abandoned < len(before):

@@ -229,6 +229,11 @@ class Judges:
             if record.lane is not None:
                 record.lane.first = min(record.lane.first, record.turn)
 
+    def unwanted(self, log: LogName, offset: int) -> None:
+        """A reset to that offset has come to nothing."""
+        for record in self._book.logs.get(log, []):
+            record.excused = record.excused or record.offset >= offset
+
     def removed(self, records: Iterable[Placed]) -> None:
         """These records are in no log any more."""
         for record in records:

@@ -68,6 +68,7 @@ class Spikes:
             if first is not None and partition in owners and owners[partition].phase is Phase.OWNED
             if not owners[partition].begins
             for record in self._records(partition)
+            if not _others(name, record)
         )
         if taken >= (most := self._most(owners)) + 1:  # a part of a record is none
             self._stage.judges.broken(
@@ -86,3 +87,9 @@ class Spikes:
 
     def _records(self, partition: Partition) -> Sequence[Placed]:
         return self._stage.book.logs.get(self._stage.log(partition), ())
+
+
+def _others(name: str, record: Placed) -> bool:
+    """Whether others have done it, or do it: it waits for them, and is no intake."""
+    runs = record.unit.runs
+    return bool(runs or record.over) and all(run.member != name for run in runs)

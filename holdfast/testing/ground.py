@@ -9,8 +9,8 @@ from holdfast.errors import RecordUnreadable
 from holdfast.records import Partition
 from holdfast.testing.book import GROUP, Place
 from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.logs import position_name
-from holdfast.testing.brokers.member import MemoryPartitionedSource
 from holdfast.testing.brokers.rocketmq import RocketBroker
 from holdfast.testing.brokers.rocketmq_group import RocketGroup
 from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY, RocketSource

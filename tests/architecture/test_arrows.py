@@ -42,7 +42,16 @@ def test_every_contract_of_the_arrows_is_kept() -> None:
 
 
 #: Two circles are left, in the simulated world alone: Kafka's broker and its members; a stage and who plays on it.
-_KAFKA = {"kafka", "kafka_answers", "kafka_client", "kafka_group", "kafka_protocols", "member"}
+_KAFKA = {
+    "kafka",
+    "kafka_answers",
+    "kafka_client",
+    "kafka_group",
+    "kafka_protocols",
+    "kafka_member",
+    "kafka_fetch",
+    "kafka_questions",
+}
 _STAGE = {
     "at_store", "client", "faults", "faults_broker", "ground", "grounds", "leased_ground", "loop_member", "member",
     "play", "progress", "pushed_ground", "spikes", "watch", "work",

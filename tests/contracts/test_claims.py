@@ -419,9 +419,7 @@ class TestClaim:
         assert b.claim([claim("k", 3), claim("l", 4)]) == [DONE, DONE]
         assert b.results([claim("l").key]) == ["7"]
 
-    def test_what_a_failover_gave_back_to_a_dead_session_is_done_by_who_had_it(
-        self, bench: Bench
-    ) -> None:
+    def test_what_a_failover_gave_back_to_a_dead_session_is_done_by_who_had_it(self, bench: Bench) -> None:
         dead, a = bench.begin(), bench.begin()
         dead.claim([claim("k"), claim("l", 1)])
         bench.kill(dead.id)

@@ -28,8 +28,8 @@ from holdfast.errors import BatchFailed, KeyMissing
 from holdfast.plugin.dead_letter import headers_of
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
-from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import Letters
 from tests.engine.message_source import MemoryMessageSource
 from tests.waiting import PATIENCE_S, until

@@ -12,7 +12,7 @@ from holdfast import Holdfast, MemoryClaims, Ramp, Retry, Settings
 from holdfast.errors import DeadLetterError, StoreUnavailable
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.running import Running
 from tests.waiting import PATIENCE_S, until
 

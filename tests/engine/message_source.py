@@ -9,7 +9,7 @@ from confluent_kafka import Message
 
 from holdfast.adapters.kafka.messages import MessageRecord, UserCallbacks, _failure
 from holdfast.plugin.ports import Batch
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

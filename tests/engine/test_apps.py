@@ -17,7 +17,7 @@ from holdfast import Holdfast, MemoryClaims, Settings
 from holdfast.errors import HandlerFailed, NotAuthorised, SettingError, SourceUnavailable, StateError, UnknownTopic
 from holdfast.plugin.events import RebalanceReport, SourceTrouble
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.engine.bench import Bench, FlakyClaims, numbered, partition
 from tests.waiting import PATIENCE_S
 
@@ -110,7 +110,7 @@ SCRIPT = """
     import sys, threading
     from holdfast import Holdfast, MemoryClaims, Settings
     from holdfast.testing.brokers.kafka import MemoryBroker
-    from holdfast.testing.brokers.member import MemoryPartitionedSource
+    from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
     broker = MemoryBroker(orders=1)
     broker.produce("orders", 0, "x0", "x1", key="k")

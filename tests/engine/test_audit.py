@@ -11,8 +11,8 @@ from holdfast.errors import HandlerFailed, SettingError
 from holdfast.plugin.audit.schema import Assigned, Outcome, Progress, Rebalanced, Revoked, Spans, Started, Stopped
 from holdfast.plugin.observe.metrics import METRICS
 from holdfast.runtime import Machine
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.leased import MemoryQueue
-from holdfast.testing.brokers.member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
 from tests.engine.audit_events import MemoryEvents, once
 from tests.engine.bench import Bench, Letters, Work, numbered, partition

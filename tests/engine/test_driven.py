@@ -20,7 +20,7 @@ from holdfast.plugin.events import SessionLost
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.engine.bench import FlakyClaims, numbered, partition
 from tests.waiting import PATIENCE_S, until
 

@@ -125,7 +125,7 @@ def test_two_groups_on_one_store_do_not_hide_each_others_records() -> None:
     for group in ("g", "h"):
         from holdfast import Holdfast  # noqa: PLC0415
         from holdfast.testing.brokers.kafka import MemoryBroker  # noqa: PLC0415
-        from holdfast.testing.brokers.member import MemoryPartitionedSource  # noqa: PLC0415
+        from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource  # noqa: PLC0415
 
         broker = MemoryBroker(orders=1)
         broker.produce("orders", 0, "x")

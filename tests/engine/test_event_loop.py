@@ -18,7 +18,7 @@ import uvloop
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import HandlerFailed, SettingError, StateError, Unretriable
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.engine.bench import FlakyClaims, numbered, partition
 from tests.waiting import PATIENCE_S
 
@@ -446,7 +446,7 @@ def test_a_signal_drains(name: signal.Signals) -> None:
         import asyncio
         from holdfast import Holdfast, MemoryClaims
         from holdfast.testing.brokers.kafka import MemoryBroker
-        from holdfast.testing.brokers.member import MemoryPartitionedSource
+        from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
         broker = MemoryBroker(orders=1)
         broker.produce("orders", 0, "x")

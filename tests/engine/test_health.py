@@ -10,7 +10,7 @@ import pytest
 from holdfast import Retry, Settings
 from holdfast.plugin.observe.health import HealthCheck
 from holdfast.plugin.observe.snapshot import OpenRecord, PartitionFigures, Snapshot
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
 from tests.engine.bench import Bench, partition
 from tests.waiting import until

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from holdfast.adapters.kafka import loop_offsets
 from holdfast.adapters.kafka.loop_offsets import LoopOffsets
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.engine.bench import FlakyClaims, numbered, partition
 from tests.engine.test_driven import Loops, end, take, taken
 from tests.waiting import until

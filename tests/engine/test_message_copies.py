@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import BatchOf, Settings
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.engine.bench import Bench, Letters, numbered, partition
 
 if TYPE_CHECKING:

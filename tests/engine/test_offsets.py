@@ -18,7 +18,7 @@ from holdfast.plugin.events import (
     RewindIgnored,
     SourceTrouble,
 )
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.engine.bench import Bench, Member, numbered, partition
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from holdfast.plugin.ports import Batch, End
 from holdfast.records import Record
 from holdfast.runtime import Machine
 from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
-from holdfast.testing.brokers.member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
 from tests.engine.bench import Letters, numbered, partition
 from tests.waiting import PATIENCE_S

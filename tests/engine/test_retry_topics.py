@@ -8,7 +8,7 @@ from holdfast import Settings
 from holdfast.errors import HandlerFailed, Unretriable
 from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.events import DeadLettered, SentBack
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.engine.bench import Bench, Letters, partition
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)

@@ -13,8 +13,8 @@ from holdfast import BatchOf, Holdfast, MemoryClaims, Ramp, Settings, Unretriabl
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import HandlerOverdue, Status, StoreDown
 from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
-from holdfast.testing.brokers.member import MemoryPartitionedSource
 from tests.engine.bench import Bench, FlakyClaims, Letters, numbered, partition
 from tests.waiting import until
 

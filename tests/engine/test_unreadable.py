@@ -15,7 +15,7 @@ from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record.admission import Admission
 from holdfast.plugin.ports import Batch
 from holdfast.records import Partition, Record
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
 from tests.engine.bench import Bench, Letters
 

@@ -114,7 +114,7 @@ import logging, sys
 from holdfast import Holdfast, MemoryClaims
 from holdfast.errors import StoreUnavailable
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
 class Away(MemoryClaims):
     def connect(self):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.plugin.ports import Start
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.records import MadeFence
 from holdfast.testing.scheduler import Scheduler
 from holdfast.timing import Deadline

@@ -10,7 +10,7 @@ import pytest
 from holdfast import Holdfast, Settings
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.rocketmq import RocketBroker
 from holdfast.testing.brokers.rocketmq_member import RocketSource
 from holdfast.testing.scheduler import Scheduler

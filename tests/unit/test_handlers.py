@@ -12,7 +12,7 @@ from holdfast import BatchOf, Holdfast
 from holdfast.errors import SettingError, SourceFatal
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.testing.brokers.kafka import MemoryBroker
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.engine.bench import Letters
 
 if TYPE_CHECKING:

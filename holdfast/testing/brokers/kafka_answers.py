@@ -9,7 +9,7 @@ from holdfast.plugin.ports import CommitFate
 
 if TYPE_CHECKING:
     from holdfast.records import Partition
-    from holdfast.testing.brokers.member import MemoryPartitionedSource
+    from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
 
 class Answer(Enum):

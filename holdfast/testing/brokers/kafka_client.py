@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.testing.brokers.kafka import MemoryBroker
     from holdfast.testing.brokers.kafka_group import MemoryGroup
-    from holdfast.testing.brokers.member import MemoryPartitionedSource
+    from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
 _IDS = count(1)
 #: No wait is shorter: of two that differ by the last digit of a float, no time would pass in between.

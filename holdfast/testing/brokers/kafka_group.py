@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from holdfast.records import Partition
     from holdfast.testing.brokers.kafka import MemoryBroker
-    from holdfast.testing.brokers.member import MemoryPartitionedSource
+    from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
 Rebalancing = Literal["eager", "cooperative", "consumer"]
 

@@ -8,8 +8,8 @@ from holdfast.errors import DeadLetterError
 from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.logs import Stored
-from holdfast.testing.brokers.member import MemoryPartitionedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

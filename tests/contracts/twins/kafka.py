@@ -17,7 +17,7 @@ from holdfast.records import Partition
 from holdfast.runtime import MACHINE
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_group import CommitRequest
-from holdfast.testing.brokers.member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.timing import Deadline
 from tests.contracts.test_kafka_source import PROTOCOLS
 from tests.contracts.twins.witness import Clock, Seen, Witness, in_no_time

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
-from typing import TYPE_CHECKING, TypeVar
+from collections import deque
+from typing import TYPE_CHECKING
 
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable, StaticIdTaken, UnknownTopic
-from holdfast.plugin.ports import Batch, Committed, End, Start
-from holdfast.records import Partition, Record
+from holdfast.plugin.ports import Batch, Start
 from holdfast.testing.brokers.kafka_answers import Answer
 from holdfast.testing.brokers.kafka_client import GroupClient
-from holdfast.testing.brokers.logs import position_name
+from holdfast.testing.brokers.kafka_fetch import Reader, fetch
+from holdfast.testing.brokers.kafka_questions import Questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.plugin.ports import RebalanceListener
-    from holdfast.records import Fence
+    from holdfast.records import Fence, Partition, Record
     from holdfast.runtime import Runtime
-    from holdfast.testing.brokers.agenda import Line
     from holdfast.testing.brokers.kafka import MemoryBroker
     from holdfast.testing.brokers.kafka_answers import Told
     from holdfast.timing import Deadline
-
-T = TypeVar("T")
 
 #: How long one waits whose name is still another's.
 _NAME_TAKEN_S = 1.0
@@ -32,18 +29,7 @@ _NAME_TAKEN_S = 1.0
 _LEAST_S = 0.001
 
 
-class Reader:
-    """Where a member stands in a partition."""
-
-    __slots__ = ("paused", "position", "told_end")
-
-    def __init__(self, position: int, *, paused: bool) -> None:
-        self.position = position
-        self.paused = paused
-        self.told_end = -1
-
-
-class MemoryPartitionedSource:
+class MemoryPartitionedSource(Questions):
     """One member. All methods belong to one thread, but for `fail`.
 
     Args:
@@ -59,7 +45,6 @@ class MemoryPartitionedSource:
         static_id: the name under which it comes back after a restart.
     """
 
-    marked = True
     identity: Callable[[Record], str | None] | None = None
     retry_topic: str | None = None
     unroutable_letters: str | None = None
@@ -78,57 +63,29 @@ class MemoryPartitionedSource:
         request_timeout_s: float = 5.0,
         static_id: str | None = None,
     ) -> None:
-        self.broker, self.group, self.name, self.static_id = broker, group, name, static_id
+        of_group = broker.group(group)
+        super().__init__(broker, GroupClient(self, broker, of_group), of_group, runtime or broker.runtime)
+        self.group, self.name, self.static_id = group, name, static_id
         self.session_timeout_s, self.max_poll_interval_s = session_timeout_s, max_poll_interval_s
-        self.of_group = broker.group(group)
         self.readers: dict[Partition, Reader] = {}
         #: Taken away by the broker, not told yet.
         self.lost: list[Partition] = []
         self.polls = 0
         #: What the listener is to be told in the next poll.
         self.news: deque[Callable[[RebalanceListener], None]] = deque()
-        self.client = client = GroupClient(self, broker, self.of_group)
+        client = self.client
         client.session_s, client.beat_s = session_timeout_s, heartbeat_s
         client.max_poll_s, client.request_s = max_poll_interval_s, request_timeout_s
-        self._runtime = runtime or broker.runtime
-        self._faults: dict[str, deque[Exception]] = defaultdict(deque)
         self._fates = client.answered
         self._topics: tuple[str, ...] = ()
-        self._topic_ids: dict[str, int] = {}
-        self._named: dict[Partition, int] = {}
         self._taking: frozenset[Partition] = frozenset()
         self._trouble: SourceError | None = None
         self._name_free_at = 0.0
-        self._ends_asked_at: float | None = None
         self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
 
     def __repr__(self) -> str:
         return f"MemoryPartitionedSource({self.group}, {self.name or hex(id(self))})"
-
-    # ---- for tests
-    def fail(self, method: str, *errors: Exception) -> None:
-        """The next calls of that method raise these, one each."""
-        with self.broker.changed:
-            self._faults[method].extend(errors)
-
-    def forgive(self, method: str) -> None:
-        """Let that method be as it was."""
-        with self.broker.changed:
-            self._faults[method].clear()
-
-    def failing(self, method: str) -> int:
-        """How many calls of that method are still to fail."""
-        return len(self._faults[method])
-
-    @property
-    def line(self) -> Line:
-        """The line between the member and its brokers."""
-        return self.client.line
-
-    def _check(self, method: str) -> None:
-        if self._faults[method]:
-            raise self._faults[method].popleft()
 
     # ---- for the broker, with its lock
     def wants(self, topic: str) -> bool:
@@ -218,91 +175,12 @@ class MemoryPartitionedSource:
                 watcher.on_deliver(record, self)
         return batch
 
-    def position_names(
-        self, partitions: Sequence[Partition], deadline: Deadline
-    ) -> Mapping[Partition, str | SourceError]:
-        """By group, topic, id and number."""
-        return self._ask("position_names", deadline, lambda: {each: self._position_name(each) for each in partitions})
-
-    def _position_name(self, partition: Partition) -> str | SourceError:
-        if not self.broker.has(partition.topic):
-            return UnknownTopic(f"asking for the id of {partition.topic}: there is no such topic")
-        found = self._topic_ids[partition.topic] = self._named[partition] = self.broker.id_of(partition.topic)
-        return position_name(self.group, partition, found)
-
-    def committed(
-        self, partitions: Sequence[Partition], deadline: Deadline
-    ) -> Mapping[Partition, Committed | SourceError | None]:
-        """The committed offsets as the group has them."""
-        return self._ask("committed", deadline, lambda: {each: self._committed(each) for each in partitions})
-
-    def _committed(self, partition: Partition) -> Committed | None:
-        found = self.of_group.committed.get(partition)
-        if found is None:
-            return None
-        if found.topic_id and found.topic_id != self._topic_ids.get(partition.topic, found.topic_id):
-            return None  # of a topic that was deleted since
-        return Committed(found.offset, found.ours, marked=self.marked, store=found.store if found.ours else "")
-
-    def first_offsets(
-        self, partitions: Sequence[Partition], deadline: Deadline
-    ) -> Mapping[Partition, int | SourceError]:
-        """The first record; asked of the partition's leader."""
-        return self._ask(
-            "first_offsets",
-            deadline,
-            lambda: {each: self._first(each) for each in partitions},
-        )
-
-    def _first(self, partition: Partition) -> int | SourceError:
-        return self.broker.logs[partition].start if self._led(partition) else _no_leader(partition)
-
-    def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
-        """The logs' ends, now; asked of the partitions' leaders. Raises SourceError: one has none."""
-        return self._ask("last_offsets", deadline, lambda: self._ends(partitions))
-
-    def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
-        """The ends of the logs, without waiting."""
-        self._check("look_at_ends")
-        line, now = self.line, self.broker.settle()
-        with self.broker.changed:
-            if line.hears and line.speaks and not line.delay_s:
-                return self._ends(partitions)
-            asked_at, self._ends_asked_at = self._ends_asked_at or now, self._ends_asked_at or now
-            waited_s = now - asked_at
-            if line.hears and line.speaks and waited_s >= 2 * line.delay_s:
-                self._ends_asked_at = None
-                return self._ends(partitions)
-        if waited_s >= self.client.request_s:
-            self._ends_asked_at = None
-            raise SourceUnavailable("asking for the ends of the logs: no answer in time")
-        return None
-
-    def _ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        for each in partitions:
-            if not self._led(each):
-                raise _no_leader(each)
-        return self.end_offsets(partitions)
-
-    def _led(self, partition: Partition) -> bool:
-        return partition in self.broker.logs and self.broker.logs[partition].led
-
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Send them; the listener is told in a later poll."""
         self._check("commit")
         now = self.broker.settle()
         with self.broker.changed:
             self.client.commit(now, offsets, dict(self._named), self._listener.store_id)
-
-    def end_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The ends of the logs as far as known: here, all of it."""
-        with self.broker.changed:
-            return {each: self.broker.logs[each].end for each in partitions if each in self.broker.logs}
-
-    def start_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Where the logs begin: all of it is known here."""
-        with self.broker.changed:
-            return {each: self.broker.logs[each].start for each in partitions if each in self.broker.logs}
 
     def seek(self, partition: Partition, offset: int | None) -> None:
         """Read on from there. Raises SourceUnavailable."""
@@ -349,14 +227,6 @@ class MemoryPartitionedSource:
         self._check("close")
 
     # ---- inside
-    def _ask(self, method: str, deadline: Deadline, answer: Callable[[], T]) -> T:
-        """A question that is waited for. Raises SourceUnavailable: no answer until the deadline."""
-        self._check(method)
-        self.line.wait_for_answer(method, self._runtime, deadline)
-        self.broker.settle()
-        with self.broker.changed:
-            return answer()
-
     def _has_news(self) -> bool:
         with self.broker.changed:
             client = self.client
@@ -394,7 +264,8 @@ class MemoryPartitionedSource:
         client = self.client
         with self.broker.changed:
             no_more = [each for each in self.readers if not self.broker.has(each.topic)]
-            if no_more and self.protocol == "cooperative":  # as librdkafka; in the other protocols they are revoked
+            rejoins = bool(no_more) and self.protocol == "cooperative"
+            if rejoins:  # as librdkafka; in the other protocols they are revoked
                 self.loses(no_more)
             gone = list(self.lost)
             expelled = client.expelled
@@ -405,6 +276,9 @@ class MemoryPartitionedSource:
             self._lose(gone)
         if expelled is not None:
             self._come_anew(expelled, now)
+        elif rejoins:  # what it said to have, in a round that is open, it has no more
+            with self.broker.changed:
+                client.join_round(now)
         with self.broker.changed:
             meant = client.meant
             leaving = sorted(self.readers if client.round and client.is_eager else self._unwanted(meant))
@@ -508,36 +382,5 @@ class MemoryPartitionedSource:
         if not (self.line.hears and self.line.speaks):
             return Batch([])
         with self.broker.changed:
-            return self._fetch(at_most)
-
-    def _fetch(self, at_most: int) -> Batch:
-        records: list[Record] = []
-        ends: list[End] = []
-        # Whoever was read last is asked last the next time.
-        for partition, reader in list(self.readers.items()):
-            log = self.broker.logs.get(partition)
-            if reader.paused or len(records) >= at_most or log is None or not log.led:
-                continue
-            if reader.position == log.end == reader.told_end:
-                continue  # there is nothing, and that was said
-            if not log.start <= reader.position <= log.end:
-                reader.position = log.start  # out of range: the policy is "earliest"
-            for offset in log.from_(reader.position, at_most - len(records)):
-                if offset in log.spoilt:
-                    # Behind a hole that nobody looked at, nothing counts.
-                    self._trouble = SourceError(f"consuming {partition}: the record at {offset} cannot be read")
-                    return Batch(records, ends)
-                fence = self._owners.get(partition)
-                if fence is not None:
-                    stored = log.records[offset]
-                    records.append(Record(partition, offset, stored.key, stored.value, stored.headers, -1, fence))
-                reader.position = offset + 1
-                self.readers[partition] = self.readers.pop(partition)
-            if not log.from_(reader.position, 1) and reader.told_end != log.end:
-                reader.position = reader.told_end = log.end
-                ends.append(End(partition, log.end))
-        return Batch(records, ends)
-
-
-def _no_leader(partition: Partition) -> SourceError:
-    return SourceUnavailable(f"{partition} has no leader now")
+            batch, self._trouble = fetch(self.broker, self.readers, self._owners, at_most)
+        return batch

@@ -1,16 +1,14 @@
-"""Holdfast: the whole consumer, way 3. Registers handlers, runs the loop, answers signals."""
+"""Holdfast: the whole consumer, way 3. Registers handlers and runs the loop."""
 
 from __future__ import annotations
 
 import math
-import signal
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
-from holdfast.errors import HoldfastError, SettingError, StateError
+from holdfast.errors import SettingError, StateError
 from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.loop import Engine
@@ -23,10 +21,11 @@ from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, Partition
 from holdfast.plugin.retry import Retry
 from holdfast.plugin.running import Background, Beside, run_in_loop
 from holdfast.plugin.settings import Settings
+from holdfast.plugin.signals import answered, run_answering
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.keys import KeySpec
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _LIMIT, _LIMIT_OF_LEASED = DeadLetterLimit(), DeadLetterLimit(then="stop")
-#: What a shell has for a command that SIGINT has ended.
-_INTERRUPTED = 130
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Holdfast:
@@ -187,8 +183,8 @@ class Holdfast:
                 `Settings.startup_timeout_s`.
         """
         engine = self._made()
-        with _signals(engine.stop, install=install_signal_handlers) as came:
-            _run(engine, came)
+        with answered(engine.stop, install=install_signal_handlers) as came:
+            run_answering(engine, came)
 
     async def run_async(self, *, install_signal_handlers: bool = True) -> None:
         """Consume until SIGTERM, SIGINT, `stop()` or a cancellation, beside whatever else the event loop does.
@@ -206,8 +202,10 @@ class Holdfast:
             asyncio.CancelledError: it was cancelled.
             HoldfastError: as `run`.
         """
-        with _signals(self._stop, install=install_signal_handlers) as came:
-            await run_in_loop(lambda home: _run(self._made(home), came), self._stop_once, self._runtime, self._name)
+        with answered(self._stop, install=install_signal_handlers) as came:
+            await run_in_loop(
+                lambda home: run_answering(self._made(home), came), self._stop_once, self._runtime, self._name
+            )
 
     async def __aenter__(self) -> Self:
         """Start the app in the running event loop, as `run_async` without signal handlers, and go on at once.
@@ -348,50 +346,5 @@ class Holdfast:
         self._engine.subscribe(topics)
 
 
-def _run(engine: Engine, came: Sequence[int]) -> None:
-    """Ctrl-C while it waits for store or broker at the start is the end of the program, as of any that waits."""
-    try:
-        engine.run()
-    except HoldfastError:
-        if engine.snapshots.ran or signal.SIGINT not in came:
-            raise
-    if not engine.snapshots.ran and signal.SIGINT in came:
-        raise SystemExit(_INTERRUPTED)
-
-
 def _as_tuple(topics: str | Sequence[str]) -> tuple[str, ...]:
     return (topics,) if isinstance(topics, str) else tuple(topics)
-
-
-#: Of the apps that run in the main thread, or in its event loop: what a signal is told to.
-_told: list[Callable[[int], None]] = []
-_before: dict[int, Any] = {}
-
-
-@contextmanager
-def _signals(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[int]]:
-    """Signals that came. Several apps of one event loop hear of each; the last to leave puts back what was there."""
-    if not install or threading.current_thread() is not threading.main_thread():
-        yield ()
-        return
-    came: list[int] = []
-
-    def tell(number: int) -> None:
-        came.append(number)
-        stop(why=signal.Signals(number).name)
-
-    _told.append(tell)
-    if len(_told) == 1:
-        _before.update({number: signal.signal(number, _tell_all) for number in _SIGNALS})
-    try:
-        yield came
-    finally:
-        _told.remove(tell)
-        if not _told:
-            for number, handler in _before.items():
-                signal.signal(number, handler)
-
-
-def _tell_all(number: int, _: object) -> None:
-    for tell in _told:
-        tell(number)

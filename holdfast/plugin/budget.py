@@ -136,8 +136,9 @@ def heartbeat_fits(
     return Misfit(
         heartbeat,
         heartbeat_ms,
-        "a heartbeat or two that come late end the membership, and the group rebalances for nothing",
-        f"use at most {session_ms // HEARTBEATS_A_SESSION}, a third of {session}={session_ms}, so that two may be lost",
+        "one or two late heartbeats end the membership, and the group rebalances without need",
+        f"use at most {session_ms // HEARTBEATS_A_SESSION}, a third of {session}={session_ms}, so that two heartbeats "
+        "may be lost",
     )
 
 
@@ -148,7 +149,7 @@ def session_below_poll(session_ms: int, max_poll_ms: int) -> Misfit | None:
     return Misfit(
         MAX_POLL,
         max_poll_ms,
-        "confluent-kafka makes no consumer of it",
+        "confluent-kafka refuses to create the consumer",
         f"use at least {SESSION}={session_ms}: librdkafka refuses less",
     )
 
@@ -162,12 +163,14 @@ def session_allowed(
         return None
     limits = "group.{}.session.timeout.ms" if session == SESSION else "group.consumer.{}.session.timeout.ms"
     low = session_ms < least_ms
-    name, limit_ms, words = (limits.format("min"), least_ms, "less") if low else (limits.format("max"), most_ms, "more")
+    name, limit_ms, words = (
+        (limits.format("min"), least_ms, "below") if low else (limits.format("max"), most_ms, "above")
+    )
     return Misfit(
         session,
         session_ms,
-        f"brokers refuse {words} than their {name}, usually {limit_ms}",
-        f"use {limit_ms} or {'more' if low else 'less'}, unless your broker allows it",
+        f"brokers refuse a session timeout {words} their {name}, {limit_ms} by default",
+        f"use {limit_ms} or {'more' if low else 'less'}, unless your brokers allow this value",
     )
 
 
@@ -180,8 +183,9 @@ def restart_fits(session_ms: int, restart_s: float | None = None, *, session: st
     return Misfit(
         session,
         session_ms,
-        f"a static member (group.instance.id) keeps its partitions over a restart while its session lasts, and {takes}",
-        f"use {least_ms} or more, above what a restart takes; by default {DEFAULT_SESSION_MS}",
+        "a static member (group.instance.id) keeps its partitions during a restart only until its session ends, and "
+        f"{takes}",
+        f"use {least_ms} or more, longer than a restart takes; the default is {DEFAULT_SESSION_MS}",
     )
 
 
@@ -202,7 +206,8 @@ def turn_fits(turn: Turn, max_poll_ms: int) -> Misfit | None:
     return Misfit(
         MAX_POLL,
         max_poll_ms,
-        "the group goes on without the member while it works: its records run again elsewhere, where they take as long",
+        "the member loses its membership while it still works, and its records run again on another member, where "
+        "they take as long",
         f"{turn}, which is not below {limit_s:g} s: {', or '.join(ways)}",
     )
 
@@ -218,7 +223,7 @@ def drain_fits(drain_s: float, max_poll_ms: int) -> Misfit | None:
         drain_s,
         found.effect,
         f"a drain runs between two polls: {drain_s:g} s + {COMMIT_S:g} s for the commit reach {MAX_POLL}={max_poll_ms} "
-        f"({limit_s:g} s), and the group would go on without this member; use less than "
+        f"({limit_s:g} s), and this member would lose its membership; use less than "
         f"{max(0.0, limit_s - COMMIT_S):g} s, or a larger {MAX_POLL}",
     )
 

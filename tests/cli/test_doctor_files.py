@@ -139,7 +139,7 @@ def test_what_is_alike_is_folded_and_a_reason_is_given_once(here: Here, tmp_path
             json.dumps({**HEALTHY, **{f"x.{number}": 1 for number in range(9)}, "auto.offset.reset": "end"})
         )
     told = here("doctor", *files, code=1).stdout
-    assert told.count("ERROR: no start  [unknown-key]  9 times") == 2
+    assert told.count("ERROR: does not start  [unknown-key]  9 times") == 2
     assert told.count("and 4 more (--json has all)") == 2
     assert told.count("  why   librdkafka has no such setting") == 1
     assert "WARNING: records skipped  [offset-reset-latest], for the reason above" in told
@@ -150,6 +150,9 @@ def test_what_is_alike_is_folded_and_a_reason_is_given_once(here: Here, tmp_path
 def test_what_was_not_judged_is_one_line(here: Here, tmp_path: Path) -> None:
     file = tmp_path / "consumer.json"
     file.write_text(json.dumps(HEALTHY))
-    assert "not judged: poll-interval-short, since nobody has said how long" in here("doctor", file).stdout
+    assert (
+        "not checked without --handler TIME (how long a record takes): poll-interval-short"
+        in here("doctor", file).stdout
+    )
     assert lines(here("doctor", file, "--json"))[-1]["not_judged"] == ["poll-interval-short"]
-    assert "not judged" not in here("doctor", file, "--handler", "1ms").stdout
+    assert "not checked" not in here("doctor", file, "--handler", "1ms").stdout

@@ -87,7 +87,7 @@ def test_restarts_of_static_members_are_heard_of_by_nobody(kafka: KafkaServer) -
         (("--kafka", "3.9"), "stop all members"),
         (("--kafka", "3.9", "--client", "java"), "step 2 of 2"),
         (("--kafka", "4.1"), "step 1 of 1"),
-        (("--kafka", "4.1", "--assignor", "uniform"), "The group has the consumer protocol."),
+        (("--kafka", "4.1", "--assignor", "uniform"), "The group already uses the consumer protocol."),
     ],
 )
 def test_the_steps_are_told_without_a_group_too(
@@ -114,9 +114,9 @@ def test_a_group_may_be_described(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ((), "--bootstrap"),
         (("--kafka", "3.9", "--members", "3"), "give --topics and --members"),
-        (("--group", "g", "--bootstrap", "x:1", "--members", "3"), "describe another"),
+        (("--group", "g", "--bootstrap", "x:1", "--members", "3"), "they describe another group"),
         (("--kafka", "3.9", "--to", "consumer"), "came with 4.0"),
-        (("--kafka", "3.9", "--assignor", "mine"), "cannot be foreseen"),
+        (("--kafka", "3.9", "--assignor", "mine"), "cannot be predicted"),
         (("--kafka", "3.9", "--group", "g"), "name the group, or"),
         (("--namesrv", "x:1", "--group", "g"), "examples/rocketmq_move"),
         (("--kafka", "4.1", "--assignor", "uniform", "--to", "cooperative"), "nothing to do"),

@@ -120,7 +120,7 @@ def test_a_group_that_rebalances_cannot_be_planned_for_and_says_so(kafka: KafkaS
         crew.join("till-2")
         crew.until(lambda view: view.state == "preparing rebalance", "till-2")
         ran = here("plan", "--group", crew.group, "--bootstrap", kafka.bootstrap, code=3)
-        assert "ask again when it is stable" in ran.stderr
+        assert "try again when it is stable" in ran.stderr
 
 
 @pytest.mark.parametrize("strategy", ["sticky", pytest.param("AVG", marks=pytest.mark.full)])
@@ -205,7 +205,7 @@ def test_a_described_group_is_told_in_words_and_drawn(tmp_path: Path) -> None:
         *("plan", "--group", "billing", "--topics", "orders=3,payments=3", "--members", "2", "--assignor", "range"),
         *("--join", "1", "--picture", picture),
     ).stdout
-    assert told.startswith("billing as described: 2 members, 6 partitions\nkept in __consumer_offsets-9 of 50")
+    assert told.startswith("billing as described: 2 members, 6 partitions\noffsets are in __consumer_offsets-9 of 50")
     assert "before: 2 members have 2 to 4 partitions (member-1 4, member-2 2): 2 apart" in told
     assert "after: 3 members have 2 partitions each" in told
     assert "  from member-1 to member-2: 2 (orders-1, payments-1)" in told
@@ -226,14 +226,14 @@ def test_what_cannot_be_planned_is_one_sentence_and_an_exit_code(
         ('{"topics": {"o": 1}, "members": [{"id": "a", "has": 1}]}', ("--described", file), 2, "a member says 'has'"),
         (
             '{"topics": {"o": 1}, "members": [{"id": "a", "assignors": ["range"]}, {"id": "b", "assignors": ["x"]}]}',
-            ("--described", file), 2, "no assignor is on everybody's list",
+            ("--described", file), 2, "no assignor is on every member's list",
         ),
         ("", ("--group", "nobody", "--bootstrap", kafka.bootstrap), 1, "has no group 'nobody'"),
         ("", ("--group", "g", "--bootstrap", closed_port, "--timeout", "1"), 3, "check the address"),
         ("", (*simple, "--leave", "till-9"), 2, "no member is called that; there are member-1, member-2"),
         ("", (*simple, "--join", "member-1"), 2, "one of these is taken"),
-        ("", (*simple, "--assignor", "best"), 2, "it is not one of range"),
-        ("", (*simple, "--grow", "orders=2"), 2, "it has 3 already"),
+        ("", (*simple, "--assignor", "best"), 2, "use one of range"),
+        ("", (*simple, "--grow", "orders=2"), 2, "it already has 3: use a higher number"),
         ("", (*simple, "--picture", "/nowhere/plan.svg"), 2, "the file cannot be written"),
         ("", (*simple, "--picture", "plan.png"), 2, "it is drawn as SVG"),
     ):  # fmt: skip

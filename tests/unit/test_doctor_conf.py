@@ -103,7 +103,7 @@ CASES: list[tuple[str, Case]] = [
             "librdkafka",
             {"sesion.timeout.ms": 6000},
             ({"session.timeout.ms": 6000},),
-            says="session.timeout.ms is meant?",
+            says="did you mean session.timeout.ms?",
         ),
     ),
     (
@@ -117,7 +117,7 @@ CASES: list[tuple[str, Case]] = [
             {"queued.min.messages": 1000},
             ({"max.poll.records": 10},),
             severity=Severity.WARNING,
-            says="one of librdkafka",
+            says="a setting of librdkafka",
         ),
     ),
     (
@@ -260,7 +260,7 @@ CASES: list[tuple[str, Case]] = [
             {},
             ({"group.instance.id": None},),
             Circumstances(restart_s=45.0),
-            says="45000 (the default; the group's at the broker",
+            says="45000 (the default; a setting of the group at the broker",
         ),
     ),
     (

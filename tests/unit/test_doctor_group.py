@@ -134,7 +134,7 @@ CASES: list[tuple[str, Case]] = [
         Case(
             looks(*(kafka(*who, generation=None) for who in ((_ONE, _TWO), (_ONE,), (_ONE, _THREE)))),
             looks(*(kafka(*who, generation=None) for who in ((_ONE, _TWO), (_ONE, _TWO), (_ONE, _TWO)))),
-            says="came or went: static-2 at 10.0.0.2, static-3 at 10.0.0.3",
+            says="joined or left: static-2 at 10.0.0.2, static-3 at 10.0.0.3",
         ),
     ),
     (
@@ -142,7 +142,7 @@ CASES: list[tuple[str, Case]] = [
         Case(
             looks(kafka(state="reconciling"), kafka(state="reconciling")),
             looks(kafka(state="reconciling"), kafka()),
-            says="reconciling for 10 s",
+            says="reconciling for at least 10 s",
         ),
     ),
     (
@@ -247,7 +247,7 @@ CASES: list[tuple[str, Case]] = [
         Case(
             looks(*[kafka(member(1, *P[:2], target=frozenset(P[:1])), member(2))] * 2),
             looks(kafka(member(1, *P[:2], target=frozenset(P[:1])), member(2)), kafka()),
-            says="static-1 at 10.0.0.1: has yet to give up orders-1",
+            says="static-1 at 10.0.0.1: has not given up orders-1 yet",
         ),
     ),
     (
@@ -255,7 +255,7 @@ CASES: list[tuple[str, Case]] = [
         Case(
             looks(kafka(*(member(number, *P[number : number + 1]) for number in range(6)))),
             looks(kafka(*(member(number, *P[number : number + 1]) for number in range(4)))),
-            says="2 of 6 members have nothing",
+            says="2 of 6 members without a partition",
         ),
     ),
     (
@@ -397,7 +397,7 @@ def test_each_rule_is_shown_both_ways() -> None:
 
 
 def test_there_has_to_be_a_look() -> None:
-    with pytest.raises(SettingError, match="a look or more"):
+    with pytest.raises(SettingError, match="one look or more"):
         Watched(views=(), at_s=())
 
 

@@ -46,14 +46,14 @@ _WHOSE = {
 
 def add(commands: shared.Commands) -> None:
     """The command."""
-    made = shared.command(commands, "doctor", "find what will hurt: in configurations, in a live group", _EXAMPLE)
+    made = shared.command(commands, "doctor", "find problems in configurations and in a live group", _EXAMPLE)
     made.add_argument("files", nargs="*", metavar="FILE", help="a consumer's configuration")
     made.add_argument(
         "--client",
         choices=[each.value for each in Client],
-        help="whose names and defaults it has (default: as it looks)",
+        help="the client that the file is for (default: recognised by the names)",
     )
-    made.add_argument("--section", metavar="NAME", help="only what is under this name in the file: kafka.consumer")
+    made.add_argument("--section", metavar="NAME", help="read only this section of the file: kafka.consumer")
     told = made.add_argument_group("what a configuration does not say")
     told.add_argument("--handler", type=span_s, metavar="TIME", help="the longest that one record takes: 200ms, 2s, 5m")
     told.add_argument(
@@ -65,26 +65,29 @@ def add(commands: shared.Commands) -> None:
     told.add_argument(
         "--workers", type=at_least_0, default=1, metavar="N", help="records at the same time (default: 1)"
     )
-    told.add_argument("--drain", type=span_s, default=0.0, metavar="TIME", help="how long a hand-over waits for them")
+    told.add_argument(
+        "--drain", type=span_s, default=0.0, metavar="TIME", help="how long a hand-over waits for running records"
+    )
     told.add_argument(
         "--polls-meanwhile", action="store_true", help="the client is polled while handlers run, as holdfast does"
     )
     told.add_argument("--restart", type=span_s, metavar="TIME", help="how long a process is away when it is restarted")
     live = made.add_argument_group("a live group")
-    live.add_argument("--group", help="look at this one")
-    live.add_argument("--looks", type=at_least_0, default=6, metavar="N", help="how often (default: %(default)s)")
+    live.add_argument("--group", help="the group to examine")
+    live.add_argument("--looks", type=at_least_0, default=6, metavar="N", help="number of looks (default: %(default)s)")
     live.add_argument(
-        "--every", type=span_s, default=2.0, metavar="TIME", help="from one look to the next (default: 2s)"
+        "--every", type=span_s, default=2.0, metavar="TIME", help="time from one look to the next (default: 2s)"
     )
     live.add_argument(
         "--commit-interval",
         type=span_s,
         default=5.0,
         metavar="TIME",
-        help="how often its members commit; an offset that stands still for twice that is told of (default: 5s)",
+        help="how often its members commit; doctor reports an offset that does not move for twice that time (default: "
+        "5s)",
     )
     shared.add_brokers(made)
-    shared.add_redis(made, "RocketMQ: holds the plan of a group that holdfast coordinates", required=False)
+    shared.add_redis(made, "RocketMQ: the store with the plan of a group that holdfast coordinates", required=False)
     made.set_defaults(run=run)
 
 
@@ -194,7 +197,7 @@ class _Tell:
         if silent:
             output.say()
             rules = ", ".join(rule.name for rule in silent)
-            output.say(f"not judged: {rules}, since nobody has said how long a record takes: --handler TIME")
+            output.say(f"not checked without --handler TIME (how long a record takes): {rules}")
         output.say()
 
     def _finding(self, reason: tuple[str, ...], alike: Sequence[Finding]) -> None:

@@ -31,7 +31,7 @@ _EXAMPLE = """\
   holdfast emit --bootstrap localhost:9092 --handler 2s --batch 50 --restarts crash --only java
   holdfast emit --rocketmq 5.5 --handler 500ms --workers 20
 
-Where times do not fit into each other it says which, and what to change; exit code 2.
+If times do not fit together, the error names them and says what to change; exit code 2.
 """
 _ROCKETMQ = ("rocketmq-python", "rocketmq-grpc-simple", "rocketmq-grpc-push", "rocketmq-broker")
 _FORMATS = {"native": native, "properties": as_properties, "python": as_python}
@@ -42,14 +42,16 @@ def add(commands: shared.Commands) -> None:
     made = shared.command(commands, "emit", "the configuration that fits a group, with reasons", _EXAMPLE)
     _add_work(made)
     shared.add_brokers(made)
-    versions = made.add_argument_group("or which broker it is, without asking it")
+    versions = made.add_argument_group("or the version of the brokers, without asking them")
     versions.add_argument("--kafka", metavar="VERSION", help="Kafka brokers of that version: 3.9, 4.1.0")
     versions.add_argument("--rocketmq", metavar="VERSION", help="RocketMQ of that version: 4.9, 5.5.0")
     made.add_argument(
         "--protocol", choices=get_args(Protocol), help="Kafka's (default: consumer where the brokers have it)"
     )
     made.add_argument(
-        "--only", choices=(*get_args(Client), "kafka-group", *_ROCKETMQ), help="one of the places (default: all)"
+        "--only",
+        choices=(*get_args(Client), "kafka-group", *_ROCKETMQ),
+        help="the settings for one place only (default: all)",
     )
     made.add_argument(
         "--format", choices=tuple(_FORMATS), default="native", help="how it is written (default: as the place takes it)"
@@ -72,7 +74,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     sheets = [each for each in _sheets(options, workload) if options.only in (None, each.name)]
     if not sheets:
-        raise SettingError("--only", options.only, "there is nothing to say to it here")
+        raise SettingError("--only", options.only, "there are no settings for it here")
     for number, sheet in enumerate(sheets):
         output.json(as_json(sheet))
         if number:
@@ -116,11 +118,11 @@ def _sheets(options: argparse.Namespace, workload: Workload) -> list[Sheet]:
     asked = any((options.bootstrap, options.kafka_config, options.namesrv, options.rocketmq_config))
     if len(said) + asked != 1:
         raise SettingError(
-            "--kafka", options.kafka, "say which broker it is, once: --kafka, --rocketmq, --bootstrap or --namesrv"
+            "--kafka", options.kafka, "name the brokers once: --kafka, --rocketmq, --bootstrap or --namesrv"
         )
     if options.rocketmq or (asked and shared.is_rocketmq(options)):
         if options.protocol is not None:
-            raise SettingError("--protocol", options.protocol, "it is Kafka's: leave it out")
+            raise SettingError("--protocol", options.protocol, "it is only for Kafka: leave it out")
         return for_rocketmq(workload, options.rocketmq or _rocketmq_version(options), only=options.only)
     return for_kafka(workload, kafka_brokers(options), protocol=options.protocol)
 
@@ -137,7 +139,7 @@ def _add_work(made: argparse.ArgumentParser) -> None:
         type=span_s,
         default=10.0,
         metavar="TIME",
-        help="a hand-over waits so long for what runs (default: 10s)",
+        help="how long a hand-over waits for running records (default: 10s)",
     )
     work.add_argument(
         "--polls-meanwhile", action="store_true", help="the client is polled while handlers run, as holdfast does"
@@ -147,13 +149,19 @@ def _add_work(made: argparse.ArgumentParser) -> None:
         type=span_s,
         default=300.0,
         metavar="TIME",
-        help="the group goes on without a member that is stuck for so long (default: 5m)",
+        help="how long a member may be stuck before it loses its membership (default: 5m)",
     )
     restarts = made.add_argument_group("how members restart")
-    restarts.add_argument("--restarts", choices=get_args(Restarts), default="rolling", help="as a rule")
+    restarts.add_argument("--restarts", choices=get_args(Restarts), default="rolling", help="how members usually end")
     restarts.add_argument(
-        "--restart", type=span_s, default=30.0, metavar="TIME", help="from end to back, at the longest (default: 30s)"
+        "--restart",
+        type=span_s,
+        default=30.0,
+        metavar="TIME",
+        help="the longest time from its end until it is back (default: 30s)",
     )
     restarts.add_argument(
-        "--static-id", metavar="NAME", help="a member's own name that outlasts a restart, such as '${POD_NAME}'"
+        "--static-id",
+        metavar="NAME",
+        help="an id for each member that stays the same after a restart, such as '${POD_NAME}'",
     )

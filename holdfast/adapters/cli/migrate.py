@@ -33,23 +33,23 @@ _EXAMPLE = """\
   holdfast migrate --group billing --bootstrap localhost:9092 --client java --to cooperative
   holdfast migrate --kafka 3.9 --client java --topics orders=12,payments=4 --members 3
 
-Nothing is changed: the steps are told, and what each restart would move. MOVES: partitions that change hands while a
-member is away and when it is back; HELD UP: those that stand still for it though they stay where they are. "none": a
-static member, whose restart nobody hears of.
+The command changes nothing. It shows the steps, and what each restart would move. MOVES: partitions that change their
+owner while a member is away and when it is back. HELD UP: partitions that stop although they keep their owner. "none":
+a static member, whose restart causes no rebalance.
 """
 _COLUMNS = ("MEMBER", "MOVES WHILE AWAY", "MOVES WHEN BACK", "HELD UP")
 
 
 def add(commands: shared.Commands) -> None:
     """The command."""
-    made = shared.command(commands, "migrate", "the steps from an eager group to one that moves little", _EXAMPLE)
-    made.add_argument("--group", help="a live one, looked at; nothing is changed")
-    described = made.add_argument_group("without looking")
+    made = shared.command(commands, "migrate", "the steps from an eager strategy to a better one", _EXAMPLE)
+    made.add_argument("--group", help="a live group; nothing is changed")
+    described = made.add_argument_group("without a live group")
     described.add_argument("--kafka", metavar="VERSION", help="brokers of that version")
     described.add_argument("--assignor", default="range", help="the strategy now (default: %(default)s)")
     described.add_argument("--topics", type=topic_counts, metavar="T=N,...", help="topics and their partitions")
-    described.add_argument("--members", type=at_least_1, metavar="N", help="so many members, who all read them")
-    described.add_argument("--static", action="store_true", help="members that have names (group.instance.id)")
+    described.add_argument("--members", type=at_least_1, metavar="N", help="number of members; each reads all topics")
+    described.add_argument("--static", action="store_true", help="the members are static (group.instance.id)")
     made.add_argument("--client", choices=get_args(Client), default="confluent-kafka", help="(default: %(default)s)")
     made.add_argument("--to", choices=get_args(Goal), help="(default: consumer where the brokers have it)")
     shared.add_brokers(made)
@@ -59,13 +59,15 @@ def add(commands: shared.Commands) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Raises SettingError: there is no such way; SourceError: no answer."""
     if not options.kafka and shared.is_rocketmq(options):
-        raise SettingError("--namesrv", options.namesrv, "RocketMQ's clients have nothing better to go to; from one of "
-                           "them to holdfast: examples/rocketmq_move")  # fmt: skip
+        raise SettingError("--namesrv", options.namesrv, "RocketMQ's clients have no better strategy; "
+            "examples/rocketmq_move shows how to move to holdfast")  # fmt: skip
     if bool(options.kafka) == bool(options.group):
-        raise SettingError("--group", options.group, "name the group, or with --kafka the version of some brokers")
+        raise SettingError("--group", options.group, "name the group, or give the brokers' version with --kafka")
     if options.group and (options.topics or options.members or options.static):
         raise SettingError(
-            "--group", options.group, "it is looked at: --topics, --members and --static describe another"
+            "--group",
+            options.group,
+            "leave out --topics, --members and --static, or leave out --group: they describe another group",
         )
     brokers = kafka_brokers(options)
     goal: Goal = options.to or ("consumer" if brokers.consumer_protocol else "cooperative")
@@ -89,9 +91,9 @@ def living_of(view: GroupView) -> Living:
         SettingError: it has no members, or an assignor that is not Kafka's.
     """
     if not view.members:
-        raise SettingError("--group", view.group, "it has no members: just start them with the new settings")
+        raise SettingError("--group", view.group, "it has no members: start them with the new settings")
     if view.rebalancing or any(each.partitions is None for each in view.members):
-        raise SourceUnavailable(f"{view.group} rebalances now ({view.state}): ask again when it is stable")
+        raise SourceUnavailable(f"{view.group} rebalances now ({view.state}): try again when it is stable")
     members = tuple(
         Subscriber(
             id=each.id,

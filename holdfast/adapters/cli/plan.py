@@ -58,24 +58,38 @@ class _Subject(NamedTuple):
 def add(commands: Commands) -> None:
     """The command and its options."""
     made = shared.command(commands, "plan", "what would happen if members joined or left a group", _EXAMPLE)
-    group = made.add_argument_group("the group: a live one, or one that is described")
-    group.add_argument("--group", metavar="NAME", help="the consumer group, looked at where it lives")
+    group = made.add_argument_group("the group: a live one, or a described one")
+    group.add_argument("--group", metavar="NAME", help="a live consumer group")
     group.add_argument("--described", metavar="FILE", help="a group in JSON (below)")
     group.add_argument(
         "--topics", type=topic_counts, metavar="T=N,...", help="topics and their partitions, and --members"
     )
-    group.add_argument("--members", type=int, metavar="N", help="so many members, who all read all of --topics")
-    what = made.add_argument_group("what happens; nothing = a rebalance as things are")
-    what.add_argument("--join", default="", metavar="N|NAME,...", help="so many members join, or these (client ids)")
-    what.add_argument("--join-topics", default="", metavar="T,...", help="what they read (default: what most do)")
+    group.add_argument("--members", type=int, metavar="N", help="number of members; each reads all of --topics")
+    what = made.add_argument_group("the change (default: a rebalance without a change)")
     what.add_argument(
-        "--join-assignors", type=assignor_list, metavar="A,...", help="what they list: partition.assignment.strategy"
+        "--join", default="", metavar="N|NAME,...", help="the number of members that join, or their client ids"
     )
     what.add_argument(
-        "--leave", action="append", default=[], metavar="N|NAME", help="so many leave, or this one; may be given again"
+        "--join-topics",
+        default="",
+        metavar="T,...",
+        help="the topics that they read (default: those that most members read)",
     )
     what.add_argument(
-        "--grow", type=topic_counts, default={}, metavar="T=N,...", help="a topic gets so many partitions"
+        "--join-assignors",
+        type=assignor_list,
+        metavar="A,...",
+        help="the assignors that they list (partition.assignment.strategy)",
+    )
+    what.add_argument(
+        "--leave",
+        action="append",
+        default=[],
+        metavar="N|NAME",
+        help="the number of members that leave, or one member; may be repeated",
+    )
+    what.add_argument(
+        "--grow", type=topic_counts, default={}, metavar="T=N,...", help="a topic grows to this number of partitions"
     )
     what.add_argument(
         "--assignor",
@@ -135,26 +149,26 @@ def _live(options: argparse.Namespace) -> _Subject:
 def _coordination(view: GroupView) -> list[str]:
     if view.offsets_partition is None:
         return []
-    where = f"__consumer_offsets-{view.offsets_partition}, by the hash of its name"
+    where = f"__consumer_offsets-{view.offsets_partition}, chosen by the hash of the group's name"
     if view.offsets_leader is None:
-        return [f"kept in {where}: that partition has no leader now, so nobody coordinates the group"]
+        return [f"offsets are in {where}: that partition has no leader now, so no broker coordinates the group"]
     leader = f"broker {view.offsets_leader.name} ({view.offsets_leader.address})"
     if view.offsets_leader == view.coordinator:
-        return [f"kept in {where}; {leader} leads it, and answers as the group's coordinator"]
-    return [f"kept in {where}; {leader} leads it, and another answers as the coordinator: it is about to move"]
+        return [f"offsets are in {where}; {leader} leads it and is the group's coordinator"]
+    return [f"offsets are in {where}; {leader} leads it, but another broker is still the coordinator"]
 
 
 def _chosen(view: GroupView) -> list[str]:
     if view.kind == "rocketmq":
         if view.protocol == "holdfast":
-            return ["who gets what: holdfast's own plan, sticky unless its members say otherwise (--assignor)"]
+            return ["assignor: holdfast's own plan, sticky unless the members set another one (--assignor)"]
         return [
-            "who gets what: each client computes it by itself, and none tells how; AVG unless --assignor says otherwise"
+            "assignor: each client computes the assignment and does not tell how: AVG unless --assignor sets another"
         ]
     if view.protocol == "consumer":
         return [f"assignor: {view.assignor}, the broker's own"]
     if view.assignor:
-        return [f"assignor: {view.assignor}, on which the members' lists agree; a broker tells the lists to nobody"]
+        return [f"assignor: {view.assignor}, chosen from the members' lists; a broker does not show the lists"]
     return []
 
 
@@ -172,15 +186,17 @@ def _described(options: argparse.Namespace) -> _Subject:
     notes = []
     if not found.group.owners and found.group.members:
         found = found._replace(group=found.group.with_owners(assigned(found.group)))
-        notes.append(f"nothing says what members have: it is what {found.group.assignor} makes of them")
+        notes.append(
+            f"the description does not say what members have: the plan takes what {found.group.assignor} would assign"
+        )
     sizes = f"{count(len(found.group.members), 'member')}, {count(len(found.group.partitions), 'partition')}"
     about = [f"{found.name or 'the group'} as described: {sizes}"]
     facts: dict[str, object] = {"kind": found.group.kind, "protocol": found.group.protocol}
     if found.group.kind == "kafka" and found.name:
         number = offsets_partition(found.name, found.offsets_partitions)
         about.append(
-            f"kept in __consumer_offsets-{number} of {found.offsets_partitions}, by the hash of its name; who leads it "
-            "coordinates the group"
+            f"offsets are in __consumer_offsets-{number} of {found.offsets_partitions}, chosen by the hash of the "
+            "group's name; the leader of that partition is the coordinator"
         )
         facts["offsets_partition"] = number
     if found.vote:

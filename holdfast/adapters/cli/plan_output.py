@@ -99,7 +99,9 @@ def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Seq
     if made.paused and made.paused == len(made.before):
         output.say("meanwhile all partitions stop, whether or not they move")
     elif made.paused:
-        output.say(f"meanwhile {count(made.paused, 'partition')} stop{'s' * (made.paused == 1)}, and the others go on")
+        output.say(
+            f"meanwhile {count(made.paused, 'partition')} stop{'s' * (made.paused == 1)}, and the others continue"
+        )
     for note in [*heading.notes, *made.notes]:
         output.say(f"note: {shown(note, 250)}")
 

@@ -36,11 +36,13 @@ def live(view: GroupView, assignor: str | None) -> Planned:
     notes = [*view.notes, *(f"{topic}: {why}" for topic, why in view.unseen.items())]
     if view.protocol == "classic" and view.rebalancing:
         raise SourceUnavailable(
-            f"{view.group} rebalances now ({view.state}), and its coordinator does not tell who has what: ask again "
+            f"{view.group} rebalances now ({view.state}), and its coordinator does not tell who has what: try again "
             "when it is stable"
         )
     if view.rebalancing:
-        notes.append(f"the group is {view.state}: before is what its members are to have once that is through")
+        notes.append(
+            f"the group is {view.state}: the plan takes the assignment that this rebalance leads to as the state before"
+        )
     chosen = assignor or view.assignor or _usual(view)
     partitions = {each for each, one in view.partitions.items() if one.exists and not each.topic.startswith(_RETRY)}
     subscribed = {topic for each in view.members for topic in each.topics or ()}
@@ -61,7 +63,8 @@ def live(view: GroupView, assignor: str | None) -> Planned:
     silent = [each for each in view.members if each.partitions is None]
     if silent:
         notes.append(
-            f"{len(silent)} of {len(view.members)} members do not tell what they have: it is what {chosen} makes"
+            f"{len(silent)} of {len(view.members)} members do not tell what they have: the plan takes what {chosen} "
+            "would assign"
         )
         group = group.with_owners(assigned(group))
     return Planned(group, names(view), notes)

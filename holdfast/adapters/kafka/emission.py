@@ -39,8 +39,16 @@ class Reason(NamedTuple):
 
 # What is set where the user says nothing.
 _DEFAULTS = (
-    Reason("enable.auto.commit", False, "holdfast commits what is done; the client would commit what it has read"),
-    Reason("enable.auto.offset.store", False, "holdfast says what is done; the client would say what it has read"),
+    Reason(
+        "enable.auto.commit",
+        False,
+        "holdfast commits records that are done; the client would commit all that it has returned",
+    ),
+    Reason(
+        "enable.auto.offset.store",
+        False,
+        "holdfast stores offsets of records that are done; the client would store all that it has returned",
+    ),
     *(Reason(*each) for each in (START, *FETCHING)),
 )
 
@@ -91,8 +99,8 @@ def emit(checked: CheckedConfig, features: BrokerFeatures) -> ClientConfig:
         raise SettingError(
             "group.protocol",
             conf["group.protocol"],
-            f"{features.why}; leave it out (assignment='sticky' then takes {COOPERATIVE}), or bring the brokers to 4.0 "
-            "with group.version=1",
+            f"{features.why}; leave it out (assignment='sticky' then takes {COOPERATIVE}), or upgrade the brokers to "
+            "4.0 with group.version=1",
         )
     if checked.assignment == "sticky":
         if features.consumer_protocol or _says_consumer(conf):
@@ -103,9 +111,9 @@ def emit(checked: CheckedConfig, features: BrokerFeatures) -> ClientConfig:
     if protocol is not GroupProtocol.CONSUMER:
         _fit_heartbeat(conf, reasons)
     if "group.instance.id" in conf:
-        why = "a static member: a restart moves nothing while the session lasts"
+        why = "a static member: a restart within the session timeout moves nothing"
         if protocol is GroupProtocol.CONSUMER:
-            why += ", which is the broker's to say (consumer.session.timeout.ms of the group, 45 s by default)"
+            why += ", which the broker sets (consumer.session.timeout.ms of the group, 45 s by default)"
         reasons.append(Reason("group.instance.id", conf["group.instance.id"], why))
     for default in _DEFAULTS:
         if default.key not in conf:
@@ -134,7 +142,7 @@ def _take_consumer(
     for name, remedy in CLASSIC_ONLY.items():
         if name in conf:
             value = conf.pop(name)
-            why = f"the broker has the consumer protocol, which does not know it; {remedy}"
+            why = f"with the consumer protocol the client refuses this setting; {remedy}"
             reasons.append(Reason(name, None, why))
             findings.append(
                 Finding(
@@ -142,8 +150,10 @@ def _take_consumer(
                 )
             )
     chosen = (
-        Reason("group.protocol", "consumer", f"{features.why}: the broker assigns, and only what moves stops"),
-        Reason("group.remote.assignor", "uniform", "evens out and moves as little as it can"),
+        Reason(
+            "group.protocol", "consumer", f"{features.why}: the broker assigns, and only the partitions that move stop"
+        ),
+        Reason("group.remote.assignor", "uniform", "balances over all topics and moves as few partitions as it can"),
     )
     for each in chosen:
         if each.key not in conf:
@@ -155,16 +165,16 @@ def _take_cooperative(
     conf: dict[str, object], features: BrokerFeatures, reasons: list[Reason], findings: list[Finding]
 ) -> None:
     if conf.pop("group.remote.assignor", None) is not None:
-        reasons.append(Reason("group.remote.assignor", None, "only the consumer protocol knows it"))
+        reasons.append(Reason("group.remote.assignor", None, "it works only with the consumer protocol"))
     conf["partition.assignment.strategy"] = COOPERATIVE
-    why = f"{features.why}; of the classic strategies only this one stops no more than what moves"
+    why = f"{features.why}; this is the only classic strategy that stops only the partitions that move"
     reasons.append(Reason("partition.assignment.strategy", COOPERATIVE, why))
     if not features.asked:
         findings.append(
             Finding(
                 field="assignment",
                 value="sticky",
-                reason=f"{features.why}, so {COOPERATIVE} is taken, which every broker has",
+                reason=f"{features.why}, so holdfast uses {COOPERATIVE}, which every broker supports",
                 remedy="if all brokers are 4.0 or later, set group.protocol=consumer yourself",
             )
         )
@@ -175,7 +185,7 @@ def _fit_heartbeat(conf: dict[str, object], reasons: list[Reason]) -> None:
     session_ms = _session_ms(conf)
     if "heartbeat.interval.ms" not in conf and (heartbeat_ms := heartbeat_for(session_ms)) < DEFAULT_HEARTBEAT_MS:
         conf["heartbeat.interval.ms"] = heartbeat_ms
-        why = f"a third of session.timeout.ms={session_ms}, so that two may be lost; 3000 by default"
+        why = f"a third of session.timeout.ms={session_ms}, so that two heartbeats may be lost; the default is 3000"
         reasons.append(Reason("heartbeat.interval.ms", conf["heartbeat.interval.ms"], why))
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from holdfast.plugin.assign.movement import Movement
 
 #: What a forecast is worth.
-EXACT: Final = "the group's own arithmetic: it will be so"
-NUMBERS: Final = "how many each member has and how many move will be so; which ones is a guess"
-ESTIMATE: Final = "an estimate: who computes it, the broker or a client, weighs more than this does"
+EXACT: Final = "exact: the forecast computes what the group computes"
+NUMBERS: Final = "exact: how many partitions each member has, and how many move; a guess: which ones"
+ESTIMATE: Final = "an estimate: the broker or client that computes the assignment considers more than this forecast"
 
 #: Kafka's, by the names that members list, and the broker's own ("uniform", "range" of the consumer protocol).
 KAFKA: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform")
@@ -108,16 +108,14 @@ def forecast(group: Group, change: Change) -> Forecast:
     after = assigned(then)
     move = movement(group.owners, after, had=group.members, has=has)
     if change.assignor is None and group.owners and not _is_made_by(group):
-        notes.append(f"what members have now is not what {group.assignor} makes of them: something moves in any case")
+        notes.append(f"{group.assignor} would not assign the partitions as they are now: some move in any case")
     if change.join and _goes_by_ids(group, assignor):
         notes.append(
-            "members are served in the order of their ids, which begin with their client ids: that of the new ones is "
-            "taken to be as shown (--join says others)"
+            "the assignor goes through the members in the order of their ids, which begin with their client ids; the "
+            "forecast takes the client ids shown here for new members (--join sets others)"
         )
     if group.protocol == "remoting" and move.moved:
-        notes.append(
-            "RocketMQ's own clients hand nothing over: what they have in hand of the queues that move is read again"
-        )
+        notes.append("RocketMQ's own clients hand nothing over: messages in progress of the queues that move run again")
     return Forecast(
         before=group.owners,
         after=after,
@@ -145,7 +143,7 @@ def assigned(group: Group) -> dict[Partition, str]:
         return round_robin(group.members, group.partitions, group.owners)
     if group.assignor in ("sticky", "cooperative-sticky", "uniform"):
         return sticky(group.members, group.partitions, group.owners, racks=group.racks)
-    raise SettingError("assignor", group.assignor, f"it is not one of {', '.join(KAFKA)}: name one of them")
+    raise SettingError("assignor", group.assignor, f"use one of {', '.join(KAFKA)}")
 
 
 def next_names(known: Sequence[str], count: int) -> list[str]:
@@ -169,9 +167,9 @@ def usual_topics(members: Collection[Subscriber]) -> frozenset[str]:
 def _members(group: Group, change: Change) -> tuple[Subscriber, ...]:
     here = {member.id for member in group.members}
     if strangers := change.leave - here:
-        raise SettingError("leave", min(strangers), "there is no such member")
+        raise SettingError("leave", min(strangers), "the group has no such member")
     if twice := here & {member.id for member in change.join}:
-        raise SettingError("join", min(twice), "there is a member of that name already: give another")
+        raise SettingError("join", min(twice), "the group already has a member with this name: use another one")
     return (*(member for member in group.members if member.id not in change.leave), *change.join)
 
 
@@ -180,9 +178,13 @@ def _partitions(group: Group, grow: Mapping[str, int]) -> tuple[Partition, ...]:
     for topic, count in grow.items():
         here = [each for each in group.partitions if each.topic == topic]
         if not here:
-            raise SettingError("grow", topic, "the group reads no such topic")
+            raise SettingError("grow", topic, "the group does not read this topic")
         if count <= max(each.number for each in here) + 1:
-            raise SettingError("grow", f"{topic}={count}", f"it has {max(each.number for each in here) + 1} already")
+            raise SettingError(
+                "grow",
+                f"{topic}={count}",
+                f"it already has {max(each.number for each in here) + 1}: use a higher number",
+            )
         found |= {Partition(topic, number, each.broker) for each in here for number in range(count)}
     return tuple(sorted(found))
 

@@ -40,11 +40,13 @@ class Vote:
         def who(members: Sequence[str]) -> str:
             return ", ".join(member if names is None else names.get(member, member) for member in members)
 
-        left = "; ".join(f"{each} is out: {who(members)} does not list it" for each, members in self.lacking.items())
+        lacking = self.lacking.items()
+        left = "; ".join(f"{each} is excluded: {who(members)} does not list it" for each, members in lacking)
         if self.winner is None:
-            return f"no assignor is on everybody's list, so the broker refuses who joins last ({left or 'no member'})"
+            no = "no assignor is on every member's list, so the broker refuses the member that joins last"
+            return f"{no} ({left or 'no member'})"
         counted = ", ".join(f"{each} {count}" for each, count in self.votes.items())
-        tie = ": a tie, which the order of Java's HashMap decides" if self.tied else ""
+        tie = ": a tie, decided by the order of Java's HashMap" if self.tied else ""
         return f"{self.winner} by vote ({counted}{tie})" + (f"; {left}" if left else "")
 
 

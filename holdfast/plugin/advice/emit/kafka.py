@@ -22,8 +22,8 @@ COOPERATIVE = {
     "java": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
 _READY = {
-    client: f"The consumer protocol is ready in {client_version} and later; it takes no session.timeout.ms, "
-    "heartbeat.interval.ms or partition.assignment.strategy."
+    client: f"The consumer protocol is ready for production in {client_version} and later. The client then refuses "
+    "session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy."
     for client, client_version in (("confluent-kafka", "confluent-kafka 2.12"), ("java", "kafka-clients 4.0"))
 }
 #: A member that is dead is noticed after that time, where members are killed as a rule. Above what a long pause of a
@@ -36,22 +36,26 @@ _BATCH = 500
 START = Choice(
     "auto.offset.reset",
     "earliest",
-    "librdkafka's default, largest, skips what is there at a group's first start; say latest if that is meant",
+    "librdkafka's default, largest, skips the records that are there at a group's first start; use latest if you want "
+    "that",
 )
 FETCHING = (
     Choice(
         "queued.min.messages",
         10_000,
-        "100,000 by default, for each partition: what is fetched ahead is thrown away and fetched again by every pause "
-        "and by every partition that moves",
+        "the default is 100,000 for each partition; at each pause, and whenever a partition moves, the client "
+        "discards what it fetched ahead and fetches it again",
     ),
     Choice(
-        "queued.max.messages.kbytes", 32_768, "bounds the same in bytes, for all partitions together; 64 MiB by default"
+        "queued.max.messages.kbytes",
+        32_768,
+        "the same limit in KiB, for all partitions together; the default is 64 MiB",
     ),
     Choice(
         "fetch.queue.backoff.ms",
         50,
-        "by default the client looks again only 1 s after a queue was full, which a small queue feels as a stall",
+        "by default the client waits 1 s before it fetches again for a queue that was full; with a small queue that "
+        "is a stall",
     ),
 )
 
@@ -98,7 +102,7 @@ def for_kafka(
         SettingError: times that do not fit; it names them, and what to change.
     """
     if protocol == "consumer" and not brokers.consumer_protocol:
-        raise SettingError("protocol", protocol, f"{brokers.why}: leave it out, or bring the brokers to 4.0")
+        raise SettingError("protocol", protocol, f"{brokers.why}: leave it out, or upgrade the brokers to 4.0")
     if workload.static_id is not None and not brokers.static_members:
         raise SettingError("static_id", workload.static_id, "static members need brokers of 2.3 or later")
     consumer = brokers.consumer_protocol if protocol is None else protocol == "consumer"
@@ -128,10 +132,16 @@ def for_kafka(
 def _assignment(client: Client, brokers: KafkaBrokers, *, consumer: bool) -> list[Choice]:
     if consumer:
         return [
-            Choice("group.protocol", "consumer", f"{brokers.why}: they assign, and only what moves stops"),
-            Choice("group.remote.assignor", "uniform", "evens out over all topics and moves as little as it can"),
+            Choice(
+                "group.protocol",
+                "consumer",
+                f"{brokers.why}: the broker assigns, and only the partitions that move stop",
+            ),
+            Choice(
+                "group.remote.assignor", "uniform", "balances over all topics and moves as few partitions as it can"
+            ),
         ]
-    why = "of the classic strategies only this one stops no more than what moves; alone: one eager beside it in the "
+    why = "the only classic strategy that stops only the partitions that move; use it alone: an eager one in the same "
     return [Choice("partition.assignment.strategy", COOPERATIVE[client], f"{why}list makes the whole group eager")]
 
 
@@ -141,9 +151,10 @@ def _times(workload: Workload, client: Client, session_ms: int, *, consumer: boo
     max_poll_ms = round(workload.patience_s * 1000)
     if (misfit := budget.turn_fits(turn, max_poll_ms)) is not None:
         raise misfit.error()
-    why = f"{turn}, with {workload.patience_s - turn.total_s:g} s to spare; the group goes on without who takes longer"
+    spare_s = workload.patience_s - turn.total_s
+    why = f"{turn}, with {spare_s:g} s to spare; a member that takes longer loses its membership"
     if not consumer and max_poll_ms < session_ms:
-        max_poll_ms, why = session_ms, f"{turn}; no less than the session, or librdkafka makes no consumer"
+        max_poll_ms, why = session_ms, f"{turn}; not below the session timeout, or librdkafka does not start"
     if max_poll_ms > budget.LONGEST_POLL_MS:
         raise SettingError("patience_s", workload.patience_s, f"use {budget.LONGEST_POLL_MS // 1000} s (a day) at most")
     if workload.static_id is not None:
@@ -151,19 +162,23 @@ def _times(workload: Workload, client: Client, session_ms: int, *, consumer: boo
             Choice(
                 "group.instance.id",
                 workload.static_id,
-                "a static member: a restart within the session moves nothing. Each member's own, and the same after a "
-                "restart; two that have one name keep each other out",
+                "a static member: a restart within the session timeout moves nothing. Each member needs its own id, "
+                "the same after a restart; of two members with one id only one can stay in the group",
             )
         )
     if not consumer:
         heartbeat_ms = budget.heartbeat_for(session_ms)
         found += [
-            Choice(budget.SESSION, session_ms, _session_reason(workload, session_ms)),
-            Choice(budget.HEARTBEAT, heartbeat_ms, "at most a third of the session, so that two may be lost"),
+            Choice(budget.SESSION, session_ms, _session_reason(workload)),
+            Choice(
+                budget.HEARTBEAT,
+                heartbeat_ms,
+                "at most a third of the session timeout, so that two heartbeats may be lost",
+            ),
         ]
     found.append(Choice(budget.MAX_POLL, max_poll_ms, why))
     if client == "java":
-        found.append(Choice("max.poll.records", turn.batch, "the batch that the poll interval is reckoned for"))
+        found.append(Choice("max.poll.records", turn.batch, "the batch for which the poll interval was computed"))
     return found
 
 
@@ -172,14 +187,15 @@ def _offsets(client: Client) -> list[Choice]:
         Choice(
             "enable.auto.commit",
             False,
-            "commit by yourself, after the work and before a partition goes: the client commits what it has read",
+            "commit yourself, when the work is done and before a partition is revoked; the client would commit all "
+            "that it has returned",
         )
     ]
     if client == "java":
-        why = "Java's default, latest, skips what is there at a group's first start; say latest if that is meant"
+        why = "Java's default, latest, skips the records that are there at a group's first start"
         return [*found, Choice(START.key, START.value, why)]
     # Without automatic commits nothing is done with stored offsets, but for a commit without arguments.
-    why = "otherwise a commit without arguments commits all that was read; commit with offsets"
+    why = "otherwise a commit without arguments commits all that the client has returned; pass offsets to commit()"
     return [*found, Choice("enable.auto.offset.store", False, why), START]
 
 
@@ -193,20 +209,20 @@ def _session_ms(workload: Workload) -> int:
             "restart_s",
             workload.restart_s,
             f"a static member's session has to outlast its restart ({session_ms} ms, with half as much to spare), and "
-            f"{misfit.effect}; raise that at the brokers, restart quicker, or do without static names",
+            f"{misfit.effect}; raise that setting at the brokers, restart faster, or use no static id",
         )
     return session_ms
 
 
-def _session_reason(workload: Workload, session_ms: int) -> str:
+def _session_reason(workload: Workload) -> str:
     if workload.static_id is not None:
-        return f"a restart takes {workload.restart_s:g} s at the longest: within the session nothing moves"
+        return f"a restart takes at most {workload.restart_s:g} s, less than the session timeout: nothing moves"
     if workload.restarts == "crash":
         return (
-            f"so long nobody has what a killed member had; shorter than the default of {budget.DEFAULT_SESSION_MS} "
-            "since members are killed, and longer than a pause of a process that lives"
+            "nobody reads the partitions of a killed member for this long; below the default of "
+            f"{budget.DEFAULT_SESSION_MS} because members are killed, above the pauses of a live process"
         )
-    return f"so long nobody has what a dead member had; one that stops says so, and does not wait for {session_ms}"
+    return "nobody reads the partitions of a dead member for this long; a member that stops leaves the group at once"
 
 
 def _group_session_ms(workload: Workload) -> int:
@@ -219,24 +235,24 @@ def _group_session_ms(workload: Workload) -> int:
             "restart_s",
             workload.restart_s,
             f"{misfit.effect}; under the consumer protocol brokers allow {most_ms} ms unless their "
-            f"group.consumer.max.session.timeout.ms says more: restart quicker, do without static names, or stay "
-            f"classic, where {budget.SESSION_RANGE_MS[1]} ms are allowed (cooperative)",
+            "group.consumer.max.session.timeout.ms says more: restart faster, use no static id, or stay classic, "
+            f"where {budget.SESSION_RANGE_MS[1]} ms are allowed (cooperative)",
         )
     return min(most_ms, max(least_ms, workload.static_session_ms))
 
 
 def _group(workload: Workload, session_ms: int) -> Sheet:
     if workload.static_id is not None:
-        why = f"a restart takes {workload.restart_s:g} s at the longest: within the session a static member's "
+        why = f"a restart takes at most {workload.restart_s:g} s; within the session timeout a static member's "
         why += "partitions wait for it"
     else:
-        why = "so long nobody has what a dead member had; the least that brokers allow by default"
+        why = "nobody reads the partitions of a dead member for this long; the least that brokers allow by default"
     heartbeat_ms = budget.heartbeat_for(session_ms, budget.DEFAULT_GROUP_HEARTBEAT_MS)
     notes = []
     if workload.restarts == "crash" and workload.static_id is None:
         notes.append(
-            f"Members are killed as a rule: {_CRASH_SESSION_MS} would be better than {session_ms}. Brokers allow it "
-            "when their group.consumer.min.session.timeout.ms (and ...min.heartbeat.interval.ms) is lowered."
+            f"Members are usually killed: {_CRASH_SESSION_MS} would be better than {session_ms}. Brokers allow it "
+            "after you lower their group.consumer.min.session.timeout.ms (and ...min.heartbeat.interval.ms)."
         )
     return Sheet(
         name="kafka-group",
@@ -244,12 +260,12 @@ def _group(workload: Workload, session_ms: int) -> Sheet:
         "--add-config KEY=VALUE,...",
         form="properties",
         choices=(
-            Choice(budget.GROUP_SESSION, session_ms, f"{why}; the brokers' to say, no client's"),
+            Choice(budget.GROUP_SESSION, session_ms, f"{why}; a setting of the group at the brokers, not of a client"),
             Choice(
                 budget.GROUP_HEARTBEAT,
                 heartbeat_ms,
-                "at most a third of the session, so that two may be lost; by its answers members learn what to give up "
-                "and what to take, so a hand-over takes one or two of it",
+                "at most a third of the session timeout, so that two heartbeats may be lost; members learn from the "
+                "answers which partitions to give up and to take, so a hand-over takes one or two heartbeats",
             ),
         ),
         notes=tuple(notes),
@@ -261,7 +277,5 @@ def _notes(client: Client, workload: Workload, *, consumer: bool) -> tuple[str, 
     if consumer:
         found.append(_READY[client])
     if workload.static_id is not None and workload.restarts == "crash":
-        found.append(
-            "What a crashed member had waits until it is back, or its session has ended: the price of static names."
-        )
+        found.append("The partitions of a crashed static member wait until it is back or its session has ended.")
     return tuple(found)

@@ -72,9 +72,9 @@ def migrate(goal: Goal, client: Client, living: Living | None = None, *, assigno
     if mode == "consumer":
         if goal == "cooperative":
             raise SettingError(
-                "to", goal, "the group has the consumer protocol, which is the better one: nothing to do"
+                "to", goal, "the group already uses the consumer protocol, which is better: nothing to do"
             )
-        return Migration(steps=(), notes=("The group has the consumer protocol.",))
+        return Migration(steps=(), notes=("The group already uses the consumer protocol.",))
     if goal == "consumer":
         return _to_consumer(living)
     if client == "java":
@@ -85,19 +85,23 @@ def migrate(goal: Goal, client: Client, living: Living | None = None, *, assigno
 def _to_consumer(living: Living | None) -> Migration:
     step = Step(
         what="restart every member, one after the other, with the consumer protocol",
-        why="the first one turns the group into one whose broker assigns; the others go on as they are until it is "
+        why="after the first one the broker assigns the partitions; the other members continue as before until it is "
         "their turn",
         settings=(
-            Choice("group.protocol", "consumer", "the broker assigns, and only what moves stops"),
-            Choice("group.remote.assignor", "uniform", "begins with what members have, and moves as little as it can"),
+            Choice("group.protocol", "consumer", "the broker assigns, and only the partitions that move stop"),
+            Choice(
+                "group.remote.assignor",
+                "uniform",
+                "begins with the current assignment, and moves as few partitions as it can",
+            ),
         ),
         without=("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"),
         restarts=_rehearse(living, "consumer"),
     )
     notes = (
-        "Needs brokers of 4.0 or later, and their group.consumer.migration.policy as it is by default (bidirectional).",
-        "Before: set the group's consumer.session.timeout.ms where static members need longer than 45 s to restart.",
-        "Back: the same with the settings of before; without a member of the new protocol the group is classic again.",
+        "This needs brokers 4.0 or later with the default group.consumer.migration.policy (bidirectional).",
+        "First set the group's consumer.session.timeout.ms if static members take longer than 45 s to restart.",
+        "To go back, restart all members with the old settings: after the last one the group is classic again.",
     )
     return Migration(steps=(step,), notes=notes)
 
@@ -110,9 +114,9 @@ def _by_both(living: Living | None, mode: Mode, assignor: str) -> Migration:
         steps.append(
             Step(
                 what="restart every member, one after the other, with both strategies",
-                why="all members have to know a strategy before the group can use it; with an eager one in any list "
-                "everything stops at each rebalance as before",
-                settings=(Choice(key, f"{COOPERATIVE['java']},{eager}", "the new one first, the old one still there"),),
+                why="the group can use a strategy only when all members list it; as long as one list has an eager "
+                "strategy, all partitions stop at each rebalance",
+                settings=(Choice(key, f"{COOPERATIVE['java']},{eager}", "the new strategy first, then the old one"),),
                 restarts=_round(rehearsal, "both"),
             )
         )
@@ -120,38 +124,41 @@ def _by_both(living: Living | None, mode: Mode, assignor: str) -> Migration:
         rehearsal.all_are("both")  # no broker tells what else members have in their lists: the worst is assumed
     steps.append(
         Step(
-            what="restart every member, one after the other, with the cooperative one alone",
-            why="a member whose list has nothing eager in it gives up only what moves",
-            settings=(Choice(key, COOPERATIVE["java"], "nothing eager beside it any more"),),
+            what="restart every member, one after the other, with the cooperative strategy alone",
+            why="a member without an eager strategy in its list gives up only the partitions that move",
+            settings=(Choice(key, COOPERATIVE["java"], "without an eager strategy"),),
             restarts=_round(rehearsal, "cooperative"),
         )
     )
-    notes = ["See each step through: a member with the old list alone keeps the new strategy from being used."]
+    notes = ["Finish each step first: the group cannot use the new strategy while one member lists only the old one."]
     if mode == "eager":
-        notes.append("Java's own default is both, range first: a group with it has done the first step already.")
+        notes.append(
+            "Java's default lists both, range first: a group with this default has already done the first step."
+        )
     return Migration(steps=tuple(steps), notes=tuple(notes))
 
 
 def _by_stop(living: Living | None, mode: Mode) -> Migration:
     if mode == "cooperative":
         return Migration(
-            steps=(), notes=("The group is cooperative: librdkafka has no list with an eager one beside it.",)
+            steps=(), notes=("The group is already cooperative: librdkafka allows no eager strategy in the same list.",)
         )
     restarts: tuple[Restart, ...] = ()
     if living is not None:
         restarts = (Rehearsal(living).all_anew("cooperative"),)
     step = Step(
         what="stop all members; when the group is empty, start all of them with the cooperative strategy",
-        why="librdkafka refuses a list with both, and the group a member that shares no strategy with the others",
-        settings=(Choice("partition.assignment.strategy", COOPERATIVE["confluent-kafka"], "nothing eager beside it"),),
+        why="librdkafka refuses a list with both strategies, and the group refuses a member that shares no strategy "
+        "with the others",
+        settings=(
+            Choice("partition.assignment.strategy", COOPERATIVE["confluent-kafka"], "without an eager strategy"),
+        ),
         restarts=restarts,
     )
-    still = (
-        "Everything stands still from the first stop to the last start. Where brokers are 4.0 or later, the consumer "
-    )
+    still = "Processing stops until the members have started again. With brokers 4.0 or later the consumer "
     notes = (
-        f"{still}protocol is the better way: members change over one by one.",
-        "Static members do not leave by stopping: the group is empty when their sessions have ended.",
+        f"{still}protocol is better: members change one by one.",
+        "Static members that stop do not leave: the group is empty when their sessions have ended.",
     )
     return Migration(steps=(step,), notes=notes)
 

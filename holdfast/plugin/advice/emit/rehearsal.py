@@ -42,7 +42,9 @@ _COOPERATIVE = "cooperative-sticky"
 def mode_of(assignor: str) -> Mode:
     """How the members of a group take part that uses it. Raises SettingError: it is not one of Kafka's own."""
     if assignor not in _MODES:
-        raise SettingError("assignor", assignor, f"use one of {', '.join(_MODES)}; others cannot be foreseen")
+        raise SettingError(
+            "assignor", assignor, f"use one of {', '.join(_MODES)}; the moves of others cannot be predicted"
+        )
     return _MODES[assignor]
 
 

@@ -35,13 +35,13 @@ _SLACK = 1.5
 _CRASH_SILENCE_MS = 30_000
 
 _NOT_STICKY = (
-    "No strategy of RocketMQ's is sticky: who comes or goes moves queues of all others, and what is in hand of a queue "
-    "that moves runs again. RocketMQSource(allocate_strategy='sticky') of holdfast does neither."
+    "RocketMQ has no sticky strategy: a member that joins or leaves moves queues of all others, and messages in "
+    "progress of a queue that moves run again. holdfast's RocketMQSource(allocate_strategy='sticky') avoids both."
 )
-_NOT_STATIC = "There are no static members: a restart moves the member's queues away and back, whatever its name."
+_NOT_STATIC = "RocketMQ has no static members: a restart moves the member's queues away and back, whatever its name."
 _SKIPS = (
-    "Without an answer to its question for an offset it begins at the end of the queue and skips the rest. PushSource "
-    "of holdfast is wrapped around this client, RocketMQSource does without it."
+    "If the broker does not answer when this client asks for an offset, the client begins at the end of the queue and "
+    "skips the rest. holdfast's PushSource uses this client, RocketMQSource does not."
 )
 
 
@@ -60,7 +60,7 @@ def for_rocketmq(workload: Workload, version: str = "5.5", *, only: str | None =
     if found is None or int(found[1]) < 4:
         raise SettingError("broker version", version, "write it as 4.9 or 5.5.0; these clients need 4.0 or later")
     if workload.workers > _MOST_THREADS:
-        raise SettingError("workers", workload.workers, f"RocketMQ's clients take {_MOST_THREADS} at most")
+        raise SettingError("workers", workload.workers, f"RocketMQ's clients allow {_MOST_THREADS} at most")
     makers: dict[str, Callable[[Workload], Sheet]] = {"rocketmq-python": _python}
     if int(found[1]) >= 5:
         makers |= {"rocketmq-grpc-simple": _grpc_simple, "rocketmq-grpc-push": _grpc_push}
@@ -70,18 +70,21 @@ def for_rocketmq(workload: Workload, version: str = "5.5", *, only: str | None =
 
 
 def _python(workload: Workload) -> Sheet:
-    choices = [Choice("set_thread_count", workload.workers, "as many at a time as this member is to handle")]
+    choices = [
+        Choice("set_thread_count", workload.workers, "the number of messages that this member handles at a time")
+    ]
     if workload.static_id is not None:
-        why = "a part of the client id, by whose order queues are dealt. Each member's own"
+        why = "a part of the client id; clients assign queues in the order of these ids. Each member needs its own"
         choices.append(Choice("set_instance_name", workload.static_id, why))
     fixed = (
-        f"Its other times are fixed. What a pull brings, {_PULL} messages at most, is one task in one thread: up to "
-        f"{_PULL * workload.handler_s:g} s here. shutdown() waits for it without a limit: a pod's grace period has to "
-        "be longer. One RECONSUME_LATER sends all of them back. set_message_batch_max_size has no effect."
+        f"The client's other times are fixed. One thread handles all messages of a pull, {_PULL} at most, as one "
+        f"task: up to {_PULL * workload.handler_s:g} s here. shutdown() waits for the task without a limit: a pod's "
+        "grace period has to be longer. One RECONSUME_LATER sends all of these messages back. "
+        "set_message_batch_max_size has no effect."
     )
     return Sheet(
         name="rocketmq-python",
-        where="for PushConsumer of rocketmq-client-python, by its setters, before start()",
+        where="for PushConsumer of rocketmq-client-python, with its setters, before start()",
         form="python_calls",
         choices=tuple(choices),
         notes=(fixed, _SKIPS, _NOT_STICKY, _NOT_STATIC),
@@ -101,42 +104,47 @@ def _grpc_simple(workload: Workload) -> Sheet:
         raise SettingError(
             "handler_s",
             workload.handler_s,
-            f"{batch} messages, {workload.workers} at a time, take {batch_s:g} s, and a message can be hidden for "
-            f"{most_s} s at most: take fewer at a time, or renew them while they are handled, as LeasedSource does",
+            f"{batch} messages, {workload.workers} at a time, take {batch_s:g} s, and RocketMQ can hide a message for "
+            f"{most_s} s at most: receive fewer at a time, or renew them while handlers run, as LeasedSource does",
         )
     return Sheet(
         name="rocketmq-grpc-simple",
-        where="for SimpleConsumer of rocketmq-python-client: await_duration at its making, the others of receive()",
+        where="for SimpleConsumer of rocketmq-python-client: await_duration in its constructor, the others in "
+        "receive()",
         form="dict",
         choices=(
-            Choice("await_duration", 20, "how long a receive waits for messages; below 5 s the proxy refuses it"),
-            Choice("max_message_num", batch, f"the proxy gives {_PULL} at most"),
+            Choice("await_duration", 20, "how long a receive waits for messages; the proxy refuses less than 5 s"),
+            Choice("max_message_num", batch, f"the proxy returns {_PULL} at most"),
             Choice(
                 "invisible_duration",
                 max(least_s, wanted_s),
-                f"{batch} messages, {workload.workers} at a time, take {batch_s:g} s, and half as much to spare: what "
-                "is not acknowledged by then comes again while it is handled",
+                f"{batch} messages, {workload.workers} at a time, take {batch_s:g} s, plus half as much to spare; the "
+                "proxy delivers a message again that is not acknowledged by then, even while its handler runs",
             ),
         ),
-        notes=("Messages are handed out one by one: no queue is anybody's, and names of members mean nothing.",),
+        notes=("The proxy delivers messages one by one: members own no queues, and their names have no effect.",),
     )
 
 
 def _grpc_push(workload: Workload) -> Sheet:
     return Sheet(
         name="rocketmq-grpc-push",
-        where="for PushConsumer of rocketmq-python-client, at its making",
+        where="for PushConsumer of rocketmq-python-client, in its constructor",
         form="dict",
         choices=(
-            Choice("consumption_thread_count", workload.workers, "as many at a time as this member is to handle"),
+            Choice(
+                "consumption_thread_count",
+                workload.workers,
+                "the number of messages that this member handles at a time",
+            ),
             Choice(
                 "max_cache_message_count",
                 _ahead(workload),
-                "1,024 by default. shutdown() handles all that is cached first, and what a killed member had cached "
-                "stays hidden for two minutes",
+                "the default is 1,024. shutdown() first handles all cached messages; messages that a killed member "
+                "had cached stay hidden for two minutes",
             ),
         ),
-        notes=("The proxy renews what is being handled: a handler may take as long as it likes.",),
+        notes=("The proxy renews messages while handlers run: a handler may take any time.",),
     )
 
 
@@ -149,8 +157,9 @@ def _broker(_: Workload) -> Sheet:
             Choice(
                 "channelExpiredTimeout",
                 _CRASH_SILENCE_MS,
-                "so long a silent member keeps its queues, 120,000 by default: frozen, or on a machine that is gone. "
-                "Every group's heartbeats have to be a third of it (heartbeatBrokerInterval, 30,000 by default)",
+                "a silent member (frozen, or on a machine that is gone) keeps its queues for this long; the default "
+                "is 120,000. The heartbeat interval of every group has to be a third of it at most "
+                "(heartbeatBrokerInterval, 30,000 by default)",
             ),
         ),
     )

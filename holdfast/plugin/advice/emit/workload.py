@@ -50,14 +50,15 @@ class Workload:
         for name in ("patience_s", "restart_s"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise SettingError(name, value, "use seconds, above 0")
+                raise SettingError(name, value, "use a number of seconds above 0")
         if self.restarts not in get_args(Restarts):
             raise SettingError("restarts", self.restarts, "use 'rolling' or 'crash'")
         if self.static_id is not None and not (self.static_id and _STATIC_ID.fullmatch(self.static_id)):
             raise SettingError(
                 "static_id",
                 self.static_id,
-                "use letters, digits, '.', '_' and '-', or what is filled in at the start, such as ${POD_NAME}",
+                "use letters, digits, '.', '_' and '-', or a variable that the deployment fills in, such as "
+                "${POD_NAME}",
             )
         self.turn(1)
 

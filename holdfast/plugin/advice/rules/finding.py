@@ -30,11 +30,11 @@ class Effect(Enum):
 
     REPEATS = "records repeated"
     SKIPS = "records skipped"
-    STANDSTILL = "the group stands still"
-    STORM = "storm of rebalances"
-    UNEVEN = "uneven"
+    STANDSTILL = "processing stops"
+    STORM = "rebalance storm"
+    UNEVEN = "uneven load"
     BACKLOG = "backlog"
-    REFUSED = "no start"
+    REFUSED = "does not start"
     IGNORED = "no effect"
 
 

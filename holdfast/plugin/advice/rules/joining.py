@@ -35,9 +35,9 @@ def _assignor(joining: Joining) -> Iterator[Seen]:
         yield Seen(
             STRATEGY,
             conf.shown(STRATEGY),
-            f"the group goes by {group.assignor}, which is not among them: where the others have no other in common "
-            "with it, the broker refuses the join (INCONSISTENT_GROUP_PROTOCOL), again and again",
-            f"say {group.assignor}, or migrate the group: `holdfast migrate` tells the order",
+            f"the group uses {group.assignor}, which this list does not have: unless all members have another "
+            "assignor in common, the broker refuses the join (INCONSISTENT_GROUP_PROTOCOL), again and again",
+            f"use {group.assignor}, or migrate the group: `holdfast migrate` shows the steps",
         )
 
 
@@ -48,9 +48,9 @@ def _remote_assignor(joining: Joining) -> Iterator[Seen]:
         yield Seen(
             ASSIGNOR,
             conf.shown(ASSIGNOR),
-            f"the group goes by {group.assignor}: most members decide, so with those of this configuration it may "
-            "change, and everything with it",
-            "let all members say the same",
+            f"the group uses {group.assignor}: the assignor that most members ask for wins, so members with this "
+            "configuration may change it, and with it the whole assignment",
+            "give all members the same value",
         )
 
 
@@ -59,17 +59,16 @@ def _protocol(joining: Joining) -> Iterator[Seen]:
     if not joining.kafka or group.protocol not in ("classic", "consumer") or conf.to_be_filled_in(PROTOCOL):
         return
     if conf.consumer_protocol and group.protocol == "classic":
-        why = "the group is classic: the first of the consumer protocol makes it another, where the brokers allow that"
+        why = "the group is classic: the first member of the consumer protocol converts it, if the brokers allow that"
     elif not conf.consumer_protocol and group.protocol == "consumer":
-        why = "the group is of the consumer protocol: a classic member in it has to join anew at each change"
+        why = "the group uses the consumer protocol: a classic member in it has to join again at each change"
     else:
         return
     yield Seen(
         PROTOCOL,
         conf.shown(PROTOCOL),
         f"{why} (group.consumer.migration.policy)",
-        "if a migration is meant, bring it to its end: `holdfast migrate` tells the order; if not, say what the "
-        "group is",
+        "if you mean to migrate, finish it: `holdfast migrate` shows the steps; if not, set the group's protocol",
     )
 
 
@@ -78,12 +77,14 @@ def _static_id(joining: Joining) -> Iterator[Seen]:
     said = conf.text(STATIC_ID)
     taken = next((each for each in group.members if said and each.instance_id == said), None)
     if joining.kafka and taken is not None:
-        outcome = "this one would be refused" if group.protocol == "consumer" else "that one would be thrown out"
+        new, old = "the broker would refuse it", "the broker would remove that member"
+        outcome = new if group.protocol == "consumer" else old
         yield Seen(
             STATIC_ID,
             conf.shown(STATIC_ID),
-            f"a member of the group has it ({taken.client_id} at {taken.host}): were another started, {outcome}",
-            "nothing, if that is the process of this configuration; otherwise give it a name of its own",
+            f"a member of the group has this id ({taken.client_id} at {taken.host}): if another process joined with "
+            f"it, {outcome}",
+            "nothing, if that member is the process of this configuration; otherwise give this one its own id",
         )
 
 
@@ -92,12 +93,12 @@ def _other_group(joining: Joining) -> Iterator[Seen]:
     name = "group.id" if conf.kafka else "consumer_group"
     said = conf.text(name)
     if said and said != group.group:
-        members = f", which has {member_name(group.members[0])} in it" if group.members else ""
+        members = f", whose members include {member_name(group.members[0])}" if group.members else ""
         yield Seen(
             conf.spelled(name),
             conf.shown(name),
-            f"it is held against the group {group.group}{members}: this is another",
-            "name the group that is meant",
+            f"you compare it with the group {group.group}{members}, but it names another group",
+            "name the same group in both places",
         )
 
 
@@ -106,28 +107,28 @@ RULES = (
         name="joins-another-group",
         severity=Severity.NOTE,
         effect=Effect.IGNORED,
-        title="the configuration's group is not the one that is looked at",
+        title="the configuration names another group than `--group`",
         look=_other_group,
     ),
     Rule(
         name="joins-without-common-assignor",
         severity=Severity.ERROR,
         effect=Effect.REFUSED,
-        title="the live group's assignor is none of the configuration's",
+        title="the configuration does not list the live group's assignor",
         look=_assignor,
     ),
     Rule(
         name="joins-with-other-assignor",
         severity=Severity.NOTE,
         effect=Effect.UNEVEN,
-        title="the live group goes by another `group.remote.assignor`",
+        title="the live group uses another `group.remote.assignor`",
         look=_remote_assignor,
     ),
     Rule(
         name="joins-with-other-protocol",
         severity=Severity.WARNING,
         effect=Effect.STANDSTILL,
-        title="the live group is of the other protocol",
+        title="the live group uses the other protocol",
         look=_protocol,
     ),
     Rule(

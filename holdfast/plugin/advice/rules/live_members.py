@@ -25,9 +25,9 @@ def _no_coordinator(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             _GROUP,
             f"no broker coordinates it{of}",
-            "nobody can join, heartbeat or commit: members go on with what they have until their sessions end",
-            "bring back the brokers that have that partition's replicas; look for offline partitions of "
-            "__consumer_offsets",
+            "no member can join, send a heartbeat or commit; members continue with the partitions they have until "
+            "their sessions end",
+            "start the brokers that have that partition's replicas; look for offline partitions of __consumer_offsets",
         )
 
 
@@ -37,8 +37,8 @@ def _leaderless(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             some(sorted(missing)),
             "no leader" if watched.kafka else "its broker has no master",
-            "nothing of them can be read or written, and their lag is not known",
-            "bring back the brokers that have them",
+            "nobody can read or write them, and their lag is not known",
+            "start the brokers that have them",
         )
 
 
@@ -49,28 +49,29 @@ def _loop(watched: Watched) -> Iterator[Seen]:
     ids = [{each.id for each in view.members} for view in watched.views]
     always = set.intersection(*ids)
     passing = {each.id: member_name(each) for view in watched.views for each in view.members if each.id not in always}
-    told = [f"another group in {changes} of {len(watched.views) - 1} looks within {watched.apart_s:.0f} s"]
+    times = "once" if changes == 1 else f"{changes} times"
+    told = [f"the group changed {times} in {len(watched.views)} looks within {watched.apart_s:.0f} s"]
     if moved:
         told.append(f"generation {watched.first.generation} to {watched.now.generation}")
     if passing:
-        told.append(f"came or went: {some(sorted(set(passing.values())))}")
+        told.append(f"joined or left: {some(sorted(set(passing.values())))}")
     if moved < 2 and changes < 2:
         yield Seen(
             _GROUP,
             "; ".join(told),
-            "one rebalance while it was looked at: a deployment, or the beginning of something",
-            "look again, for longer (--looks)",
+            "one rebalance between the looks: a deployment, or the first of several",
+            "look again for longer (--looks)",
             Severity.NOTE,
         )
         return
     yield Seen(
         _GROUP,
         "; ".join(told),
-        "rebalances follow each other: each stops what moves (all of it, under an eager assignor), and what was in "
-        "hand runs again elsewhere",
-        "find why these members come and go: handlers longer than max.poll.interval.ms, a process that is restarted "
-        "again and again, a session too short for its pauses, a static id that two share; "
-        "`holdfast doctor FILE --handler TIME` judges the times",
+        "one rebalance follows another: each stops the partitions that move (under an eager assignor all of them), "
+        "and records in progress run again on another member",
+        "find out why these members join and leave: a handler that takes longer than max.poll.interval.ms, a process "
+        "that restarts again and again, a session timeout that is shorter than a pause, a static id that two "
+        "processes share; `holdfast doctor FILE --handler TIME` checks the times",
     )
 
 
@@ -82,11 +83,11 @@ def _stuck(watched: Watched) -> Iterator[Seen]:
     late = [member_name(each) for each in watched.now.members if behind(each)]
     yield Seen(
         _GROUP,
-        f"{watched.now.state} for {watched.apart_s:.0f} s and longer" + (f"; waits for {some(late)}" if late else ""),
-        "a rebalance waits for a member that neither polls nor leaves, for max.poll.interval.ms at most (5 min by "
-        "default): meanwhile what moves is read by nobody, and under an eager assignor that is everything",
-        "find the member that hangs in its handler, and end it; then poll while handlers run, as holdfast does, or "
-        "bring max.poll.interval.ms near to what a batch takes",
+        f"{watched.now.state} for at least {watched.apart_s:.0f} s" + (f"; waits for {some(late)}" if late else ""),
+        "the rebalance waits for a member that neither polls nor leaves, for max.poll.interval.ms at most (5 min by "
+        "default); meanwhile nobody reads the partitions that move, under an eager assignor all of them",
+        "find the member that hangs in its handler, and stop it; then poll while handlers run, as holdfast does, or "
+        "set max.poll.interval.ms to a little more than a batch takes",
     )
 
 
@@ -96,9 +97,10 @@ def _eager(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             _GROUP,
             f"assignor {now.assignor}",
-            "it is eager: at each join and leave every member gives up all its partitions and waits for all others",
-            "on brokers 4.0 and later change to group.protocol=consumer, member by member; before that to "
-            "cooperative-sticky: `holdfast migrate` tells the order",
+            "it is eager: whenever a member joins or leaves, every member gives up all its partitions and waits for "
+            "all others",
+            "on brokers 4.0 and later change to group.protocol=consumer, one member at a time; on older brokers to "
+            "cooperative-sticky: `holdfast migrate` shows the steps",
         )
 
 
@@ -110,9 +112,9 @@ def _protocols(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             _GROUP,
             ", ".join(f"{count} {protocol}" for protocol, count in sorted(counts.items())),
-            "a migration that is not over: the classic members have to join anew at each change, and an eager one of "
-            "them gives up all it has",
-            f"bring the rest to group.protocol=consumer: {some(sorted(few))}",
+            "a migration is not finished: the classic members have to join again at each change, and an eager one "
+            "gives up all its partitions",
+            f"change the rest to group.protocol=consumer: {some(sorted(few))}",
         )
 
 
@@ -122,9 +124,9 @@ def _assignors(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             _GROUP,
             "; ".join(f"{', '.join(names)} ({member})" for names, member in sorted(lists.items())),
-            "what all have in common decides, so who joins or leaves may change how everything is shared out; a "
-            "member that has nothing in common with the others is refused",
-            "give all members one list",
+            "the group uses an assignor that all members list, so a member that joins or leaves may change the whole "
+            "assignment; the broker refuses a member that has no assignor in common with the others",
+            "give all members the same list",
         )
 
 
@@ -135,9 +137,9 @@ def _foreign(watched: Watched) -> Iterator[Seen]:
     if ours and others:
         yield Seen(
             some(sorted(others)),
-            f"beside {len(ours)} members that holdfast coordinates",
-            "they do not go by the plan: brokers let them read and commit what is given to others, so records run "
-            "twice or are lost",
+            f"together with {len(ours)} members that holdfast coordinates",
+            "they do not follow holdfast's plan: brokers let them read and commit queues that the plan gives to "
+            "others, so records run twice or are lost",
             "stop them, or give them another group",
         )
 
@@ -159,8 +161,9 @@ def _subscriptions(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             _GROUP,
             found,
-            "that may be meant; who subscribes to less has less to do, and no assignor can make it even",
-            "let all subscribe alike, or give each kind a group of its own",
+            "this may be intended; a member that subscribes to fewer topics has less to do, and no assignor can "
+            "balance that",
+            "give all members the same subscription, or give each kind of member its own group",
             Severity.NOTE,
             Effect.UNEVEN,
         )
@@ -168,10 +171,10 @@ def _subscriptions(watched: Watched) -> Iterator[Seen]:
     yield Seen(
         _GROUP,
         found,
-        "a broker keeps one subscription for a group, that of the last heartbeat: of queues that a member was given "
-        "and does not subscribe to nobody reads, and messages that its tags leave out are skipped for good",
-        "let all members subscribe alike, topic by topic and tag by tag; a changed subscription takes another group, "
-        "or a stop of all",
+        "a broker keeps one subscription for a group, that of the last heartbeat: nobody reads a queue whose owner "
+        "does not subscribe to its topic, and messages that the tags leave out are skipped for good",
+        "give all members the same topics and tags; to change the subscription, use another group, or stop all "
+        "members first",
     )
 
 
@@ -192,17 +195,17 @@ def _static_missing(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             some(sorted(without)),
             f"no group.instance.id: {len(without)} of {len(members)} members",
-            "restarts of these rebalance the group, those of the others do not: perhaps an old deployment, or one "
-            "configuration that was forgotten",
-            "give them one each, or take it from all",
+            "a restart of these members rebalances the group, a restart of the others does not; they may come from an "
+            "old deployment, or from a configuration that was forgotten",
+            "give each of them one, or remove it from all members",
             Severity.WARNING,
         )
         return
     yield Seen(
         _GROUP,
-        f"no member of {len(members)} has a group.instance.id",
+        f"none of {len(members)} members has a group.instance.id",
         "each restart is a leave and a join, so a deployment rebalances the group twice for each member",
-        "give each process a name that it keeps over a restart and nobody else has",
+        "give each process its own id that stays the same after a restart",
     )
 
 
@@ -221,12 +224,12 @@ def _static_doubled(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             instance_id,
             # The broker goes on showing the client id and the host of the first that had it (Kafka 4.3.1).
-            f"taken over {len(members) - 1} time{'s' if again else ''} within {watched.apart_s:.0f} s; first had by "
+            f"taken over {len(members) - 1} time{'s' if again else ''} within {watched.apart_s:.0f} s; first held by "
             f"{members[0].client_id} at {members[0].host}",
-            "who joins under a name that is in use throws its owner out: two processes of one name throw each other "
-            "out again and again, and what each had in hand runs twice"
-            + ("" if again else "; once may have been a restart"),
-            "give each process a name of its own, and see that the old one is gone before a name is used again",
+            "a process that joins with a static id in use removes the member that has it: two processes with one id "
+            "remove each other again and again, and their records in progress run twice"
+            + ("" if again else "; a single takeover may be a restart"),
+            "give each process its own id, and make sure that the old process has ended before a new one uses its id",
             Severity.ERROR if again else None,
         )
 
@@ -237,9 +240,9 @@ def _client_doubled(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             member_name(each),
             f"{each.connections} connections of one client id",
-            "so many processes are one member to the others: all of them are given the same queues, which each of them "
-            "reads, and the queues of the others nobody",
-            "give each process an instance name of its own: leave instanceName out, and the client finds one",
+            "these processes count as one member: all of them get and read the same queues, and nobody reads the "
+            "queues that the others should have",
+            "give each process its own instance name: leave instanceName out, and the client chooses one",
         )
 
 
@@ -262,15 +265,15 @@ RULES = (
         name="rebalance-loop",
         severity=Severity.ERROR,
         effect=Effect.STORM,
-        title="the group has become another one again and again while it was looked at",
+        title="the group changed again and again between the looks",
         look=_loop,
-        also=((Severity.NOTE, "one rebalance alone"),),
+        also=((Severity.NOTE, "a single rebalance"),),
     ),
     Rule(
         name="rebalance-stuck",
         severity=Severity.ERROR,
         effect=Effect.STANDSTILL,
-        title="a rebalance that did not end while it was looked at",
+        title="a rebalance that did not end during the looks",
         look=_stuck,
     ),
     Rule(
@@ -284,14 +287,14 @@ RULES = (
         name="client-id-doubled",
         severity=Severity.ERROR,
         effect=Effect.REPEATS,
-        title="RocketMQ: processes of one client id, as a fixed `instanceName` makes them",
+        title="RocketMQ: several processes with one client id, for example from a fixed `instanceName`",
         look=_client_doubled,
     ),
     Rule(
         name="subscriptions-differ",
         severity=Severity.ERROR,
         effect=Effect.SKIPS,
-        title="members that subscribe to different things; on Kafka a note",
+        title="members with different subscriptions",
         look=_subscriptions,
         also=((Severity.NOTE, "on Kafka"),),
     ),
@@ -299,7 +302,7 @@ RULES = (
         name="static-ids-doubled",
         severity=Severity.WARNING,
         effect=Effect.REPEATS,
-        title="a static id that has changed hands while it was looked at",
+        title="a static id that another process took over between the looks",
         look=_static_doubled,
         also=((Severity.ERROR, "more than once"),),
     ),
@@ -307,14 +310,14 @@ RULES = (
         name="protocols-differ",
         severity=Severity.WARNING,
         effect=Effect.STANDSTILL,
-        title="members of the classic and of the consumer protocol",
+        title="members of both protocols, classic and consumer",
         look=_protocols,
     ),
     Rule(
         name="assignors-differ",
         severity=Severity.WARNING,
         effect=Effect.STANDSTILL,
-        title="members with different lists of assignors, where they are known",
+        title="members with different lists of assignors, if the lists are known",
         look=_assignors,
     ),
     Rule(
@@ -328,8 +331,8 @@ RULES = (
         name="static-ids-missing",
         severity=Severity.NOTE,
         effect=Effect.STORM,
-        title="members without a static id; a warning where only some have one",
+        title="members without a static id",
         look=_static_missing,
-        also=((Severity.WARNING, "where only some have none"),),
+        also=((Severity.WARNING, "if other members have one"),),
     ),
 )

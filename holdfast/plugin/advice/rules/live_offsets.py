@@ -38,9 +38,9 @@ def _growing(watched: Watched) -> Iterator[Seen]:
         some(names, 3),
         f"{lag - grown:,} to {lag:,} records behind within {watched.apart_s:.0f} s: "
         f"{produced / watched.apart_s:,.0f}/s are produced, {handled / watched.apart_s:,.0f}/s handled",
-        "it never catches up like that, and the older what it reads, the nearer it is to what the log drops",
-        "more workers a member, more members (up to the partitions), or quicker handlers; `holdfast lag` shows by "
-        "partition whether one key or one member is slow",
+        "at this rate the group never catches up, and it comes nearer to the records that retention drops",
+        "use more workers per member, more members (up to the number of partitions), or faster handlers; `holdfast "
+        "lag` shows for each partition whether one key or one member is slow",
     )
 
 
@@ -56,10 +56,11 @@ def _standing(watched: Watched) -> Iterator[Seen]:
     if still:
         yield Seen(
             some(each.partition for each in still),
-            f"{sum(each.lag or 0 for each in still):,} records behind, and not one committed within "
+            f"{sum(each.lag or 0 for each in still):,} records behind, and the offset did not move within "
             f"{watched.apart_s:.0f} s",
-            "a record that hangs, fails again and again, or takes very long holds up all that is behind it",
-            "look at what its member does there (its log, its threads); a timeout and a dead letter let the rest go on",
+            "a record that hangs, fails again and again, or takes very long holds up all records after it",
+            "look at what the partition's member does (its log, its threads); a handler timeout and a dead letter "
+            "topic let the other records continue",
         )
 
 
@@ -79,10 +80,10 @@ def _never_committed(watched: Watched) -> Iterator[Seen]:
     if never:
         yield Seen(
             some(never),
-            "there are records, a member that reads, and no offset",
-            "whoever takes it over begins where its configuration says: at the end it skips what nobody has handled, "
+            "records and an owner, but no committed offset",
+            "the next owner begins where its configuration says: at the end it skips records that nobody has handled, "
             "at the beginning it handles everything again",
-            "see that members commit; `holdfast reset` sets a beginning",
+            "make sure that members commit; `holdfast reset` sets a starting offset",
         )
 
 
@@ -91,11 +92,10 @@ def _lost(watched: Watched) -> Iterator[Seen]:
     if lost:
         yield Seen(
             some(sorted(each.partition for each in lost)),
-            f"{sum(each.lost for each in lost):,} records were dropped by retention before the group has read them",
-            "they are lost to the group; and as its offset is outside the log, where it goes on is its "
-            "auto.offset.reset's to say",
-            "let the log keep for longer than the group may be behind (retention.ms, retention.bytes; "
-            "fileReservedTime)",
+            f"retention dropped {sum(each.lost for each in lost):,} records before the group read them",
+            "the group can never read them; its offset is outside the log, so auto.offset.reset decides where it "
+            "continues",
+            "keep records for longer than the group may be behind (retention.ms, retention.bytes; fileReservedTime)",
         )
 
 
@@ -113,10 +113,10 @@ def _near_lost(watched: Watched) -> Iterator[Seen]:
     if near:
         yield Seen(
             some(sorted(each.partition for each in near)),
-            f"{sum(each.lag or 0 for each in near):,} records behind, at the beginning of a log that has dropped "
+            f"{sum(each.lag or 0 for each in near):,} records behind, near the beginning of a log that has dropped "
             "records before",
-            "the next that retention drops may be records that nobody has read",
-            "catch up, or let the log keep for longer for now",
+            "retention may next drop records that the group has not read",
+            "catch up, or raise the retention for now",
         )
 
 
@@ -125,9 +125,9 @@ def _beyond(watched: Watched) -> Iterator[Seen]:
     if beyond:
         yield Seen(
             some(sorted(each.partition for each in beyond)),
-            some(f"offset {each.committed:,}, and the log ends at {each.end:,}" for each in beyond),
-            "the topic was made again, or has lost records: until the log has grown up to it, where the group goes "
-            "on is its auto.offset.reset's to say, and at the end all that is new is skipped",
+            some(f"offset {each.committed:,}, but the log ends at {each.end:,}" for each in beyond),
+            "the topic was created again, or has lost records: until the log reaches this offset, auto.offset.reset "
+            "decides where the group continues, and at the end it skips all new records",
             "stop the members, and set the offset: `holdfast reset --to earliest`",
         )
 
@@ -137,8 +137,8 @@ def _gone(watched: Watched) -> Iterator[Seen]:
     if gone:
         yield Seen(
             some(gone),
-            "the group has offsets there, and there is no such topic or partition",
-            "were it made again, the group would begin at an offset of the old one",
+            "the group has offsets there, but the topic or partition does not exist",
+            "if it is created again, the group begins at an offset of the old one",
             "delete these offsets, or the group, if nobody needs them",
         )
 
@@ -150,8 +150,8 @@ def _nobody(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             "group",
             f"no member, and {lag:,} records to read",
-            "nothing is read, and who starts first has it all at once",
-            "start its members; if it is not used any more, delete it",
+            "nobody reads them, and the first member that starts gets all of them at once",
+            "start the group's members; if nobody uses the group any more, delete it",
         )
 
 
@@ -168,13 +168,13 @@ def _expiring(watched: Watched) -> Iterator[Seen]:
         if now.offsets_retention_s is None
         else f"after {now.offsets_retention_s / _DAY_S:.3g} days"
     )
-    since = "their last commit, since no member subscribes to it" if now.members else "the last member's leave"
+    since = "their last commit, since no member subscribes to the topic" if now.members else "the last member's leave"
     yield Seen(
         some(sorted(had - read)),
         "offsets that nobody renews",
-        f"the broker drops them {after}, counted from {since}; then auto.offset.reset decides, and skips or repeats "
-        "everything",
-        "start members before that, or note the offsets (`holdfast lag --json`) and set them again (`holdfast reset`)",
+        f"the broker deletes them {after}, counted from {since}; then auto.offset.reset decides, and the group skips "
+        "or repeats everything",
+        "start members before that, or save the offsets (`holdfast lag --json`) and set them again (`holdfast reset`)",
     )
 
 
@@ -183,63 +183,63 @@ RULES = (
         name="records-lost",
         severity=Severity.ERROR,
         effect=Effect.SKIPS,
-        title="retention has dropped records before the group has read them",
+        title="retention dropped records before the group read them",
         look=_lost,
     ),
     Rule(
         name="offset-beyond-log",
         severity=Severity.ERROR,
         effect=Effect.SKIPS,
-        title="an offset that the log has not reached",
+        title="an offset beyond the end of the log",
         look=_beyond,
     ),
     Rule(
         name="partition-stands-still",
         severity=Severity.WARNING,
         effect=Effect.STANDSTILL,
-        title="records to read, a member that has them, and no progress for two commit intervals",
+        title="a partition with lag and an owner, and no progress for two commit intervals",
         look=_standing,
     ),
     Rule(
         name="lag-growing",
         severity=Severity.WARNING,
         effect=Effect.BACKLOG,
-        title="more is produced than handled, by more than one commit interval explains",
+        title="lag that grows by more than is produced in one commit interval",
         look=_growing,
     ),
     Rule(
         name="records-nearly-lost",
         severity=Severity.WARNING,
         effect=Effect.SKIPS,
-        title="unread records near the beginning of a log that drops",
+        title="unread records near the beginning of a log that has dropped records",
         look=_near_lost,
     ),
     Rule(
         name="never-committed",
         severity=Severity.WARNING,
         effect=Effect.SKIPS,
-        title="a partition that is read, and has no offset for two commit intervals",
+        title="a partition that a member reads, without a committed offset for two commit intervals",
         look=_never_committed,
     ),
     Rule(
         name="offsets-expiring",
         severity=Severity.WARNING,
         effect=Effect.SKIPS,
-        title="Kafka: offsets of a group without members, or of topics that no member subscribes to",
+        title="Kafka: offsets that will expire, of a group without members or of topics that no member subscribes to",
         look=_expiring,
     ),
     Rule(
         name="no-members",
         severity=Severity.WARNING,
         effect=Effect.BACKLOG,
-        title="records to read, and no member",
+        title="a group with lag and without members",
         look=_nobody,
     ),
     Rule(
         name="topic-gone",
         severity=Severity.NOTE,
         effect=Effect.IGNORED,
-        title="offsets of topics that there are no more",
+        title="offsets of topics or partitions that no longer exist",
         look=_gone,
     ),
 )

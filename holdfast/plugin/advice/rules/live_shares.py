@@ -23,10 +23,10 @@ def _unread(watched: Watched) -> Iterator[Seen]:
     if nobody and not any(view.rebalancing for view in watched.views):
         yield Seen(
             some(nobody),
-            f"{len(nobody)} partitions that members subscribe to are nobody's",
-            "what is in them is not read, and their lag grows",
-            "partitions that were added are seen when the clients ask anew (5 min by default); otherwise restart the "
-            "member that leads the group, or look for two clients of one name (RocketMQ)",
+            f"{len(nobody)} partitions of subscribed topics have no owner",
+            "nobody reads them, and their lag grows",
+            "if they were just added, wait until the clients refresh their metadata (5 min by default); otherwise "
+            "restart the member that leads the group, or look for two clients with one id (RocketMQ)",
         )
 
 
@@ -45,10 +45,10 @@ def _twice(watched: Watched) -> Iterator[Seen]:
     if twice and watched.calm:
         yield Seen(
             some(twice),
-            f"{len(twice)} partitions are read by two members",
-            "each of their records runs twice, and the slower one's commits move the group back",
-            "on RocketMQ members that see different lists do so for 20 s at most: if it stays, look for clients of "
-            "one name, and for a broker that some members cannot reach",
+            f"{len(twice)} partitions have two owners",
+            "each of their records runs twice, and the slower member's commits move the group's offset back",
+            "on RocketMQ members may see different lists of members for up to 20 s; if it lasts longer, look for "
+            "clients with one id, and for a broker that some members cannot reach",
         )
 
 
@@ -67,10 +67,11 @@ def _behind_plan(watched: Watched) -> Iterator[Seen]:
             lacks = (member.target or frozenset()) - (member.partitions or frozenset())
             yield Seen(
                 member_name(member),
-                f"has yet to give up {some(sorted(kept))}" if kept else f"waits for {some(sorted(lacks))}",
-                "what moves is read by nobody until the member that has it lets go, or its rebalance timeout ends it",
-                "a member that gives nothing up hangs in its handler: poll while handlers run, or bring "
-                "max.poll.interval.ms near to what a batch takes",
+                f"has not given up {some(sorted(kept))} yet" if kept else f"waits for {some(sorted(lacks))}",
+                "nobody reads a partition that moves until its owner gives it up, or the owner's rebalance timeout "
+                "ends",
+                "a member that gives up nothing hangs in its handler: poll while handlers run, or set "
+                "max.poll.interval.ms to a little more than a batch takes",
             )
 
 
@@ -82,9 +83,9 @@ def _idle(watched: Watched) -> Iterator[Seen]:
     if idle and total < len(watched.has):
         yield Seen(
             some(sorted(idle)),
-            f"{len(idle)} of {len(watched.has)} members have nothing: there are {total} partitions to have",
-            "they take no load off the others, and each of them that comes or goes makes a rebalance all the same",
-            "run no more members than partitions, add partitions, or give each member more workers",
+            f"{len(idle)} of {len(watched.has)} members without a partition: there are only {total} partitions",
+            "they take no work from the others, and each of them still causes a rebalance when it joins or leaves",
+            "run at most as many members as partitions, add partitions, or give each member more workers",
         )
 
 
@@ -105,8 +106,8 @@ def _uneven(watched: Watched) -> Iterator[Seen]:
         yield Seen(
             _GROUP,
             f"{member_name(most)} has {counts[most.id]} partitions, {member_name(least)} {counts[least.id]}",
-            "the first is behind when the others have nothing to do, and the group is as slow as its slowest member",
-            "use an assignor that is even over all topics: uniform or cooperative-sticky on Kafka, holdfast's "
+            "the first still has a backlog when the others have none, and the group is as slow as its slowest member",
+            "use an assignor that balances over all topics: uniform or cooperative-sticky on Kafka, holdfast's "
             "RocketMQSource on RocketMQ; `holdfast plan` shows what it would move",
         )
 
@@ -116,9 +117,9 @@ def _dead(watched: Watched) -> Iterator[Seen]:
     if dead:
         yield Seen(
             some(sorted(dead)),
-            "its lease has ended, and nobody has removed it yet",
-            "its queues are read by nobody until another member's next beat",
-            "nothing, if it goes away by itself; if not, no member of the group is alive",
+            "its lease has expired, and no member has removed it yet",
+            "nobody reads its queues until another member's next heartbeat",
+            "nothing, if it disappears soon; if it stays, no member of the group is alive",
         )
 
 
@@ -127,21 +128,21 @@ RULES = (
         name="read-by-nobody",
         severity=Severity.ERROR,
         effect=Effect.STANDSTILL,
-        title="a partition that members subscribe to and none has",
+        title="a partition of a subscribed topic that no member owns",
         look=_unread,
     ),
     Rule(
         name="read-twice",
         severity=Severity.ERROR,
         effect=Effect.REPEATS,
-        title="a partition that two members have",
+        title="a partition that two members own",
         look=_twice,
     ),
     Rule(
         name="member-behind",
         severity=Severity.WARNING,
         effect=Effect.STANDSTILL,
-        title="a member that does not give up, or does not get, what it is to",
+        title="a member that does not give up or does not get a partition as assigned",
         look=_behind_plan,
     ),
     Rule(
@@ -155,14 +156,15 @@ RULES = (
         name="spread-uneven",
         severity=Severity.WARNING,
         effect=Effect.UNEVEN,
-        title="members that subscribe alike, and are apart by two partitions or more (weights counted)",
+        title="members with the same subscription whose numbers of partitions differ by two or more (weights "
+        "considered)",
         look=_uneven,
     ),
     Rule(
         name="member-dead",
         severity=Severity.NOTE,
         effect=Effect.STANDSTILL,
-        title="a coordinated member whose lease has ended",
+        title="a coordinated member whose lease has expired",
         look=_dead,
     ),
 )

@@ -24,10 +24,11 @@ EAGER = frozenset({"range", "roundrobin", "sticky"})
 
 # What clients refuse under the consumer protocol, and where it is said instead.
 _CLASSIC_ONLY = {
-    "session.timeout.ms": "where the default does not fit, set the group's consumer.session.timeout.ms there",
-    "heartbeat.interval.ms": "where the default does not fit, set consumer.heartbeat.interval.ms there",
-    STRATEGY: f"say {ASSIGNOR}=uniform (sticky) or range",
-    "group.protocol.type": "it has one value only",
+    "session.timeout.ms": "if the default does not fit, set consumer.session.timeout.ms of the group at the broker",
+    "heartbeat.interval.ms": "if the default does not fit, set consumer.heartbeat.interval.ms of the group at the "
+    "broker",
+    STRATEGY: f"set {ASSIGNOR}=uniform (sticky) or range",
+    "group.protocol.type": "it has only one value",
 }
 
 
@@ -45,10 +46,10 @@ def _eager_assignor(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             conf.spelled(STRATEGY),
             conf.shown(STRATEGY),
-            "these assignors are eager: at each join and leave every member gives up all its partitions and waits "
-            "until all have joined again, and what was in hand runs again elsewhere",
-            f"on brokers 4.0 and later {PROTOCOL}=consumer with {ASSIGNOR}=uniform, member by member; before that "
-            f"{how}. `holdfast migrate` tells the order of a migration",
+            "these assignors are eager: whenever a member joins or leaves, every member gives up all its partitions "
+            "and waits until all have joined again; records in progress run again on another member",
+            f"on brokers 4.0 and later set {PROTOCOL}=consumer with {ASSIGNOR}=uniform, one member at a time; on "
+            f"older brokers set {how}. `holdfast migrate` shows the steps",
         )
 
 
@@ -59,15 +60,16 @@ def _mixed_assignors(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             STRATEGY,
             conf.shown(STRATEGY),
-            "librdkafka does not mix eager and cooperative assignors and makes no consumer",
-            f"say {COOPERATIVE} alone",
+            "librdkafka refuses a list that mixes eager and cooperative assignors, and the consumer does not start",
+            f"use {COOPERATIVE} alone",
         )
     else:
         yield Seen(
             STRATEGY,
             conf.shown(STRATEGY),
-            "a list like that is the first step of a migration, and as long as it stands the group stays eager",
-            f"when every member has this list, take the others out, member by member, so that {COOPERATIVE} is left",
+            "such a list is the first step of a migration; as long as a member has it, the group stays eager",
+            "when every member has this list, remove the eager assignors, one member at a time, until only "
+            f"{COOPERATIVE} is left",
             Severity.NOTE,
         )
 
@@ -79,14 +81,14 @@ def _unknown_assignor(conf: ClientConf) -> Iterator[Seen]:
             yield Seen(
                 STRATEGY,
                 conf.shown(STRATEGY),
-                f"librdkafka does not know {each}, and takes no assignor from outside: it makes no consumer",
+                f"librdkafka has no assignor {each}, and none can be added: the consumer does not start",
                 f"use {COOPERATIVE}, range or roundrobin",
             )
         elif known is None and conf.said(STRATEGY) and each in _SHORT and "." not in str(conf.raw(STRATEGY)):
             yield Seen(
                 STRATEGY,
                 conf.shown(STRATEGY),
-                f"Java's client wants the name of a class, and finds none that is called {each}: it makes no consumer",
+                f"Java's client expects the name of a class, and there is no class {each}: the consumer does not start",
                 f"write {_SHORT[each]}",
             )
 
@@ -108,9 +110,9 @@ def _unknown_remote_assignor(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             ASSIGNOR,
             conf.shown(ASSIGNOR),
-            "brokers have uniform and range unless somebody has added others (group.consumer.assignors), and refuse a "
-            "member that asks for an assignor that they do not have",
-            "use uniform, or see that all brokers have this one",
+            "brokers have uniform and range, unless others were added (group.consumer.assignors); they refuse a "
+            "member that asks for an assignor they do not have",
+            "use uniform, or make sure that all brokers have this one",
         )
 
 
@@ -120,9 +122,8 @@ def _classic_keys(conf: ClientConf) -> Iterator[Seen]:
             yield Seen(
                 name,
                 conf.shown(name),
-                f"{PROTOCOL}=consumer does not know it: the broker decides, and the client makes no consumer of the "
-                "two",
-                f"leave it out, and leave it to the broker; {remedy}",
+                f"with {PROTOCOL}=consumer the broker decides this, and the client refuses to start with both settings",
+                f"leave it out; {remedy}",
             )
 
 
@@ -133,10 +134,8 @@ def _remote_assignor_unused(conf: ClientConf) -> Iterator[Seen]:
     yield Seen(
         ASSIGNOR,
         conf.shown(ASSIGNOR),
-        f"only {PROTOCOL}=consumer knows it: "
-        + (
-            "Java's client makes no consumer of it" if java else "it has no effect, and the classic default is in force"
-        ),
+        f"it works only with {PROTOCOL}=consumer: "
+        + ("Java's client does not start" if java else "it is ignored here, and the classic assignors apply"),
         f"set {PROTOCOL}=consumer, or leave it out",
         Severity.ERROR if java else None,
     )
@@ -145,7 +144,7 @@ def _remote_assignor_unused(conf: ClientConf) -> Iterator[Seen]:
 def _unknown_protocol(conf: ClientConf) -> Iterator[Seen]:
     said = conf.text(PROTOCOL)
     if conf.kafka and said is not None and said.lower() not in ("classic", "consumer"):
-        yield Seen(PROTOCOL, conf.shown(PROTOCOL), "no client makes a consumer of it", "use classic or consumer")
+        yield Seen(PROTOCOL, conf.shown(PROTOCOL), "no client starts with this value", "use classic or consumer")
 
 
 def _static_id_missing(conf: ClientConf) -> Iterator[Seen]:
@@ -153,10 +152,10 @@ def _static_id_missing(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             STATIC_ID,
             "not set",
-            "each restart is a leave and a join, so a deployment of n members makes 2n rebalances, and the "
-            "partitions move to and fro",
-            "give each process a name that it keeps over a restart and nobody else has, such as its pod's in a "
-            "StatefulSet; without one, say nothing: a name that two share is worse than none",
+            "without it each restart is a leave and a join: a deployment of n members causes 2n rebalances, and "
+            "partitions move away and back",
+            "give each process its own id that stays the same after a restart, such as its pod name in a StatefulSet; "
+            "if there is no such name, leave it out: an id that two processes share is worse than none",
         )
 
 
@@ -166,8 +165,8 @@ def _static_id_invalid(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             STATIC_ID,
             conf.shown(STATIC_ID),
-            "names have 1 to 249 letters, digits, '.', '_' and '-': Java's clients and holdfast refuse others",
-            "use such a name",
+            "an id has 1 to 249 letters, digits, '.', '_' and '-'; Java's client and holdfast refuse others",
+            "use such an id",
             Severity.WARNING if conf.client is Client.LIBRDKAFKA else None,
         )
 
@@ -180,9 +179,9 @@ def _group_missing(conf: ClientConf) -> Iterator[Seen]:
     name = "consumer_group" if conf.client is Client.ROCKETMQ else "group.id"
     said = conf.text(name)
     if not conf.to_be_filled_in(name) and (said in (None, "", "DEFAULT_CONSUMER") or not str(said).strip()):
-        why = "there is no group without it"
+        why = "a consumer cannot join a group without it"
         if conf.librdkafka:
-            why = "a consumer is not made without it; of an empty one confluent-kafka 2.16 ends the process"
+            why = "the consumer does not start without it; an empty one makes confluent-kafka 2.16 end the process"
         elif conf.client is Client.ROCKETMQ:
             why = "the consumer does not start without it, nor with DEFAULT_CONSUMER"
         yield Seen(conf.spelled(name), conf.shown(name), why, "name the group")
@@ -193,7 +192,7 @@ RULES = (
         name="group-missing",
         severity=Severity.ERROR,
         effect=Effect.REFUSED,
-        title="no group is named",
+        title="the group's name is missing",
         look=_group_missing,
     ),
     Rule(
@@ -207,7 +206,7 @@ RULES = (
         name="classic-keys",
         severity=Severity.ERROR,
         effect=Effect.REFUSED,
-        title="session, heartbeat or strategy beside `group.protocol=consumer`",
+        title="session, heartbeat or strategy together with `group.protocol=consumer`",
         look=_classic_keys,
     ),
     Rule(
@@ -216,7 +215,7 @@ RULES = (
         effect=Effect.REFUSED,
         title="eager and cooperative assignors in one list",
         look=_mixed_assignors,
-        also=((Severity.NOTE, "Java, where it is a step of a migration"),),
+        also=((Severity.NOTE, "Java, as a step of a migration"),),
     ),
     Rule(
         name="unknown-assignor",
@@ -229,7 +228,7 @@ RULES = (
         name="unknown-remote-assignor",
         severity=Severity.WARNING,
         effect=Effect.REFUSED,
-        title="a `group.remote.assignor` that brokers do not have by themselves",
+        title="a `group.remote.assignor` that brokers do not have by default",
         look=_unknown_remote_assignor,
     ),
     Rule(
@@ -244,14 +243,14 @@ RULES = (
         name="eager-assignor",
         severity=Severity.WARNING,
         effect=Effect.STANDSTILL,
-        title="range, roundrobin or (Java's) sticky: said, or by default",
+        title="range, roundrobin or (Java's) sticky, set or by default",
         look=_eager_assignor,
     ),
     Rule(
         name="static-id-invalid",
         severity=Severity.ERROR,
         effect=Effect.REFUSED,
-        title="a `group.instance.id` that is no name",
+        title="a `group.instance.id` that is not valid",
         look=_static_id_invalid,
         also=((Severity.WARNING, "librdkafka"),),
     ),

@@ -28,16 +28,17 @@ def _auto_commit(conf: ClientConf) -> Iterator[Seen]:
     if not conf.kafka or conf.flag(COMMIT) is not True or (conf.librdkafka and conf.flag(STORE) is False):
         return
     if conf.client is Client.HOLDFAST:
-        why, remedy = "holdfast refuses it: it commits what is done, the client what it has read", "leave it out"
+        why = "holdfast refuses it: holdfast commits records that are done, the client would commit all it has returned"
+        remedy = "leave it out"
     else:
         why = (
-            "offsets are committed by the clock: of records that were read and are not done, which a crash then "
-            "loses where others than the polling thread do the work; and what was done since the last commit, up to "
-            f"{(conf.number(INTERVAL) or _USUAL_COMMIT_MS) / 1000:g} s of work, a crash repeats"
+            "the client commits offsets at fixed intervals. If other threads than the polling one do the work, it "
+            "also commits records that are not done, and a crash loses them; records done since the last commit, up "
+            f"to {(conf.number(INTERVAL) or _USUAL_COMMIT_MS) / 1000:g} s of work, run again after a crash"
         )
-        remedy = f"set {COMMIT}=false, and commit when the work is done: before partitions go, too"
+        remedy = f"set {COMMIT}=false and commit when the work is done, also before partitions are revoked"
         if conf.librdkafka:
-            remedy += f"; or {STORE}=false, and store an offset when its record is done"
+            remedy += f"; or set {STORE}=false and store each offset when its record is done"
     refused = (Severity.ERROR, Effect.REFUSED) if conf.client is Client.HOLDFAST else (None, None)
     yield Seen(conf.spelled(COMMIT), conf.shown(COMMIT), why, remedy, *refused)
 
@@ -48,7 +49,7 @@ def _commit_interval(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             INTERVAL,
             conf.shown(INTERVAL),
-            f"a crash repeats up to {interval_ms / 1000:g} s of work of each partition",
+            f"after a crash up to {interval_ms / 1000:g} s of work of each partition run again",
             f"use {_USUAL_COMMIT_MS}, the default, or less",
         )
 
@@ -59,11 +60,11 @@ def _offset_reset(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             RESET,
             conf.shown(RESET),
-            "a group that has no offset begins at the end: at its first start, in partitions that are added later, "
-            "and after its offsets have expired or the log was cut, all that is there already is skipped without a "
-            "word",
-            f"set {RESET}=earliest; or, where that is too much, begin on purpose (`holdfast reset`), and fail "
-            f"otherwise: {RESET}={'error' if conf.librdkafka else 'none'}",
+            "a group without an offset begins at the end: at its first start, in partitions that are added later, and "
+            "after its offsets have expired or the log was truncated, it skips the records that are already there, "
+            "without an error",
+            f"set {RESET}=earliest; if that is too much, set the starting offset with `holdfast reset`, and let the "
+            f"consumer fail without one: {RESET}={'error' if conf.librdkafka else 'none'}",
         )
 
 
@@ -74,8 +75,8 @@ def _isolation(conf: ClientConf) -> Iterator[Seen]:
     yield Seen(
         ISOLATION,
         conf.shown(ISOLATION),
-        "records of transactions that were aborted are handled, and again when their producer sends them anew",
-        f"set {ISOLATION}=read_committed; it costs nothing where no producer has transactions",
+        "handlers get records of aborted transactions, and get them again when the producer sends them again",
+        f"set {ISOLATION}=read_committed; it costs nothing if no producer uses transactions",
         None if conf.said(ISOLATION) else Severity.NOTE,
     )
 
@@ -86,9 +87,9 @@ def _prefetch(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             QUEUED,
             conf.shown(QUEUED),
-            "so much is fetched ahead of each partition, and thrown away and fetched again at each pause and by each "
-            "partition that moves",
-            f"{_MUCH_QUEUED} keep up with any handler, with {BACKOFF}=50 beside it",
+            "the client fetches that many records ahead for each partition; at each pause, and whenever a partition "
+            "moves, it discards them and fetches them again",
+            f"use {_MUCH_QUEUED} and {BACKOFF}=50: that is enough for any handler",
         )
 
 
@@ -100,8 +101,8 @@ def _backoff(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             BACKOFF,
             conf.shown(BACKOFF),
-            f"when {queued} records wait, the client fetches none for {backoff_ms / 1000:g} s; a quick handler has "
-            "them done sooner and stands still",
+            f"when {queued} records wait, the client fetches none for {backoff_ms / 1000:g} s; a fast handler "
+            "finishes them sooner and then has nothing to do",
             f"use 10 to {_SLOW_BACKOFF_MS}",
         )
 
@@ -110,12 +111,12 @@ def _metadata(conf: ClientConf) -> Iterator[Seen]:
     name = "topic.metadata.refresh.interval.ms" if conf.librdkafka else "metadata.max.age.ms"
     age_ms = conf.number(name)
     if conf.kafka and age_ms is not None and (age_ms < 0 or age_ms > _LATE_METADATA_MS):
-        late = "never" if age_ms < 0 else f"only after up to {age_ms / 1000:g} s"
+        often = "never looks" if age_ms < 0 else f"looks only every {age_ms / 1000:g} s"
         yield Seen(
             name,
             conf.shown(name),
-            f"partitions that are added, and topics that come to match a pattern, are seen {late}: meanwhile nobody "
-            "reads them, and with the reset at latest what came first is skipped",
+            f"the client {often} for added partitions and for new topics that match a pattern: meanwhile nobody reads "
+            f"them, and with {RESET}=latest their first records are skipped",
             f"use {_LATE_METADATA_MS}, the default, or less",
         )
 
@@ -125,7 +126,7 @@ RULES = (
         name="auto-commit",
         severity=Severity.WARNING,
         effect=Effect.REPEATS,
-        title="`enable.auto.commit`: said, or by default",
+        title="`enable.auto.commit`, set or by default",
         look=_auto_commit,
         also=((Severity.ERROR, "holdfast refuses it"),),
     ),
@@ -140,7 +141,7 @@ RULES = (
         name="read-uncommitted",
         severity=Severity.WARNING,
         effect=Effect.REPEATS,
-        title="`isolation.level=read_uncommitted`: said, or (Java) by default",
+        title="`isolation.level=read_uncommitted`, set or (Java) by default",
         look=_isolation,
         also=((Severity.NOTE, "by default"),),
     ),
@@ -148,28 +149,28 @@ RULES = (
         name="offset-reset-latest",
         severity=Severity.WARNING,
         effect=Effect.SKIPS,
-        title="`auto.offset.reset=latest`: said, or by default",
+        title="`auto.offset.reset=latest`, set or by default",
         look=_offset_reset,
     ),
     Rule(
         name="prefetch-large",
         severity=Severity.NOTE,
         effect=Effect.BACKLOG,
-        title="more than 10,000 records fetched ahead of each partition (librdkafka): said, or by default",
+        title="more than 10,000 records fetched ahead for each partition (librdkafka), set or by default",
         look=_prefetch,
     ),
     Rule(
         name="fetch-backoff-long",
         severity=Severity.NOTE,
         effect=Effect.BACKLOG,
-        title="a short queue that is looked at once a second (librdkafka)",
+        title="a short queue that the client refills too late (librdkafka)",
         look=_backoff,
     ),
     Rule(
         name="metadata-late",
         severity=Severity.WARNING,
         effect=Effect.BACKLOG,
-        title="new partitions are seen after more than 5 min, or never",
+        title="the client looks for new partitions less often than every 5 min, or never",
         look=_metadata,
     ),
 )

@@ -56,9 +56,9 @@ def _namesrv(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             name,
-            "without it the client asks the environment (NAMESRV_ADDR), and then a web address of its makers'; it "
-            "starts all the same, and reads nothing",
-            "name the name servers, as host:port;host:port",
+            "without it the client looks in the environment (NAMESRV_ADDR), then at a built-in web address; it starts "
+            "anyway, and reads nothing",
+            "set the name servers, as host:port;host:port",
         )
 
 
@@ -67,7 +67,7 @@ def _ranges(conf: ClientConf) -> Iterator[Seen]:
     for name, (least, most) in RANGES.items():
         value = conf.number(name)
         if value is not None and not least <= value <= most and not (value == -1 and name in _MAY_BE_OFF):
-            yield _seen(conf, name, "the client does not start with it", f"use {least} to {most}")
+            yield _seen(conf, name, "the client does not start with this value", f"use {least} to {most}")
 
 
 @_of_rocketmq
@@ -77,8 +77,8 @@ def _threads(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             "consume_thread_min",
-            f"the client does not start with more than {conf.spelled('consume_thread_max')}={most}",
-            "raise the larger one as well",
+            f"the client does not start if it is above {conf.spelled('consume_thread_max')}={most}",
+            "raise the maximum too",
         )
 
 
@@ -88,9 +88,9 @@ def _broadcasting(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             "message_model",
-            "every member handles every message, and offsets are in a file of each host's: a process that starts "
-            "elsewhere begins anew",
-            "use CLUSTERING, unless each process is to have all",
+            "every member handles every message, and each host keeps the offsets in its own file: a process that "
+            "starts on another host does not find them",
+            "use CLUSTERING, unless every process needs all messages",
         )
 
 
@@ -100,8 +100,8 @@ def _from_last(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             "consume_from_where",
-            "a group that has no offset begins at the end: what is there at its first start, and in queues that are "
-            "added later, is skipped without a word",
+            "a group without an offset begins at the end: at its first start, and in queues that are added later, it "
+            "skips the messages that are already there, without an error",
             "use CONSUME_FROM_FIRST_OFFSET, or CONSUME_FROM_TIMESTAMP with a time",
         )
 
@@ -113,11 +113,12 @@ def _strategy(conf: ClientConf) -> Iterator[Seen]:
     if conf.to_be_filled_in(name):
         return
     if "ConsistentHash" in said or said == "CONSISTENT_HASH":
-        why = "queues fall to members by hash, so that one may have several times as many as another"
+        why = "it assigns queues by hash, so one member may have several times as many as another"
     elif not said or said in ("AVG", "AVG_BY_CIRCLE") or "Averagely" in said:
         why = (
-            "each topic is shared out by itself and begins with the same member, so several topics pile up on the "
-            "first; and a join or leave moves most queues, whose messages in hand run again elsewhere"
+            "it assigns each topic separately and begins with the same member each time, so with several topics the "
+            "first member gets the most queues; each join or leave moves most queues, and their messages in progress "
+            "run again on another member"
         )
     else:
         return
@@ -125,7 +126,7 @@ def _strategy(conf: ClientConf) -> Iterator[Seen]:
         conf.spelled(name),
         conf.shown(name) if said else "AllocateMessageQueueAveragely (the default)",
         why,
-        "no strategy of RocketMQ's is sticky: holdfast's RocketMQSource is, over all topics together; `holdfast "
+        "RocketMQ has no sticky strategy; holdfast's RocketMQSource has one, over all topics together; `holdfast "
         "plan` shows both",
     )
 
@@ -138,8 +139,8 @@ def _persist(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             name,
-            f"offsets go to the broker every {interval_ms / 1000:g} s: a crash repeats as much, and so does each "
-            "queue that moves, since the next owner reads the broker's",
+            f"the client stores offsets at the broker every {interval_ms / 1000:g} s: after a crash, and whenever a "
+            "queue moves, that much runs again, since the next owner begins at the broker's offset",
             f"use {_USUAL_PERSIST_MS}, the default, or less",
         )
 
@@ -156,8 +157,8 @@ def _consume_timeout(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             "consume_timeout",
-            f"what takes longer than {minutes} min is sent back to the broker while it still runs, and runs again "
-            f"elsewhere: your handler takes {of}",
+            f"if handling takes longer than {minutes} min, the client sends the message back to the broker, and it "
+            f"runs again on another member while the first run goes on: your handler takes {of}",
             f"use {int(takes_s // 60) + 1} minutes or more" + (", or smaller batches" if batch > 1 else ""),
         )
 
@@ -170,9 +171,9 @@ def _batch(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             name,
-            f"a listener that fails one of {size} messages sends all of them back unless it sets ackIndex: those "
-            "that were done run again",
-            "set ackIndex, or handle one by one (1)",
+            f"a listener that fails on one of {size} messages sends all of them back unless it sets ackIndex: "
+            "messages that were done run again",
+            "set ackIndex, or take one message at a time (1)",
         )
 
 
@@ -183,9 +184,9 @@ def _pull_batch(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             "pull_batch_size",
-            f"brokers give {_MOST_A_PULL} messages a pull, whatever is asked for, unless "
-            "maxTransferCountOnMessageInMemory says more there",
-            f"use {_MOST_A_PULL}, or raise it at the brokers too",
+            f"brokers return {_MOST_A_PULL} messages per pull at most, unless their maxTransferCountOnMessageInMemory "
+            "is higher",
+            f"use {_MOST_A_PULL}, or raise that setting at the brokers",
         )
 
 
@@ -195,9 +196,9 @@ def _no_retry(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             "max_reconsume_times",
-            "a message that fails once goes to the dead letters of its group at once: a database that is away for a "
-            "second empties the topic into %DLQ%",
-            "leave it out (16), or look after the dead letters",
+            "a message that fails once goes straight to the group's dead letters: if a database is down for a second, "
+            "every message of that second ends in %DLQ%",
+            "leave it out (the default is 16), or process the dead letters",
         )
 
 
@@ -208,9 +209,9 @@ def _instance(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             "instance_name",
-            "a member's name is address@instance: two processes on one host with this configuration are one member "
-            "to the others, so both are given the same queues, and some queues nobody",
-            "leave it out, and each process gets its own; or fill it in for each",
+            "a member's name is address@instance: two processes on one host with this configuration count as one "
+            "member, so both get the same queues, and nobody gets some others",
+            "leave it out, and each process gets its own; or set a different one for each process",
         )
 
 
@@ -222,9 +223,9 @@ def _heartbeat(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             name,
-            f"brokers hold a member for gone that is silent for {_SILENT_MS // 1000} s: then its queues go to "
-            "others, and come back with its next heartbeat",
-            f"use {_SILENT_MS // 3} or less, so that two may be lost; 30000 by default",
+            f"brokers remove a member that sends no heartbeat for {_SILENT_MS // 1000} s: its queues go to others, "
+            "and come back with its next heartbeat",
+            f"use {_SILENT_MS // 3} or less, so that two heartbeats may be lost; the default is 30000",
             Severity.ERROR if interval_ms >= _SILENT_MS else None,
         )
 
@@ -237,7 +238,7 @@ def _routes(conf: ClientConf) -> Iterator[Seen]:
         yield _seen(
             conf,
             name,
-            f"queues that are added, and brokers that come back at another address, are seen after up to "
+            "the client sees added queues, and brokers that come back at another address, only after up to "
             f"{interval_ms / 1000:g} s: meanwhile nobody reads them",
             "use 30000, the default",
         )
@@ -248,7 +249,7 @@ RULES = (
         name="rocketmq-out-of-range",
         severity=Severity.ERROR,
         effect=Effect.REFUSED,
-        title="a number that the client does not start with",
+        title="a number outside the range that the client accepts",
         look=_ranges,
     ),
     Rule(
@@ -262,7 +263,7 @@ RULES = (
         name="rocketmq-consume-timeout",
         severity=Severity.ERROR,
         effect=Effect.REPEATS,
-        title="handlers that take longer than `consumeTimeout`; needs the handler's time",
+        title="handlers that take `consumeTimeout` or longer; needs `--handler`",
         look=_consume_timeout,
         needs_handler=True,
     ),
@@ -270,21 +271,21 @@ RULES = (
         name="rocketmq-namesrv-missing",
         severity=Severity.WARNING,
         effect=Effect.STANDSTILL,
-        title="no name server is named",
+        title="the name servers are missing",
         look=_namesrv,
     ),
     Rule(
         name="rocketmq-from-last",
         severity=Severity.WARNING,
         effect=Effect.SKIPS,
-        title="`CONSUME_FROM_LAST_OFFSET`: said, or by default",
+        title="`CONSUME_FROM_LAST_OFFSET`, set or by default",
         look=_from_last,
     ),
     Rule(
         name="rocketmq-strategy",
         severity=Severity.WARNING,
         effect=Effect.UNEVEN,
-        title="average or consistent hash: said, or by default",
+        title="an average or consistent-hash strategy, set or by default",
         look=_strategy,
     ),
     Rule(
@@ -298,9 +299,9 @@ RULES = (
         name="rocketmq-heartbeat",
         severity=Severity.WARNING,
         effect=Effect.STORM,
-        title="`heartbeatBrokerInterval` above a third of what brokers wait",
+        title="`heartbeatBrokerInterval` above a third of the time that brokers wait for a silent member",
         look=_heartbeat,
-        also=((Severity.ERROR, "where it reaches what they wait"),),
+        also=((Severity.ERROR, "if it is not below that time"),),
     ),
     Rule(
         name="rocketmq-broadcasting",
@@ -313,7 +314,7 @@ RULES = (
         name="rocketmq-persist-interval",
         severity=Severity.WARNING,
         effect=Effect.REPEATS,
-        title="offsets told more than 5 s apart",
+        title="offsets stored at the broker more than 5 s apart",
         look=_persist,
     ),
     Rule(
@@ -334,7 +335,7 @@ RULES = (
         name="rocketmq-pull-batch",
         severity=Severity.NOTE,
         effect=Effect.IGNORED,
-        title="`pullBatchSize` above what brokers give",
+        title="`pullBatchSize` above what brokers return",
         look=_pull_batch,
     ),
     Rule(

@@ -24,16 +24,16 @@ _OF = {
 _DROPPED = (Severity.WARNING, Effect.IGNORED)
 #: What these names mean at the other client, where that is no guess.
 _ELSEWHERE = {
-    (Client.LIBRDKAFKA, "max.poll.records"): "consume(n) says how many records a call brings",
-    (Client.LIBRDKAFKA, "fetch.max.wait.ms"): "it is fetch.wait.max.ms here",
-    (Client.LIBRDKAFKA, "default.api.timeout.ms"): "calls take their timeout as an argument",
-    (Client.LIBRDKAFKA, "request.timeout.ms"): "it is socket.timeout.ms for a consumer",
-    (Client.LIBRDKAFKA, "ssl.truststore.location"): "it is ssl.ca.location here",
-    (Client.LIBRDKAFKA, "sasl.jaas.config"): "sasl.username and sasl.password say it here",
-    (Client.JAVA, "fetch.wait.max.ms"): "it is fetch.max.wait.ms here",
-    (Client.JAVA, "sasl.mechanisms"): "it is sasl.mechanism here",
-    (Client.JAVA, "metadata.broker.list"): "it is bootstrap.servers here",
-    (Client.JAVA, "ssl.ca.location"): "ssl.truststore.location says it here",
+    (Client.LIBRDKAFKA, "max.poll.records"): "pass the number of records to consume(n)",
+    (Client.LIBRDKAFKA, "fetch.max.wait.ms"): "use fetch.wait.max.ms here",
+    (Client.LIBRDKAFKA, "default.api.timeout.ms"): "pass a timeout to each call",
+    (Client.LIBRDKAFKA, "request.timeout.ms"): "for a consumer use socket.timeout.ms",
+    (Client.LIBRDKAFKA, "ssl.truststore.location"): "use ssl.ca.location here",
+    (Client.LIBRDKAFKA, "sasl.jaas.config"): "use sasl.username and sasl.password here",
+    (Client.JAVA, "fetch.wait.max.ms"): "use fetch.max.wait.ms here",
+    (Client.JAVA, "sasl.mechanisms"): "use sasl.mechanism here",
+    (Client.JAVA, "metadata.broker.list"): "use bootstrap.servers here",
+    (Client.JAVA, "ssl.ca.location"): "use ssl.truststore.location here",
     (Client.JAVA, "sasl.username"): "sasl.jaas.config says it here",
     (Client.JAVA, "sasl.password"): "sasl.jaas.config says it here",
 }
@@ -60,8 +60,8 @@ def _unknown(conf: ClientConf) -> Iterator[Seen]:
             yield Seen(
                 spelled,
                 conf.shown(name),
-                f"{whose} has no such setting: it is one of holdfast's own sources, which check theirs at construction",
-                "say it there",
+                f"{whose} has no such setting; holdfast's own sources have it, and check it when they are created",
+                "set it there",
                 Severity.NOTE,
                 Effect.IGNORED,
             )
@@ -70,17 +70,17 @@ def _unknown(conf: ClientConf) -> Iterator[Seen]:
         others = [_OF[other] for other in (Client.LIBRDKAFKA, Client.JAVA) if name in KNOWN[other]]
         bad: tuple[Severity, Effect] | tuple[()] = _DROPPED
         if conf.librdkafka:
-            why, bad = "it makes no consumer of it", ()
+            why, bad = "the consumer does not start", ()
         elif conf.client is Client.JAVA:
-            why = "it goes on with one line in the log, and what was meant is not in force"
+            why = "it logs one line, and the setting has no effect"
         else:
-            why = "what was meant is not in force"
+            why = "the setting has no effect"
         if others and conf.kafka:
-            remedy = _ELSEWHERE.get((_kind(conf), name), f"it is one of {others[0]}: leave it out")
+            remedy = _ELSEWHERE.get((_kind(conf), name), f"it is a setting of {others[0]}: leave it out")
         elif near:
-            remedy = f"{conf.spelled(near[0])} is meant?"
+            remedy = f"did you mean {conf.spelled(near[0])}?"
         else:
-            remedy = "see how it is spelled, or leave it out"
+            remedy = "check the spelling, or leave it out"
         yield Seen(spelled, conf.shown(name), f"{whose} has no such setting: {why}", remedy, *bad)
 
 
@@ -95,7 +95,7 @@ def _unused(conf: ClientConf) -> Iterator[Seen]:
                 yield Seen(
                     name,
                     conf.shown(name),
-                    "librdkafka takes it, and no consumer of a group uses it",
+                    "librdkafka accepts it, but a group's consumer does not use it",
                     _ELSEWHERE[Client.LIBRDKAFKA, name],
                 )
 
@@ -106,7 +106,8 @@ def _aliases(conf: ClientConf) -> Iterator[Seen]:
             yield Seen(
                 f"{older}, {newer}",
                 f"{conf.shown(older)}, {conf.shown(newer)}",
-                "they are two names of one setting: the one that is set last counts, and nobody sees which that is",
+                "they are two names of one setting: only the one that is set last applies, and the configuration does "
+                "not show which one that is",
                 f"leave {older} out",
             )
 
@@ -117,9 +118,9 @@ def _values(conf: ClientConf) -> Iterator[Seen]:
             continue
         said, where, found = conf.text(name) or "", conf.spelled(name), conf.shown(name)
         if re.fullmatch(r"-?\d+", default) and conf.number(name) is None:
-            why = "it is no whole number, and the client does not start"
+            why = "it is not a whole number, and the client does not start"
             if conf.librdkafka and (digits := re.match(r"\d+", said)):
-                why = f"it is no whole number: librdkafka reads {digits[0]}, and drops the rest without a word"
+                why = f"it is not a whole number: librdkafka reads {digits[0]}, and ignores the rest without an error"
             yield Seen(where, found, why, f"write a whole number{_unit(name)}, such as {default}")
         elif default in ("true", "false") and conf.flag(name) is None:
             yield Seen(
@@ -127,7 +128,10 @@ def _values(conf: ClientConf) -> Iterator[Seen]:
             )
         elif (known := _ENUMS.get((_kind(conf), name))) is not None and not _one_of(said, known, conf):
             yield Seen(
-                where, found, "the client knows no such value, and does not start", f"use one of {', '.join(known)}"
+                where,
+                found,
+                "the client does not know this value, and does not start",
+                f"use one of {', '.join(known)}",
             )
 
 
@@ -147,8 +151,8 @@ def _open(conf: ClientConf) -> Iterator[Seen]:
             yield Seen(
                 spelled,
                 conf.shown(name),
-                "a deployment fills it in, so no rule has judged it",
-                "look at the configuration as the process gets it",
+                "a deployment fills in this value, so no rule has checked it",
+                "check the configuration that the process gets",
             )
 
 
@@ -157,36 +161,39 @@ RULES = (
         name="bad-value",
         severity=Severity.ERROR,
         effect=Effect.REFUSED,
-        title="a value that cannot be read: `6s`, `yes`, a word that is none of the setting's",
+        title="a value that the client cannot read: `6s`, `yes`, a word that the setting does not have",
         look=_values,
     ),
     Rule(
         name="unknown-key",
         severity=Severity.ERROR,
         effect=Effect.REFUSED,
-        title="a name that the client does not know; the nearest that it knows",
+        title="a name that the client does not know, with the nearest known one",
         look=_unknown,
-        also=((Severity.WARNING, "Java and RocketMQ, which go on"), (Severity.NOTE, "RocketMQ, where holdfast has it")),
+        also=(
+            (Severity.WARNING, "Java and RocketMQ, which ignore it"),
+            (Severity.NOTE, "RocketMQ, if holdfast has it"),
+        ),
     ),
     Rule(
         name="alias-clash",
         severity=Severity.WARNING,
         effect=Effect.IGNORED,
-        title="two names of one setting with two values (librdkafka)",
+        title="two names of one setting with different values (librdkafka)",
         look=_aliases,
     ),
     Rule(
         name="unused-key",
         severity=Severity.NOTE,
         effect=Effect.IGNORED,
-        title="a name that librdkafka takes and a group's consumer does not use",
+        title="a name that librdkafka accepts and a group's consumer does not use",
         look=_unused,
     ),
     Rule(
         name="placeholder",
         severity=Severity.NOTE,
         effect=Effect.IGNORED,
-        title="a value that a deployment fills in: it is not judged",
+        title="a value that a deployment fills in; it is not checked",
         look=_open,
     ),
 )

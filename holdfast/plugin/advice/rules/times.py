@@ -66,7 +66,7 @@ def _restart(conf: ClientConf) -> Iterator[Seen]:
         if misfit is not None:
             yield Seen(
                 misfit.field,
-                f"{budget.DEFAULT_SESSION_MS} (the default; the group's at the broker, not the client's)",
+                f"{budget.DEFAULT_SESSION_MS} (the default; a setting of the group at the broker, not of the client)",
                 misfit.effect,
                 misfit.remedy,
             )
@@ -80,10 +80,11 @@ def _session_short(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             SESSION,
             conf.shown(SESSION),
-            f"a member that is silent for {session_ms / 1000:g} s is taken for dead: a pause of its machine, network "
-            "or broker of that length makes two rebalances, and what it had in hand runs again elsewhere",
-            f"use {budget.DEFAULT_SESSION_MS}, the default since Kafka 3.0, or as much of it as you can wait "
-            f"for after a crash; keep less than {_SHORT_SESSION_MS} only where nothing pauses",
+            f"the broker removes a member that sends no heartbeat for {session_ms / 1000:g} s: a pause of its "
+            "machine, network or broker of that length causes two rebalances, and its records in progress run again "
+            "on another member",
+            f"use {budget.DEFAULT_SESSION_MS}, the default since Kafka 3.0, or less if you cannot wait that long "
+            f"after a crash; go below {_SHORT_SESSION_MS} only if nothing ever pauses",
         )
 
 
@@ -99,10 +100,10 @@ def _session_long(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             SESSION,
             conf.shown(SESSION),
-            f"the partitions of a member that has died stand still for {session_ms / 1000:g} s, and what is produced "
-            "meanwhile is a backlog for who takes them over",
+            f"when a member dies, nobody processes its partitions for {session_ms / 1000:g} s; what producers write "
+            "meanwhile is a backlog for the member that takes them over",
             f"{enough_ms} is enough"
-            + (" for restarts as long as you said" if restart_s and conf.said(STATIC_ID) else ""),
+            + (" for the restart time that you gave" if restart_s and conf.said(STATIC_ID) else ""),
         )
 
 
@@ -121,9 +122,9 @@ def _poll_long(conf: ClientConf) -> Iterator[Seen]:
         yield Seen(
             MAX_POLL,
             conf.shown(MAX_POLL),
-            "it is the rebalance's timeout too: one member that hangs in its handler keeps its partitions for so long, "
-            "and a rebalance of the whole group waits for it",
-            "bring it near to what batch, drain and commit take"
+            "it is also the rebalance timeout: a member that hangs in its handler keeps its partitions that long, and "
+            "a rebalance of the whole group waits for it",
+            "set it to a little more than batch, drain and commit take"
             + (f": {turn}" if turn is not None else "")
             + ", or poll while handlers run, as holdfast does",
         )
@@ -134,7 +135,7 @@ RULES = (
         name="session-refused",
         severity=Severity.WARNING,
         effect=Effect.REFUSED,
-        title="`session.timeout.ms` beyond what brokers allow by default",
+        title="`session.timeout.ms` outside the range that brokers allow by default",
         look=_session_refused,
     ),
     Rule(
@@ -148,7 +149,7 @@ RULES = (
         name="poll-interval-short",
         severity=Severity.ERROR,
         effect=Effect.STORM,
-        title="batch + drain + commit reach `max.poll.interval.ms`; needs the handler's time",
+        title="batch, drain and commit together take `max.poll.interval.ms` or longer; needs `--handler`",
         look=_turn,
         needs_handler=True,
     ),
@@ -156,36 +157,36 @@ RULES = (
         name="heartbeat-slow",
         severity=Severity.WARNING,
         effect=Effect.STORM,
-        title="`heartbeat.interval.ms` above a third of the session",
+        title="`heartbeat.interval.ms` above a third of the session timeout",
         look=_heartbeat,
-        also=((Severity.ERROR, "where it reaches the session"),),
+        also=((Severity.ERROR, "if it is not below the session timeout"),),
     ),
     Rule(
         name="restart-outlasts-session",
         severity=Severity.WARNING,
         effect=Effect.STORM,
-        title="a static member whose restart takes longer than its session",
+        title="a static member whose restart takes longer than its session timeout",
         look=_restart,
     ),
     Rule(
         name="session-short",
         severity=Severity.WARNING,
         effect=Effect.STORM,
-        title="a session of less than 10 s",
+        title="a session timeout below 10 s",
         look=_session_short,
     ),
     Rule(
         name="session-long",
         severity=Severity.NOTE,
         effect=Effect.STANDSTILL,
-        title="a session of more than a minute; of a static member, more than its restart needs",
+        title="a session timeout above a minute; for a static member, above what its restart needs",
         look=_session_long,
     ),
     Rule(
         name="poll-interval-long",
         severity=Severity.NOTE,
         effect=Effect.STANDSTILL,
-        title="`max.poll.interval.ms` of more than ten minutes",
+        title="`max.poll.interval.ms` above ten minutes",
         look=_poll_long,
     ),
 )

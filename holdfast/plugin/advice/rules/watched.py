@@ -38,7 +38,7 @@ class Watched:
 
     def __post_init__(self) -> None:
         if not self.views or len(self.views) != len(self.at_s):
-            raise SettingError("views", len(self.views), "give a look or more, and a time for each")
+            raise SettingError("views", len(self.views), "give one look or more, and a time for each")
 
     @property
     def now(self) -> GroupView:

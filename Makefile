@@ -32,8 +32,8 @@ test: setup ## linters, then on real servers (Kafka, RocketMQ, Redis, Spark) wha
 test-all: setup-all ## everything: each story, those in which the broker decides on each protocol, other people's consumers, both clients of RocketMQ, Spark killed, the other Pythons
 	@$(MAKE) --no-print-directory lint
 	@failed=0; run() { echo "$$@"; "$$@" || failed=1; }; \
-	run .venv-rocketmq/bin/python -m pytest tests/clients/classic; \
-	run .venv-rocketmq5/bin/python -m pytest tests/clients/grpc; \
+	run .venv-rocketmq/bin/python -m pytest tests/contracts/rocketmq/classic; \
+	run .venv-rocketmq5/bin/python -m pytest tests/contracts/rocketmq/grpc; \
 	for python in .venv-python3.*/bin/python; do \
 	  [ -x "$$python" ] || continue; \
 	  run $$python -m pytest $(PYTEST_ARGS) $(WITHOUT_SPARK) -m "not full" tests/unit tests/properties; \
@@ -70,13 +70,13 @@ audit: ## the demo again, its members telling what they do, and what `holdfast a
 	case $$code in 0|1|4) ;; *) exit $$code ;; esac
 	@echo "The demo's own ledger counts more repetitions: a member cannot tell what it did right before it was killed."
 
-chaos: setup-all ## the scenarios again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq, ON=spark KILLS=20, or ON=audit; results in chaos-out/
+chaos: setup-all ## the stories again and again: COUNT=5 SEED=1 ONLY=kill ON=rocketmq, ON=spark KILLS=20, or ON=audit; results in chaos-out/
 ifeq ($(ON),spark)
-	$(PYTHON) -m tests.spark.chaos --kills $(KILLS) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
+	$(PYTHON) -m tests.chaos.spark --kills $(KILLS) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
 else ifeq ($(ON),audit)
-	$(PYTHON) -m tests.spark.audit.chaos --kills $(KILLS) --seed $(SEED)
+	$(PYTHON) -m tests.chaos.audit --kills $(KILLS) --seed $(SEED)
 else
-	$(PYTHON) -m tests.scenarios.chaos --count $(COUNT) --seed $(SEED) $(if $(ONLY),--only $(ONLY)) $(if $(ON),--protocols $(ON))
+	$(PYTHON) -m tests.chaos --count $(COUNT) --seed $(SEED) $(if $(ONLY),--only $(ONLY)) $(if $(ON),--protocols $(ON))
 endif
 
 compat: ## the Spark sink on the oldest and the newest pyspark that it is promised for, classic and Connect; 1 GB

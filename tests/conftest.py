@@ -8,23 +8,23 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import tiers
-from tests.oracles.java_group import JavaGroup
-from tests.oracles.oracle import KAFKA_LIB, ROCKETMQ_LIB, Oracle
-from tests.oracles.recorded import Mode, Recorded, plan_of
-from tests.servers.redis import redis_server, redis_url
-from tests.servers.rocketmq import RocketMQServer
-from tests.servers.shared import Landlord, kafka_of, rocketmq_of
+from tests.golden.java_group import JavaGroup
+from tests.golden.oracle import KAFKA_LIB, ROCKETMQ_LIB, Oracle
+from tests.golden.recorded import Mode, Recorded, plan_of
+from tests.harness.servers.redis import redis_server, redis_url
+from tests.harness.servers.rocketmq import RocketMQServer
+from tests.harness.servers.shared import Landlord, kafka_of, rocketmq_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 __all__ = ["kafka", "redis_server", "redis_url"]
 
 # Time is asserted nowhere, so a machine that is busy makes no test fail. Each run draws the same examples, as it plays
-# the same scenarios; `pytest tests/properties tests/unit --hypothesis-profile=free` draws others.
+# the same stories; `pytest tests/properties tests/unit --hypothesis-profile=free` draws others.
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("holdfast", _CALM, derandomize=True)
 settings.register_profile("free", _CALM)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.scenarios.config import KAFKA
+from tests.harness.group.config import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.scenarios.config import Protocol
+    from tests.harness.group.config import Protocol
 
 #: Fixtures that start servers or Java programs beside those that the run shares.
 _SERVERS_OF_ITS_OWN = frozenset(
@@ -23,14 +23,15 @@ _SERVERS_OF_ITS_OWN = frozenset(
 _SPARK = "tests/spark/"
 #: Of Spark's, in `make test-all`, what another JVM has: half of its minutes.
 _SPARK_TOO = ("tests/spark/audit/", "tests/spark/test_zombies.py")
-_STORIES = "tests/scenarios/"
+_STORIES = "tests/stories/"
 #: Who begins when: the longest first, so that nobody is waited for alone at the end.
 _ORDER = tuple(
     f"tests/{part}/"
-    for part in ("spark", "scenarios", "simulation", "cli", "contracts", "properties", "engine", "docs")
+    for part in ("spark", "stories", "simulation", "cli", "contracts", "properties", "unit/engine", "docs")
 )
 #: What computes nearly all of its time. Of the others most wait for servers, processes and leases.
 _COMPUTES = (_SPARK, "tests/simulation/", "tests/properties/", "tests/docs/", "tests/golden/", "tests/unit/")
+_WAITS = "tests/unit/engine/"
 
 
 def scheduler(config: pytest.Config, log: Any) -> object:
@@ -52,7 +53,7 @@ def scheduler(config: pytest.Config, log: Any) -> object:
 
         def _assign_work_unit(self, node: Any) -> None:
             computes = int(node.gateway.id.removeprefix("gw")) % 3 == 0
-            fits = (scope for scope in self.workqueue if scope.startswith(_COMPUTES) == computes)
+            fits = (scope for scope in self.workqueue if _computes(scope) == computes)
             if (scope := next(fits, None)) is not None:
                 self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
@@ -63,6 +64,10 @@ def scheduler(config: pytest.Config, log: Any) -> object:
             return next((test for unit in units.values() for test, over in unit.items() if not over), None)
 
     return Shares(config, log)
+
+
+def _computes(scope: str) -> bool:
+    return scope.startswith(_COMPUTES) and not scope.startswith(_WAITS)
 
 
 def order(items: list[pytest.Item]) -> None:

@@ -125,7 +125,7 @@ need_postgres() {
 
 java_version() { java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1; }
 
-# The brokers need a runtime; the tests' oracles (tests/oracles) are run from their source, by the compiler in a JDK.
+# The brokers need a runtime; the tests' oracles (tests/golden) are run from their source, by the compiler in a JDK.
 java_will_do() {
     local version
     command -v java >/dev/null || return 1
@@ -148,8 +148,8 @@ need_java() {
     java_will_do || fail "the tests need a JDK (a Java runtime with its compiler), 17 or later, as 'java' on PATH"
 }
 
-# has_jars NAME: what tests/servers/NAME/pom.xml lists is in .servers/NAME/lib.
-has_jars() { [ -e ".servers/$1/.stamp" ] && [ ! "tests/servers/$1/pom.xml" -nt ".servers/$1/.stamp" ]; }
+# has_jars NAME: what tests/harness/servers/NAME/pom.xml lists is in .servers/NAME/lib.
+has_jars() { [ -e ".servers/$1/.stamp" ] && [ ! "tests/harness/servers/$1/pom.xml" -nt ".servers/$1/.stamp" ]; }
 
 need_maven() {
     if has_jars kafka && has_jars rocketmq && has_jars spark; then return; fi
@@ -158,7 +158,7 @@ need_maven() {
 
 # need_jars NAME SIZE
 need_jars() {
-    local home=.servers/$1 pom=tests/servers/$1/pom.xml try
+    local home=.servers/$1 pom=tests/harness/servers/$1/pom.xml try
     if has_jars "$1"; then return; fi
     mkdir -p "$home"
     for try in 1 2 3; do

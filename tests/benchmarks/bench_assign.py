@@ -16,8 +16,8 @@ from holdfast.plugin.assign.members import Subscriber
 from holdfast.plugin.assign.sticky import sticky
 from holdfast.records import Partition
 from tests.benchmarks.registry import Goal, Row, benchmark
-from tests.oracles import kafka
-from tests.oracles.oracle import KAFKA_LIB, Oracle
+from tests.golden import kafka
+from tests.golden.oracle import KAFKA_LIB, Oracle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

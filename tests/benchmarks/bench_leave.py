@@ -10,13 +10,13 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.registry import Goal, Row, benchmark
-from tests.scenarios.config import KAFKA
-from tests.scenarios.field import Field
+from tests.harness.group.config import KAFKA
+from tests.harness.group.field import Field
 
 if TYPE_CHECKING:
     from tests.benchmarks.lab import Lab
-    from tests.scenarios.config import Kind, Protocol
-    from tests.scenarios.ledger import Entry
+    from tests.harness.group.config import Kind, Protocol
+    from tests.harness.group.ledger import Entry
 
 _PER_S = 300
 _KINDS: tuple[Kind, ...] = ("careful", "holdfast")

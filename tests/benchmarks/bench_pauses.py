@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.benchmarks.registry import Goal, Row, benchmark
-from tests.scenarios.field import Field
+from tests.harness.group.field import Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.benchmarks.lab import Lab
-    from tests.scenarios.config import Kind, Protocol
-    from tests.scenarios.ledger import Entry
+    from tests.harness.group.config import Kind, Protocol
+    from tests.harness.group.ledger import Entry
 
 _PER_S = 200
 _S = 1_000_000_000

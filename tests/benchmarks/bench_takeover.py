@@ -10,14 +10,14 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.benchmarks.registry import Goal, Row, benchmark
-from tests.scenarios.field import Field
-from tests.scenarios.intake import Behind, peak_per_s, starts
+from tests.harness.group.field import Field
+from tests.harness.group.intake import Behind, peak_per_s, starts
 
 if TYPE_CHECKING:
     from tests.benchmarks.lab import Lab
-    from tests.scenarios.config import Kind, Protocol
-    from tests.servers.kafka import KafkaServer
-    from tests.servers.rocketmq import RocketMQServer
+    from tests.harness.group.config import Kind, Protocol
+    from tests.harness.servers.kafka import KafkaServer
+    from tests.harness.servers.rocketmq import RocketMQServer
 
 #: Two members share it. One alone, with handlers of 3 ms, does 1.6 times as much in the bare loop, with its one thread.
 PER_S = 200

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
-from tests.servers.kafka import KafkaServer
-from tests.servers.redis import RedisServer
-from tests.servers.rocketmq import RocketMQServer
+from tests.harness.servers.kafka import KafkaServer
+from tests.harness.servers.redis import RedisServer
+from tests.harness.servers.rocketmq import RocketMQServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

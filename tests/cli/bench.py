@@ -15,14 +15,14 @@ from confluent_kafka import Producer
 
 from holdfast import Holdfast, RedisClaims, Settings, Unretriable
 from holdfast.adapters.kafka import KafkaSource
-from tests.servers.forks import fork
-from tests.waiting import until
+from tests.harness.forks import fork
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from holdfast.records import Record
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120.0

@@ -13,7 +13,7 @@ from holdfast.adapters.kafka.group_view import KafkaGroupViews
 from holdfast.errors import UnknownGroup
 from holdfast.timing import Deadline
 from tests.cli.bench import PATIENCE_S, holdfast
-from tests.waiting import until
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     import subprocess
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.advice.group_view import GroupView
     from tests.cli.conftest import Here
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 _LET_GO_S = 5.0
 

@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.cli.bench import ROOT, Shop, holdfast, lay_out, lines
-from tests.contracts.kafka_brokers import all_of
-from tests.servers.redis import RedisServer
+from tests.harness.kafka_brokers import all_of
+from tests.harness.servers.redis import RedisServer
 
 if TYPE_CHECKING:
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from holdfast.plugin.advice.doctor import Severity, Watched, examine_group
 from holdfast.timing import Deadline
 from tests.cli.bench import PATIENCE_S, lines
 from tests.cli.crew import Crew
-from tests.contracts.kafka_brokers import closed_port
+from tests.harness.kafka_brokers import closed_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.advice.doctor import Finding
     from holdfast.plugin.advice.group_view import GroupView
     from tests.cli.conftest import Here
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 __all__ = ["closed_port"]
 

@@ -11,10 +11,10 @@ from holdfast.adapters.rocketmq.remoting import RemotingClient, Subscription
 from holdfast.adapters.rocketmq.remoting.membership import Consumer
 from holdfast.timing import Deadline
 from tests.cli.bench import PATIENCE_S, lines
-from tests.contracts.kafka_brokers import closed_port
-from tests.contracts.rocketmq_field import Field
-from tests.oracles.oracle import ROCKETMQ_LIB, Oracle
-from tests.waiting import until
+from tests.golden.oracle import ROCKETMQ_LIB, Oracle
+from tests.harness.kafka_brokers import closed_port
+from tests.harness.rocketmq_field import Field
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.advice.group_view import GroupView
     from tests.cli.conftest import Here
-    from tests.servers.rocketmq import RocketMQServer
+    from tests.harness.servers.rocketmq import RocketMQServer
 
 __all__ = ["closed_port"]
 

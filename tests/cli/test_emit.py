@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.adapters.cli import main
 from tests.cli.bench import holdfast, lines
-from tests.contracts.kafka_brokers import closed_port
+from tests.harness.kafka_brokers import closed_port
 
 if TYPE_CHECKING:
-    from tests.servers.kafka import KafkaServer
-    from tests.servers.rocketmq import RocketMQServer
+    from tests.harness.servers.kafka import KafkaServer
+    from tests.harness.servers.rocketmq import RocketMQServer
 
 __all__ = ["closed_port"]
 

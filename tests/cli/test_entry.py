@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.adapters.cli.reach import await_listener
 from tests.cli.bench import ROOT, holdfast
-from tests.contracts.kafka_brokers import closed_port
-from tests.servers.redis import RedisServer
-from tests.waiting import until
+from tests.harness.kafka_brokers import closed_port
+from tests.harness.servers.redis import RedisServer
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

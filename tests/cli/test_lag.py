@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.crew import Crew
-from tests.contracts.kafka_brokers import closed_port
-from tests.contracts.rocketmq_field import Field
-from tests.waiting import until
+from tests.harness.kafka_brokers import closed_port
+from tests.harness.rocketmq_field import Field
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cli.conftest import Here
-    from tests.servers.kafka import KafkaServer
-    from tests.servers.rocketmq import RocketMQServer
+    from tests.harness.servers.kafka import KafkaServer
+    from tests.harness.servers.rocketmq import RocketMQServer
 
 __all__ = ["closed_port"]
 

@@ -17,7 +17,7 @@ from tests.cli.bench import PATIENCE_S, holdfast, lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 
 @contextmanager

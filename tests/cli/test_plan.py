@@ -17,17 +17,17 @@ from holdfast.plugin.assign.java import offsets_partition
 from holdfast.timing import Deadline
 from tests.cli.bench import PATIENCE_S, holdfast
 from tests.cli.crew import Crew
-from tests.contracts.kafka_brokers import closed_port
-from tests.contracts.rocketmq_field import Field
-from tests.oracles.oracle import ROCKETMQ_LIB, Oracle
+from tests.golden.oracle import ROCKETMQ_LIB, Oracle
+from tests.harness.kafka_brokers import closed_port
+from tests.harness.rocketmq_field import Field
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.plugin.advice.group_view import GroupView
     from tests.cli.conftest import Here
-    from tests.servers.kafka import KafkaServer
-    from tests.servers.rocketmq import RocketMQServer
+    from tests.harness.servers.kafka import KafkaServer
+    from tests.harness.servers.rocketmq import RocketMQServer
 
 __all__ = ["closed_port"]
 

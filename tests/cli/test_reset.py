@@ -16,7 +16,7 @@ from holdfast.timing import Deadline
 from tests.cli.bench import Shop, holdfast, lay_out, lines
 
 if TYPE_CHECKING:
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 
 @pytest.fixture

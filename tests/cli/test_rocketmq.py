@@ -14,15 +14,15 @@ from holdfast.dedup.groups import Member
 from holdfast.plugin.assign import strategy_of
 from holdfast.timing import Deadline
 from tests.cli.bench import holdfast, lay_out, lines
-from tests.contracts.rocketmq_field import Field
-from tests.contracts.rocketmq_topics import messages_of
+from tests.harness.rocketmq_field import Field
+from tests.harness.rocketmq_topics import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from holdfast import Record
-    from tests.servers.rocketmq import RocketMQServer
+    from tests.harness.servers.rocketmq import RocketMQServer
 
 TEN = [f"order-{number}" for number in range(10)]
 

@@ -10,11 +10,11 @@ from confluent_kafka import Consumer
 
 from holdfast.plugin.advice.emit import KafkaBrokers, Sheet, Workload, for_kafka, for_rocketmq
 from holdfast.timing import Deadline
-from tests.oracles.oracle import ROCKETMQ_LIB, Oracle
+from tests.golden.oracle import ROCKETMQ_LIB, Oracle
 
 if TYPE_CHECKING:
-    from tests.oracles.java_group import JavaGroup
-    from tests.servers.kafka import KafkaServer
+    from tests.golden.java_group import JavaGroup
+    from tests.harness.servers.kafka import KafkaServer
 
 PATIENCE_S = 120.0
 OLD, NEW = KafkaBrokers.of_version("3.9"), KafkaBrokers.of_version("4.3.1")

@@ -34,7 +34,7 @@ from tests.docs.worked_examples import (
     of_rocketmq,
     queues,
 )
-from tests.oracles import kafka, rocketmq
+from tests.golden import kafka, rocketmq
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.assign.members import Subscriber
     from holdfast.plugin.assign.movement import Movement, Weighed
     from holdfast.records import Partition
-    from tests.oracles.oracle import Oracle
+    from tests.golden.oracle import Oracle
 
     Plan = Mapping[Partition, str]
 

@@ -26,7 +26,7 @@ from holdfast.adapters.kafka import KafkaSource
 conf = {"bootstrap.servers": "localhost:9092", "group.id": "billing"}
 source, claims = KafkaSource(conf, assignment="sticky"), MemoryClaims()
 """
-#: Its client has an environment of its own, which has the test of it: tests/clients/grpc.
+#: Its client has an environment of its own, which has the test of it: tests/contracts/rocketmq/grpc.
 ELSEWHERE = "LeasedSource("
 #: test_readme.py runs the README's.
 EXAMPLES = [

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 if TYPE_CHECKING:
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

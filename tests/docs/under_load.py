@@ -30,9 +30,9 @@ from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.brokers.leased import MemoryLeasedSource, MemoryQueue
-from tests.engine.bench import Letters
-from tests.engine.message_source import MemoryMessageSource
-from tests.waiting import PATIENCE_S, until
+from tests.harness.engine import Letters
+from tests.harness.message_source import MemoryMessageSource
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator

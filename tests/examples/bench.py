@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.shop import make_topics, send
-from tests.servers.processes import die_with_parent
+from tests.harness.processes import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120.0

@@ -9,7 +9,7 @@ import pytest
 from tests.examples.bench import Shop
 
 if TYPE_CHECKING:
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 
 @pytest.fixture

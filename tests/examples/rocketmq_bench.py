@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from examples.rocketmq.shop import make_topic, send
 from tests.examples.bench import PATIENCE_S, ROOT, _begin
-from tests.waiting import until
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.rocketmq import RocketMQServer
+    from tests.harness.servers.rocketmq import RocketMQServer
 
 
 class Running:

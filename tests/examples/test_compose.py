@@ -14,13 +14,13 @@ from confluent_kafka.admin import AdminClient
 from examples.rocketmq.shop import make_topic, send
 from examples.shop import make_topics
 from tests.examples.bench import PATIENCE_S, ROOT
-from tests.servers.processes import end, free_ports, spawn, tail
-from tests.servers.rocketmq import RocketMQServer
+from tests.harness.processes import end, free_ports, spawn, tail
+from tests.harness.servers.rocketmq import RocketMQServer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.full
 

@@ -7,9 +7,9 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from tests.contracts.kafka_brokers import all_of
 from tests.examples.bench import PATIENCE_S, ROOT
-from tests.servers.processes import end, spawn
+from tests.harness.kafka_brokers import all_of
+from tests.harness.processes import end, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

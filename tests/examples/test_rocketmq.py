@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.examples.rocketmq_bench import RocketMQShop
 
 if TYPE_CHECKING:
-    from tests.servers.rocketmq import RocketMQServer
+    from tests.harness.servers.rocketmq import RocketMQServer
 
 _ORDERS = "examples.rocketmq.orders"
 

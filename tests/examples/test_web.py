@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from tests.examples.bench import PATIENCE_S, lines
-from tests.servers.processes import free_ports
-from tests.waiting import until
+from tests.harness.processes import free_ports
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from tests.examples.bench import Shop

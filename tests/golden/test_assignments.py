@@ -12,14 +12,14 @@ import pytest
 
 from holdfast.plugin.assign.kafka import range_, round_robin
 from holdfast.plugin.assign.sticky import sticky
-from tests.oracles import kafka, rocketmq
-from tests.oracles.groups import numbered
+from tests.golden import kafka, rocketmq
+from tests.golden.groups import numbered
 from tests.properties.test_kafka_sticky import moves, unevenness
 from tests.properties.test_rocketmq_strategies import Group as Clients
 from tests.properties.test_rocketmq_strategies import by_client, strategy_for
 
 if TYPE_CHECKING:
-    from tests.oracles.oracle import Oracle
+    from tests.golden.oracle import Oracle
 
 
 def test_range_is_kafkas(kafka_assignors: Oracle) -> None:

@@ -14,7 +14,7 @@ from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.dedup.memory_spark_batches import MemoryBatches
 from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.spark_batches import Attempt, BatchId, Begun, Elsewhere, Finished
-from tests.contracts.stores import MemoryBench, RedisBench
+from tests.harness.stores import MemoryBench, RedisBench
 
 if TYPE_CHECKING:
     from holdfast.dedup.memory_session import MemorySession

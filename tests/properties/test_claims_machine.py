@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Token
 from holdfast.errors import StoreUnavailable
-from tests.contracts.stores import MemoryBench, RedisBench, SeenPosition, View
+from tests.harness.stores import MemoryBench, RedisBench, SeenPosition, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

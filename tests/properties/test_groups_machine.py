@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdfast.dedup.groups import Beat, Member, Plan
 from holdfast.errors import StoreUnavailable
-from tests.contracts.groups import MemoryBench, RedisBench, queues
+from tests.harness.store_groups import MemoryBench, RedisBench, queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.plugin.assign.kafka import range_, round_robin
-from tests.oracles import kafka
-from tests.oracles.groups import Group, groups
+from tests.golden import kafka
+from tests.golden.groups import Group, groups
 
 if TYPE_CHECKING:
     import random
 
-    from tests.oracles.oracle import Oracle
+    from tests.golden.oracle import Oracle
 
 # Drawing a group of 60 is slow by nature.
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from holdfast.plugin.assign.members import Claim, Subscriber, last_owners
 from holdfast.plugin.assign.sticky import sticky
-from tests.oracles import kafka
-from tests.oracles.groups import KINDS, MEMBERS, PARTITIONS, RACKS, TOPICS, Group, groups, partitions_of, subscriptions
+from tests.golden import kafka
+from tests.golden.groups import KINDS, MEMBERS, PARTITIONS, RACKS, TOPICS, Group, groups, partitions_of, subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.records import Partition
-    from tests.oracles.oracle import Oracle
+    from tests.golden.oracle import Oracle
 
     Plan = Mapping[Partition, str]
 

@@ -17,7 +17,8 @@ from holdfast.runtime import MACHINE
 from holdfast.testing.lua_redis import LuaRedis
 from holdfast.testing.redis_client import LuaClient
 from holdfast.testing.redis_data import RedisData
-from tests.contracts import groups, stores
+from tests.harness import store_groups as groups
+from tests.harness import stores
 from tests.properties.test_claims_machine import ClaimsMachine
 from tests.properties.test_groups_machine import GroupsMachine
 

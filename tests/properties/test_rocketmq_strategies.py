@@ -23,14 +23,14 @@ from holdfast.plugin.assign import (
     strategy_of,
 )
 from holdfast.records import Partition
-from tests.oracles import rocketmq
-from tests.oracles.rocketmq import before_the_sign
+from tests.golden import rocketmq
+from tests.golden.rocketmq import before_the_sign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.dedup.groups import Strategy
-    from tests.oracles.oracle import Oracle
+    from tests.golden.oracle import Oracle
 
 #: Brokers as they are named, and as only a test would: what Java's split and compareTo do with them.
 BROKERS = [

@@ -38,7 +38,7 @@ def test_what_an_answer_means_for_a_commit_is_as_the_adapter_reads_it(answer: An
 
 
 class TestRebalances:
-    """tests/scenarios: a rolling restart per protocol; facts of a real Kafka 4.3.1."""
+    """tests/stories: a rolling restart per protocol; facts of a real Kafka 4.3.1."""
 
     def test_each_gets_its_share_and_nobody_has_what_another_has(self, protocol: Any) -> None:
         with Stage(protocol) as stage:
@@ -78,7 +78,7 @@ class TestRebalances:
 
     @pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
     def test_what_stays_is_read_meanwhile(self, protocol: Any) -> None:
-        """test_kafka_source.py::test_a_partition_that_stays_is_handled_on_while_another_is_drained."""
+        """contracts/kafka/test_source.py::test_a_partition_that_stays_is_handled_on_while_another_is_drained."""
         with Stage(protocol) as stage:
             one, two = stage.member("one"), stage.member("two")
             stage.settled(one, two)
@@ -123,7 +123,7 @@ class TestRebalances:
             assert 7.0 < stage.until(lambda: len(two.has) == 4) < 10.0
 
     def test_an_assignment_brings_one_record_at_most_in_the_poll_in_which_it_comes(self) -> None:
-        """test_kafka_source.py, of the same name."""
+        """contracts/kafka/test_source.py, of the same name."""
         with Stage(orders=1) as stage:
             stage.broker.produce("orders", 0, *"abc")
             one = stage.member("one")
@@ -209,7 +209,7 @@ class TestTheEndOfAMember:
 
 
 class TestStaticMembers:
-    """test_kafka_static_members.py, by the names of its tests."""
+    """contracts/kafka/test_static_members.py, by the names of its tests."""
 
     def test_a_restart_under_the_same_id_moves_nothing(self, protocol: Any) -> None:
         with Stage(protocol) as stage:
@@ -366,7 +366,7 @@ class TestCommits:
 
 class TestTopics:
     def test_one_that_is_made_again_has_another_id_and_nothing_committed(self) -> None:
-        """test_kafka_topic_ids.py; the broker drops a group's offsets with the topic."""
+        """contracts/kafka/test_topic_ids.py; the broker drops a group's offsets with the topic."""
         with Stage(orders=1) as stage:
             one = stage.member("one")
             stage.until(lambda: one.has)
@@ -378,7 +378,7 @@ class TestTopics:
             assert stage.group.offset(P0) is None
 
     def test_a_commit_that_was_under_way_says_nothing_of_the_new_one(self) -> None:
-        """test_kafka_source.py::test_a_topic_made_again_under_a_living_member_is_read_from_its_start."""
+        """contracts/kafka/test_source.py::test_a_topic_made_again_under_a_living_member_is_read_from_its_start."""
         with Stage(orders=1) as stage:
             one = stage.member("one")
             stage.until(lambda: one.has)
@@ -397,7 +397,7 @@ class TestTopics:
             assert asked[2] == {P0: None}
 
     def test_one_that_is_deleted_is_taken_away_and_has_no_name(self, protocol: Any) -> None:
-        """test_kafka_source.py::test_a_topic_that_is_deleted_stops_nothing_of_the_others."""
+        """contracts/kafka/test_source.py::test_a_topic_that_is_deleted_stops_nothing_of_the_others."""
         with Stage(protocol, orders=1) as stage:
             one = stage.member("one")
             stage.until(lambda: one.has)
@@ -423,7 +423,7 @@ class TestTopics:
             assert asked[0][both[1]] == 0
 
     def test_gaps_are_told_by_the_end(self) -> None:
-        """test_kafka_source.py::test_transaction_markers_and_aborted_records_hold_nothing_up."""
+        """contracts/kafka/test_source.py::test_transaction_markers_and_aborted_records_hold_nothing_up."""
         with Stage(orders=1) as stage:
             stage.broker.produce("orders", 0, *"abcd")
             stage.broker.compact("orders", 0, [1, 3])
@@ -434,7 +434,7 @@ class TestTopics:
             stage.until(lambda: one.source.readers[P0].position == 6)
 
     def test_what_retention_leaves_is_read(self) -> None:
-        """test_kafka_source.py::test_what_retention_leaves_is_read_whatever_the_reset_policy."""
+        """contracts/kafka/test_source.py::test_what_retention_leaves_is_read_whatever_the_reset_policy."""
         with Stage(orders=1) as stage:
             stage.broker.produce("orders", 0, *"abcd")
             stage.group.set_offset(P0, 1, ours=True)

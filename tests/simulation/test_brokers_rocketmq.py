@@ -131,7 +131,7 @@ def settled(stage: Stage, *actors: Actor) -> None:
 
 
 def test_queues_move_by_the_coordinators_plan(stage: Stage) -> None:
-    """test_rocketmq_source.py::test_joining_and_leaving_repeats_nothing_and_leaves_everything_committed."""
+    """contracts/rocketmq/test_source.py::test_joining_and_leaving_repeats_nothing_and_leaves_everything_committed."""
     one, two = stage.member("one"), stage.member("two")
     settled(stage, one, two)
     two.close()
@@ -146,7 +146,7 @@ def test_of_one_that_is_killed_others_have_the_queues_when_its_lease_has_ended(s
 
 
 def test_one_whose_process_stands_still_loses_its_queues_and_comes_back(stage: Stage) -> None:
-    """test_rocketmq_groups.py::test_a_member_whose_loop_stands_still_loses_its_queues_and_comes_back."""
+    """contracts/rocketmq/test_groups.py::test_a_member_whose_loop_stands_still_loses_its_queues_and_comes_back."""
     one, two = stage.member("one"), stage.member("two")
     settled(stage, one, two)
     two.process.stall(10.0)
@@ -167,7 +167,7 @@ def test_a_commit_is_taken_of_whomever_it_comes(stage: Stage) -> None:
 
 
 def test_a_late_one_moves_the_offset_back_and_who_has_the_queue_is_told(stage: Stage) -> None:
-    """test_rocketmq_offsets.py::test_a_commit_that_is_not_ours_is_replaced."""
+    """contracts/rocketmq/test_offsets.py::test_a_commit_that_is_not_ours_is_replaced."""
     one = stage.member("one")
     settled(stage, one)
     one.source.line.twice_s = 3.0
@@ -206,7 +206,7 @@ def test_a_log_that_was_cut_is_told(stage: Stage) -> None:
 
 
 def test_a_topic_made_again_is_told_though_its_log_is_longer(stage: Stage) -> None:
-    """test_rocketmq_logs.py::test_is_read_whole_under_a_member_that_runs."""
+    """contracts/rocketmq/test_logs.py::test_is_read_whole_under_a_member_that_runs."""
     stage.broker.produce("orders", 0, *"ab")
     one = stage.member("one")
     stage.until(lambda: len(one.read) == 2)
@@ -217,7 +217,7 @@ def test_a_topic_made_again_is_told_though_its_log_is_longer(stage: Stage) -> No
 
 
 def test_and_is_told_to_the_next_owner_by_what_was_noted(stage: Stage) -> None:
-    """test_rocketmq_logs.py::test_is_read_whole_though_its_log_is_longer_than_what_was_read."""
+    """contracts/rocketmq/test_logs.py::test_is_read_whole_though_its_log_is_longer_than_what_was_read."""
     stage.broker.produce("orders", 0, *"ab")
     one = stage.member("one")
     stage.until(lambda: len(one.read) == 2)

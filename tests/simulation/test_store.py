@@ -13,7 +13,7 @@ from holdfast.errors import AccessRefused, StoreLockedOut, StoreUnavailable
 from holdfast.testing.lua_store import LuaStore
 from holdfast.testing.store import SimulatedStore
 from holdfast.timing import Deadline
-from tests.contracts.groups import in_turn, queues
+from tests.harness.store_groups import in_turn, queues
 from tests.simulation.played import run_all, world
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """What a group keeps that has no store: nothing is lost, and while nobody dies nothing runs twice. On real brokers
-`tests/scenarios` has the same."""
+`tests/stories` has the same."""
 
 from __future__ import annotations
 

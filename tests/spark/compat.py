@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 from holdfast.adapters.spark import BatchReport, drop_done, idempotent_sink, reason, require_java, writers
 from holdfast.adapters.spark.audit import follow, stream
-from tests.servers.redis import RedisServer
+from tests.harness.servers.redis import RedisServer
 from tests.spark.audit.endless import Endless
 from tests.spark.session import SHORT_LIFE, local_session
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers.postgres import postgres
+from tests.harness.servers.postgres import postgres
 from tests.spark.lake import Lake
 from tests.spark.session import local_session
 

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from holdfast.adapters.spark import drop_done, idempotent_sink, reason, require_java, writers
-from tests.servers.processes import ServerFailed, spawn, started, tail
-from tests.servers.redis import RedisServer
+from tests.harness.processes import ServerFailed, spawn, started, tail
+from tests.harness.servers.redis import RedisServer
 from tests.spark.kills import kill
 from tests.spark.session import CONF
 

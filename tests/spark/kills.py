@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.servers.processes import spawn, tail
+from tests.harness.processes import spawn, tail
 
 if TYPE_CHECKING:
     import subprocess

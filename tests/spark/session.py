@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.servers.processes import ServerFailed
+from tests.harness.processes import ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark import writers
-from tests.servers.postgres import ask
+from tests.harness.servers.postgres import ask
 from tests.spark.shapes import Append, DeltaTxn, Ours, Partition, PartitionCompacted, Watermark
 
 if TYPE_CHECKING:

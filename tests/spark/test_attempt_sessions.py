@@ -14,7 +14,7 @@ from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.dedup.spark_batches import BatchId, Begun, Finished
 from holdfast.errors import StoreUnavailable
-from tests.servers.redis import RedisServer
+from tests.harness.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from holdfast.adapters.spark import BatchRefused, BatchReport, idempotent_sink, reason, writers
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import KeyMissing
-from tests.servers.postgres import ask
+from tests.harness.servers.postgres import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark import BatchWrite
     from holdfast.adapters.spark.values import Writer
-    from tests.servers.postgres import PostgresServer
+    from tests.harness.servers.postgres import PostgresServer
     from tests.spark.lake import Lake
 
 

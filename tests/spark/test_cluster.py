@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers.processes import spawn, tail
+from tests.harness.processes import spawn, tail
 from tests.spark.cluster import PHASES
 from tests.spark.kills import ROOT, kill
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.servers.kafka import KafkaServer
-    from tests.servers.postgres import PostgresServer
+    from tests.harness.servers.kafka import KafkaServer
+    from tests.harness.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.full
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchReport, idempotent_sink, require_kafka, writers
 from holdfast.errors import ClientUnusable, SettingError
-from tests.servers.redis import RedisServer
+from tests.harness.servers.redis import RedisServer
 from tests.spark.lake import SINK, Lake
 
 if TYPE_CHECKING:

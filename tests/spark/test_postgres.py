@@ -16,13 +16,13 @@ from holdfast.adapters.spark.writers.postgres import merging, staging, target
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.dedup.spark_batches import Attempt, BatchId
 from holdfast.errors import SettingError
-from tests.servers.postgres import PASSWORD
+from tests.harness.servers.postgres import PASSWORD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from holdfast.adapters.spark import BatchReport
-    from tests.servers.postgres import PostgresServer
+    from tests.harness.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.full
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.adapters.spark import BatchFenced, drop_done
 from holdfast.errors import SettingError, StoreError
-from tests.servers.redis import RedisServer
+from tests.harness.servers.redis import RedisServer
 from tests.spark.lake import Lake
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.dedup.spark_batches import BatchId, Begun
 from holdfast.errors import KeyMissing, SettingError, StoreUnavailable
-from tests.servers.redis import RedisServer
+from tests.harness.servers.redis import RedisServer
 from tests.spark.lake import SINK, Lake
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 
 from examples.spark_stream import keep_running
 from holdfast.adapters.spark import BatchReport, idempotent_sink, writers
-from tests.servers.redis import RedisServer
+from tests.harness.servers.redis import RedisServer
 from tests.spark import orders
 from tests.spark.gates import Gate, GatedWriter
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from holdfast.adapters.spark import IdempotentSink
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.full
 

@@ -16,7 +16,7 @@ from holdfast.adapters.spark.writers.delta.table import Table
 from holdfast.adapters.spark.writers.files import Files
 from holdfast.adapters.spark.writers.postgres.at import PostgresAt
 from holdfast.dedup.redis_spark_batches import RedisBatches
-from tests.servers.postgres import ask
+from tests.harness.servers.postgres import ask
 from tests.spark.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.servers.postgres import PostgresServer
+    from tests.harness.servers.postgres import PostgresServer
 
 #: Before which of its steps a driver stands still. Of what it reads in a row only the first: in between nothing has
 #: become of it that its successor could not see. The last one is its end, and what follows is a replay.

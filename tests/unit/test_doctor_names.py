@@ -19,7 +19,7 @@ from holdfast.plugin.advice.rules.conf import DEFAULTS, Client
 from tests.unit.test_doctor_conf import CASES, JAVA
 
 if TYPE_CHECKING:
-    from tests.oracles.java_group import JavaGroup
+    from tests.golden.java_group import JavaGroup
 
 _SERVERS = Path(__file__).parents[2] / ".servers"
 _KAFKA = Path(os.environ.get("HOLDFAST_KAFKA_LIB", _SERVERS / "kafka" / "lib"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers.forks import Forked, fork
+from tests.harness.forks import Forked, fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable

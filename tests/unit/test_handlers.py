@@ -13,7 +13,7 @@ from holdfast.errors import SettingError, SourceFatal
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from tests.engine.bench import Letters
+from tests.harness.engine import Letters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -13,7 +13,7 @@ from holdfast import MemoryClaims, Settings
 from holdfast.adapters.kafka import DeserializingKafkaConsumer, consumer
 from holdfast.errors import KeyMissing
 from holdfast.testing.brokers.kafka import MemoryBroker
-from tests.engine.message_source import MemoryMessageSource
+from tests.harness.message_source import MemoryMessageSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

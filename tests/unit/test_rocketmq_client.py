@@ -37,8 +37,8 @@ from holdfast.errors import (
 )
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from tests.harness.waiting import until
 from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
-from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,7 +14,7 @@ from holdfast.adapters.rocketmq.push.client import read
 from holdfast.adapters.rocketmq.push.inbox import Inbox
 from holdfast.errors import MissingExtraError, SettingError
 from holdfast.records import Partition, Record
-from tests.waiting import until
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,6 @@
 """RocketMQ 5's proxy in memory: messages that are handed out one by one, each under a receipt.
 
-What it does was seen on 5.5.0, and scripts are played on both (`tests/clients/grpc/test_twins.py`):
+What it does was seen on 5.5.0, and scripts are played on both (`tests/contracts/rocketmq/grpc/test_twins.py`):
 
 - A delivery hides its message for a while. When that is over, and nobody has acknowledged it, it comes again.
 - A renewal gives another receipt. By the old one an acknowledgement is accepted and has no effect, and a second renewal

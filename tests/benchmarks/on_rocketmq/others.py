@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks.lab import Speed
-from tests.scenarios.process import python_of
+from tests.harness.group.process import python_of
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]

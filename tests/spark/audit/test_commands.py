@@ -16,7 +16,7 @@ from tests.spark.audit.synthetic import played
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.full
 

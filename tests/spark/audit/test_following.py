@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tests.servers.kafka import KafkaServer
+    from tests.harness.servers.kafka import KafkaServer
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 

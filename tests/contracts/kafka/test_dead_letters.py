@@ -1,0 +1,177 @@
+"""Dead letters: there when `send` returns, or an error."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
+from holdfast.errors import DeadLetterError, DeadLetterRefused, SettingError, SourceUnavailable, UnknownTopic
+from holdfast.plugin.dead_letter import Letter
+from holdfast.testing.records import make_record
+from holdfast.timing import Deadline
+from tests.harness.kafka_brokers import all_of, bootstrap, closed_port, mock_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.harness.servers.kafka import KafkaServer
+
+__all__ = ["bootstrap", "closed_port", "mock_cluster"]
+
+
+def letter(
+    topic: str,
+    offset: int = 0,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    reason: Exception = ValueError("no"),  # noqa: B008 - never raised
+) -> Letter:
+    headers = (("trace", b"7"), ("empty", None))
+    record = make_record(
+        value, topic="orders", partition=3, offset=offset, key=key, headers=headers, timestamp_ms=1_700_000_000_000
+    )
+    return Letter(record=record, topic=topic, handler="handle", reason=reason, attempts=5, group="billing")
+
+
+@pytest.fixture
+def letters(bootstrap: str) -> Iterator[KafkaDeadLetters]:
+    # As a consumer's configuration is: with properties that a producer does not know.
+    made = KafkaDeadLetters(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "billing",
+            "session.timeout.ms": 6_000,
+            "enable.auto.commit": False,
+        }
+    )
+    yield made
+    made.close(Deadline(20))
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, bootstrap: str) -> str:
+    """A topic of the broker at hand; the mock cluster makes its own."""
+    name = f"dlq-{uuid.uuid4().hex[:8]}"
+    if bootstrap != request.getfixturevalue("mock_cluster"):
+        server: KafkaServer = request.getfixturevalue("kafka")
+        server.create_topic(name, 2)
+    return name
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"k", b"v"), (None, b"v"), (b"k", None), (b"", b"")])
+def test_a_letter_is_there_when_send_returns(
+    letters: KafkaDeadLetters, bootstrap: str, topic: str, key: bytes | None, value: bytes | None
+) -> None:
+    letters.check([topic], Deadline(20))
+    letters.send(letter(topic, 41, key, value), Deadline(20))
+    [message] = all_of(bootstrap, topic, 1)
+    assert (message.key(), message.value()) == (key, value)
+    headers = message.headers()
+    assert isinstance(headers, list)
+    assert headers[:2] == [("trace", b"7"), ("empty", None)]
+    said = dict(headers)
+    assert said["holdfast-origin-topic"] == b"orders"
+    assert said["holdfast-origin-partition"] == b"3"
+    assert said["holdfast-origin-offset"] == b"41"
+    assert said["holdfast-error-type"] == b"ValueError"
+
+
+def test_threads_send_at_once_and_each_waits_for_its_own(letters: KafkaDeadLetters, bootstrap: str, topic: str) -> None:
+    def send(offset: int) -> int:
+        letters.send(letter(topic, offset), Deadline(30))
+        return offset
+
+    with ThreadPoolExecutor(16) as threads:
+        assert sorted(threads.map(send, range(64))) == list(range(64))
+    offsets = [
+        int(dict(message.headers() or ())["holdfast-origin-offset"] or b"") for message in all_of(bootstrap, topic, 64)
+    ]
+    assert sorted(offsets) == list(range(64))
+
+
+def test_a_record_that_was_read_from_a_large_topic_fits_the_client(kafka: KafkaServer) -> None:
+    kafka.create_topic("dlq-large", 1, {"max.message.bytes": "4000000"})
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+    letters.send(letter("dlq-large", value=b"x" * 3_000_000), Deadline(30))
+    letters.close(Deadline(10))
+    [message] = all_of(kafka.bootstrap, "dlq-large", 1)
+    assert len(message.value() or b"") == 3_000_000
+
+
+def test_a_letter_that_the_topic_never_takes_is_refused_for_good(kafka: KafkaServer) -> None:
+    kafka.create_topic("dlq-small", 1, {"max.message.bytes": "2000"})
+    kafka.create_topic("dlq-compacted", 1, {"cleanup.policy": "compact"})
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+    with pytest.raises(DeadLetterRefused, match=r"max\.message\.bytes"):
+        letters.send(letter("dlq-small", value=b"x" * 5_000), Deadline(20))
+    with pytest.raises(DeadLetterRefused, match="without a key"):
+        letters.send(letter("dlq-compacted", key=None), Deadline(20))
+    letters.send(letter("dlq-small", value=b"small"), Deadline(20))
+    # With its traceback it would not fit.
+    large = letter("dlq-small", value=b"x" * 400, reason=OSError("y" * 900))
+    letters.send(large, Deadline(20))
+    letters.close(Deadline(10))
+    small, bare = all_of(kafka.bootstrap, "dlq-small", 2)
+    assert [small.value(), bare.value()] == [b"small", b"x" * 400]
+    assert [("holdfast-traceback" in dict(each.headers() or ())) for each in (small, bare)] == [True, False]
+
+
+def test_a_letter_that_is_too_large_takes_no_other_along(kafka: KafkaServer) -> None:
+    """The broker measures what it gets in one batch."""
+    kafka.create_topic("dlq-narrow", 1, {"max.message.bytes": "3000"})
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+
+    def send(offset: int) -> bool:
+        try:
+            letters.send(letter("dlq-narrow", offset, value=b"x" * (5_000 if offset % 10 == 5 else 500)), Deadline(30))
+        except DeadLetterRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as threads:
+        refused = [offset for offset, sent in enumerate(threads.map(send, range(200))) if not sent]
+    letters.close(Deadline(10))
+    assert refused == list(range(5, 200, 10))
+
+
+def test_a_missing_topic_is_told_at_the_start(kafka: KafkaServer) -> None:
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+    kafka.create_topic("dlq-there", 1)
+    with pytest.raises(UnknownTopic, match="dlq-missing"):
+        letters.check(["dlq-there", "dlq-missing"], Deadline(20))
+    letters.close(Deadline(10))
+
+
+def test_a_letter_to_a_missing_topic_is_refused_in_bounded_time(kafka: KafkaServer) -> None:
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+    with pytest.raises(DeadLetterRefused, match="dlq-missing"):
+        letters.send(letter("dlq-missing"), Deadline(60))
+    letters.close(Deadline(10))
+
+
+def test_without_a_broker_a_letter_is_not_acknowledged_and_may_be_sent_again(closed_port: str) -> None:
+    letters = KafkaDeadLetters({"bootstrap.servers": closed_port, "group.id": "billing"})
+    with pytest.raises(DeadLetterError, match=closed_port) as caught:
+        letters.send(letter("dlq"), Deadline(0.3))
+    assert caught.value.retriable
+    with pytest.raises(SourceUnavailable, match=closed_port):
+        letters.check(["dlq"], Deadline(0.3))
+    letters.close(Deadline(0))
+
+
+def test_nothing_is_sent_after_the_end(letters: KafkaDeadLetters, topic: str) -> None:
+    letters.send(letter(topic), Deadline(20))
+    letters.close(Deadline(20))
+    letters.close(Deadline(20))
+    with pytest.raises(DeadLetterError, match="closed"):
+        letters.send(letter(topic), Deadline(20))
+
+
+def test_what_librdkafka_refuses_is_a_setting(bootstrap: str) -> None:
+    letters = KafkaDeadLetters({"bootstrap.servers": bootstrap, "group.id": "billing", "no.such.property": 1})
+    with pytest.raises(SettingError, match=r"no\.such\.property"):
+        letters.check(["dlq"], Deadline(20))

@@ -1,0 +1,419 @@
+"""KafkaSource under an app, on a real broker: where librdkafka has traps, one test a trap."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from holdfast import Holdfast, RedisClaims, Settings
+from holdfast.adapters.kafka import KafkaSource
+from holdfast.errors import SourceUnavailable
+from holdfast.plugin.engine.partition.ownership import Ownership
+from holdfast.plugin.events import RebalanceReport, RecordsExpired
+from holdfast.plugin.ports import Start
+from holdfast.records import Partition
+from holdfast.timing import Deadline
+from tests.harness.kafka_brokers import closed_port
+from tests.harness.servers.kafka import KafkaServer
+from tests.harness.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.ports import CommitFate
+    from holdfast.records import Record
+    from tests.harness.servers.redis import RedisServer
+
+__all__ = ["closed_port"]
+
+_PATIENCE_S = 120.0
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
+    "cooperative": {
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 500,
+    },
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
+class Running:
+    """An app in a thread."""
+
+    def __init__(self, kafka: KafkaServer, redis_url: str | None, topic: str, group: str, conf: dict[str, Any]) -> None:
+        self.handled: list[tuple[int, int]] = []
+        self.events: list[Event] = []
+        self.error: Exception | None = None
+        claims = None if redis_url is None else RedisClaims.from_url(redis_url, lease_s=2.0, timeout_s=0.5)
+        startup_timeout_s = conf.pop("startup_timeout_s", 30.0)
+        own = {name: conf.pop(name) for name in ("static_id", "leave") if name in conf}
+        assignment = conf.pop("assignment", "keep")
+        conf = {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": group,
+            "topic.metadata.refresh.interval.ms": 500,
+        } | conf
+        self.source = KafkaSource(conf, assignment=assignment, **own)
+        self.app = Holdfast(
+            self.source,
+            claims=claims,
+            settings=Settings(commit_interval_s=0.2, linger_timeout_s=5, startup_timeout_s=startup_timeout_s),
+            observers=[self],
+        )
+        self.app.handler(topic)(self._handle)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def told(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self, *, leave: bool = False) -> None:
+        self.app.stop(leave=leave)
+        self._thread.join(_PATIENCE_S)
+        assert not self._thread.is_alive()
+
+    def _handle(self, record: Record) -> None:
+        self.handled.append((record.partition.number, record.offset))
+
+    def _run(self) -> None:
+        try:
+            self.app.run()
+        except Exception as error:  # noqa: BLE001 - looked at by the test
+            self.error = error
+
+
+@pytest.fixture
+def topic(kafka: KafkaServer) -> str:
+    name = f"source-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 2)
+    return name
+
+
+@pytest.fixture(params=list(PROTOCOLS))
+def protocol(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return dict(PROTOCOLS[request.param])
+
+
+def produce(kafka: KafkaServer, topic: str, count: int, partition: int = 0, **conf: Any) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, **conf})
+    for number in range(count):
+        producer.produce(topic, f"{number}", partition=partition)
+    assert producer.flush(20) == 0
+
+
+def test_with_latest_the_first_start_is_remembered_though_nothing_came(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 7)
+    latest = {**protocol, "auto.offset.reset": "latest"}
+    first = Running(kafka, redis_url, topic, topic, dict(latest))
+    until(lambda: kafka.committed(topic, topic) == {0: 7, 1: 0})
+    first.stop()
+    produce(kafka, topic, 5)  # while nobody is there
+    second = Running(kafka, redis_url, topic, topic, dict(latest))
+    until(lambda: len(second.handled) >= 5)
+    second.stop()
+    assert first.handled == []
+    assert second.handled == [(0, offset) for offset in range(7, 12)]
+
+
+def test_with_latest_partitions_that_are_added_are_read_from_their_first_record(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 7)
+    latest = {**protocol, "auto.offset.reset": "latest", "topic.metadata.refresh.interval.ms": 60_000}
+    first = Running(kafka, redis_url, topic, topic, dict(latest))
+    until(lambda: kafka.committed(topic, topic) == {0: 7, 1: 0})
+    kafka.add_partitions(topic, 3)
+    produce(kafka, topic, 5, partition=2)  # nobody has seen it yet
+    first.stop()
+    kafka.add_partitions(topic, 4)
+    produce(kafka, topic, 5, partition=3)  # nobody is there
+    second = Running(kafka, redis_url, topic, topic, dict(latest))
+    until(lambda: len(second.handled) >= 10)
+    second.stop()
+    assert first.handled == []
+    assert sorted(second.handled) == [(number, offset) for number in (2, 3) for offset in range(5)]
+
+
+def test_what_is_assigned_while_the_store_is_away_begins_where_it_has_to_when_it_is_back(
+    kafka: KafkaServer, redis_server: RedisServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 50)
+    first = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: kafka.committed(topic, topic).get(0) == 50)
+    first.stop()
+    produce(kafka, topic, 50)
+    second = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: second.told(RebalanceReport) or second.handled)
+    redis_server.pause()
+    try:
+        third = Running(kafka, None, topic, f"{topic}-b", dict(protocol))  # proves that the broker goes on
+        until(lambda: len(third.handled) == 100)
+    finally:
+        redis_server.resume()
+    produce(kafka, topic, 50, partition=1)
+    until(lambda: {(0, 99), (1, 49)} <= set(second.handled))
+    for one in (second, third):
+        one.stop()
+    assert sorted(first.handled + second.handled) == [(0, n) for n in range(100)] + [(1, n) for n in range(50)]
+
+
+class Holding(Running):
+    """Its handler keeps a record that says "hold" until it may go on."""
+
+    go_on: threading.Event
+
+    def _handle(self, record: Record) -> None:
+        if record.value == b"hold":
+            self.go_on.wait(_PATIENCE_S)
+        super()._handle(record)
+
+    def handled_of(self, partition: int) -> int:
+        return sum(number == partition for number, _ in list(self.handled))
+
+
+@pytest.mark.parametrize("name", [pytest.param("cooperative", marks=pytest.mark.full), "consumer"])
+def test_a_partition_that_stays_is_handled_on_while_another_is_drained(
+    kafka: KafkaServer, redis_url: str, topic: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Holding, "go_on", threading.Event(), raising=False)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in (0, 1):
+        producer.produce(topic, "hold", key="held", partition=number)
+    first = Holding(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
+
+    def apart() -> int:
+        for number in range(20):
+            producer.produce(topic, "go", key=f"{number}", partition=number % 2)
+        assert producer.flush(20) == 0
+        return abs(first.handled_of(0) - first.handled_of(1))
+
+    until(lambda: apart() is not None and min(first.handled_of(0), first.handled_of(1)) > 10)
+    second = Running(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
+    until(lambda: apart() > 300)  # one of them stands still, the other does not
+    stays = int(first.handled_of(1) > first.handled_of(0))
+    Holding.go_on.set()
+    until(lambda: any(report.given for report in first.told(RebalanceReport)))
+    [report] = [each for each in first.told(RebalanceReport) if each.given]
+    until(lambda: len(first.handled) + len(second.handled) >= sum(kafka.end_offsets(topic).values()))
+    for one in (first, second):
+        one.stop()
+    assert [each.number for each in report.given] == [1 - stays]
+    assert report.phases_s
+    assert len(set(first.handled + second.handled)) == len(first.handled + second.handled)
+
+
+def test_a_topic_made_again_under_a_living_member_is_read_from_its_start(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.plugin.engine.partition.log_checks._REFRESH_S", 0.3)
+    produce(kafka, topic, 30)
+    member = Running(kafka, redis_url, topic, topic, {**protocol, "topic.metadata.refresh.interval.ms": 60_000})
+    until(lambda: kafka.committed(topic, topic).get(0) == 30)
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 2)
+    produce(kafka, topic, 60)
+    until(lambda: {(0, offset) for offset in range(30, 60)} <= set(member.handled))
+    until(lambda: member.handled.count((0, 0)) == 2)
+    until(
+        lambda: {offset for offset in range(60) if member.handled.count((0, offset)) > (offset < 30)} == set(range(60))
+    )
+    member.stop()
+    assert member.error is None
+
+
+def test_what_retention_leaves_is_read_whatever_the_reset_policy(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    """By its own policy the client would go on at the log's end, and what it left out would count as a gap."""
+    produce(kafka, topic, 5)
+    latest = {**protocol, "auto.offset.reset": "latest"}
+    first = Running(kafka, redis_url, topic, topic, protocol | {"auto.offset.reset": "earliest"})
+    until(lambda: kafka.committed(topic, topic).get(0) == 5)
+    first.stop()
+    produce(kafka, topic, 25)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 20)]).values():
+        future.result(_PATIENCE_S)
+    second = Running(kafka, redis_url, topic, topic, latest)
+    until(lambda: len(second.handled) == 10)
+    until(lambda: kafka.committed(topic, topic).get(0) == 30)
+    second.stop()
+    assert second.handled == [(0, offset) for offset in range(20, 30)]
+    assert second.error is None
+    assert not first.told(RecordsExpired)
+    assert second.told(RecordsExpired) == [RecordsExpired(partition=Partition(topic, 0), first=5, next=20, records=15)]
+
+
+def test_a_log_that_is_empty_before_anything_was_read_is_told_too(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 5)
+    first = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: kafka.committed(topic, topic).get(0) == 5)
+    first.stop()
+    produce(kafka, topic, 25)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, 30)]).values():
+        future.result(_PATIENCE_S)
+    second = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: kafka.committed(topic, topic).get(0) == 30)
+    second.stop()
+    assert second.handled == []
+    assert second.told(RecordsExpired) == [RecordsExpired(partition=Partition(topic, 0), first=5, next=30, records=25)]
+
+
+def test_a_topic_that_is_deleted_stops_nothing_of_the_others(
+    kafka: KafkaServer, redis_url: str, protocol: dict[str, Any]
+) -> None:
+    stem = f"pattern-{uuid.uuid4().hex[:8]}"
+    stays, goes = f"{stem}-stays", f"{stem}-goes"
+    for each in (stays, goes):
+        kafka.create_topic(each, 2)
+        produce(kafka, each, 5)
+    member = Running(kafka, redis_url, f"^{stem}.*", stem, protocol)
+    until(lambda: len(member.handled) == 10)
+    kafka.delete_topic(goes)
+    seen_s = time.monotonic() + 3  # metadata is asked for each half second: the client has met it by then
+    while time.monotonic() < seen_s:
+        produce(kafka, stays, 1)
+        time.sleep(0.2)
+    assert member.alive
+    ends = kafka.end_offsets(stays)[0]
+    until(lambda: kafka.committed(stem, stays).get(0) == ends)
+    member.stop()
+    assert member.error is None
+
+
+def test_transaction_markers_and_aborted_records_hold_nothing_up(
+    kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(20)
+    for number in range(6):
+        producer.begin_transaction()
+        for _ in range(5):
+            producer.produce(topic, f"{number}", partition=0)
+        producer.flush(20)
+        if number % 2:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+    member = Running(kafka, redis_url, topic, topic, dict(protocol))
+    until(lambda: kafka.committed(topic, topic).get(0) == kafka.end_offsets(topic)[0])
+    member.stop()
+    assert len(member.handled) == 15
+    assert len(set(member.handled)) == 15
+    assert not member.told(RecordsExpired)
+
+
+@pytest.fixture(scope="module")
+def classic_only() -> Iterator[KafkaServer]:
+    with KafkaServer(properties={"group.coordinator.rebalance.protocols": "classic"}) as server:
+        yield server
+
+
+def test_a_broker_that_offers_the_consumer_protocol_and_refuses_it_is_joined_without(
+    classic_only: KafkaServer, redis_url: str
+) -> None:
+    classic_only.create_topic("orders", 2)
+    produce(classic_only, "orders", 10)
+    member = Running(classic_only, redis_url, "orders", "g", {"assignment": "sticky"})
+    until(lambda: len(member.handled) == 10)
+    member.stop()
+    assert {report.protocol for report in member.told(RebalanceReport)} == {"cooperative"}
+    assert member.error is None
+
+
+class _Begins:
+    """A listener that lets everything begin at its start."""
+
+    def __init__(self) -> None:
+        self.assignments = 0
+
+    def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
+        self.assignments += 1
+        return dict.fromkeys(partitions, Start(0, hold=False))
+
+    def revoked(self, partitions: Sequence[Partition]) -> None: ...
+
+    def lost(self, partitions: Sequence[Partition]) -> None: ...
+
+    def torn(self, came: Collection[Partition], gone: Collection[Partition]) -> None: ...
+
+    def committed(self, offsets: Mapping[Partition, int], fate: Mapping[Partition, CommitFate]) -> None: ...
+
+    def reset(self, partition: Partition, offset: int, *, cut: bool = False) -> None: ...
+
+    def overwritten(self, partition: Partition, offset: int) -> None: ...
+
+    store_id = ""
+
+
+def test_an_assignment_brings_one_record_at_most_in_the_poll_in_which_it_comes(
+    kafka: KafkaServer, topic: str, protocol: dict[str, Any]
+) -> None:
+    produce(kafka, topic, 500)
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap, "group.id": topic, **protocol}, assignment="keep")
+    session: Any = None
+    owners = {each: Ownership(each, session) for each in (Partition(topic, 0), Partition(topic, 1))}
+    listener = _Begins()
+    source.open([topic], listener, owners, Deadline(10))
+    polled: Sequence[Record] = ()
+    while not listener.assignments:
+        polled = source.poll(500, 5.0).records
+    assert len(polled) <= 1
+    left = 500 - len(polled)
+    while left:
+        left -= len(source.poll(500, 5.0).records)
+    source.close(Deadline(10))
+
+
+@pytest.mark.parametrize("assignment", ["keep", "sticky"])
+@pytest.mark.parametrize("dead_letter", [None, "letters"])
+def test_a_start_without_a_broker_says_once_what_it_waits_for(
+    closed_port: str, assignment: Any, dead_letter: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = KafkaSource({"bootstrap.servers": closed_port, "group.id": "waits"}, assignment=assignment)
+    letters = source.dead_letters() if dead_letter else None
+    app = Holdfast(source, claims=None, settings=Settings(startup_timeout_s=6.0), dead_letters=letters)
+
+    @app.handler("orders", dead_letter=dead_letter)
+    def handle(record: Record) -> None:
+        pass
+
+    with pytest.raises(SourceUnavailable, match=closed_port):
+        app.run()
+    [told] = [each for each in caplog.messages if "trying for another" in each]
+    assert closed_port in told
+
+
+def test_the_ends_of_logs_are_learnt_without_waiting(kafka: KafkaServer) -> None:
+    kafka.create_topic("ends", 2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in (0, 0, 0, 1):
+        producer.produce("ends", b"x", partition=number)
+    assert producer.flush(_PATIENCE_S) == 0
+    source = KafkaSource({"bootstrap.servers": kafka.bootstrap, "group.id": "ends"})
+    partitions, deadline = [Partition("ends", 0), Partition("ends", 1)], Deadline(_PATIENCE_S)
+    while (ends := source.look_at_ends(partitions)) is None:
+        assert not deadline.passed
+        time.sleep(0.005)
+    assert ends == {Partition("ends", 0): 3, Partition("ends", 1): 1}

@@ -1,0 +1,394 @@
+"""A server that takes no writes any more, or lets nobody in: no call is answered, and none ends anything."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from holdfast import idempotent
+from holdfast.dedup.calls.here import Debts, Finish
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.redis_admin import RedisAdmin
+from holdfast.dedup.redis_groups import RedisGroupSession
+from holdfast.dedup.redis_store import RedisClaims
+from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreUnavailable
+from tests.contracts.redis.test_faults import answered
+from tests.harness.servers.redis import RedisServer
+from tests.harness.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.dedup.claims import ClaimSession
+
+ONE = Claim(ClaimKey("h", "k"), Token("p", 0, 1))
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as made:
+        yield made
+
+
+class TestReadOnly:
+    def test_a_connection_that_another_thread_reads_from_is_left_alone(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        session = claims.begin(3600.0)
+        pool = claims.parts().client.connection_pool
+        reading = pool.get_connection()
+        reading.send_command("PING")  # type: ignore[no-untyped-call]
+        with server.client() as raw:
+            raw.replicaof("127.0.0.1", "1")
+            with pytest.raises(StoreUnavailable):
+                session.renew()
+            raw.replicaof("NO", "ONE")
+        assert reading.read_response() == b"PONG"
+        pool.release(reading)
+        assert session.renew()
+        claims.close()
+
+    def test_callers_of_an_idempotent_function_see_errors_of_the_store_only(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        f = idempotent(claims, key="order_id", name="f")(lambda order_id: order_id)
+        wrong: list[Exception] = []
+        over = threading.Event()
+
+        def calls(caller: int) -> None:
+            number = 0
+            while not over.is_set():
+                number += 1
+                try:
+                    f(f"{caller}-{number}")
+                except StoreError:
+                    pass
+                except Exception as error:  # noqa: BLE001 - what is looked for
+                    wrong.append(error)
+
+        callers = [threading.Thread(target=calls, args=(n,)) for n in range(8)]
+        for each in callers:
+            each.start()
+        with server.client() as raw:
+            for _ in range(10):
+                raw.replicaof("127.0.0.1", "1")
+                raw.replicaof("NO", "ONE")
+        over.set()
+        for each in callers:
+            each.join()
+        assert wrong == []
+        assert answered(lambda: f("after")) == "after"
+        until(lambda: not claims.calls.here.debts)
+        claims.close()
+
+
+class _Odd(redis.Connection):
+    """A connection that another thread closes while it is read from."""
+
+    odd = 0
+
+    def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        if _Odd.odd:
+            _Odd.odd -= 1
+            self.disconnect()  # type: ignore[no-untyped-call]
+            raise ValueError("I/O operation on closed file")
+        return super().read_response(*args, **kwargs)
+
+
+def test_whatever_a_connection_raises_is_no_answer(redis_server: RedisServer, redis_url: str) -> None:
+    assert redis_url
+    pool = redis.ConnectionPool(
+        connection_class=_Odd, port=redis_server.port, socket_timeout=2.0, retry=Retry(NoBackoff(), 0)
+    )
+    claims = RedisClaims(redis.Redis(connection_pool=pool))
+    session = claims.begin(3600.0)
+    for call in (lambda: session.claim([ONE]), claims.begin, lambda: RedisGroupSession(claims.parts(), "g").standing()):
+        _Odd.odd = 1
+        with pytest.raises(StoreUnavailable, match="ValueError: I/O operation on closed file") as caught:
+            call()
+        assert isinstance(caught.value.__cause__, ValueError)
+    assert session.claim([ONE]) == [Verdict.NEW]
+    claims.close()
+    pool.disconnect()
+
+
+def test_what_is_owed_is_paid_whatever_was_raised(caplog: pytest.LogCaptureFixture) -> None:
+    class Session:
+        asked = 0
+
+        def finish(self, claims: Sequence[Claim], results: Sequence[str]) -> list[Verdict]:
+            assert len(claims) == len(results)
+            self.asked += 1
+            if self.asked < 3:
+                raise ValueError("a defect, of whomever")
+            return [Verdict.NEW]
+
+    session: Any = Session()
+    debts = Debts()
+    debts.add(Finish(session, [ONE], [""]))
+    until(lambda: not debts)
+    assert session.asked == 3
+    assert "will be told again" in caplog.text
+
+
+class TestBehind:
+    """Another server, which has not heard the last of what was acknowledged."""
+
+    @staticmethod
+    def what_is_there(server: RedisServer) -> dict[bytes, bytes]:
+        with server.client() as raw:
+            return {bytes(name): raw.dump(name) or b"" for name in raw.scan_iter()}
+
+    @staticmethod
+    def fail_over(server: RedisServer, kept: dict[bytes, bytes]) -> None:
+        server.kill()
+        server.restart()
+        with server.client() as raw:
+            for name, dump in kept.items():
+                raw.restore(name, 0, dump)
+
+    def test_what_was_given_back_is_given_back_again(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine] = a.acquire(["p"])
+        assert isinstance(mine, Acquired)
+        kept_one, other = Claim(ClaimKey("h", "kept"), Token("p", 1, 1)), Claim(ClaimKey("h", "k"), Token("q", 0, 1))
+        assert a.claim([ONE, kept_one]) == [Verdict.NEW] * 2
+        kept = self.what_is_there(server)
+        a.unclaim([ONE, kept_one])
+        assert a.claim([kept_one]) == [Verdict.NEW]
+        a.let_go([LetGo("p", mine.epoch, [5])])
+        self.fail_over(server, kept)
+        assert answered(lambda: b.claim([other])) == [Verdict.BUSY]
+        assert b.acquire(["p"]) == [Wait.WAIT]
+        assert a.renew()
+        assert b.claim([other, kept_one._replace(token=other.token)]) == [Verdict.NEW, Verdict.BUSY]
+        [theirs] = b.acquire(["p"])
+        assert isinstance(theirs, Acquired)
+        assert theirs.running == {5}
+        assert a.renew()
+        assert b.claim([other]) == [Verdict.NEW]
+        assert a.finish([kept_one]) == [Verdict.DONE]
+        claims.close()
+
+    @pytest.mark.parametrize("hash_keys", [False, True])
+    def test_what_was_finished_is_finished_again(self, server: RedisServer, *, hash_keys: bool) -> None:
+        claims = RedisClaims.from_url(server.url, hash_keys=hash_keys)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        two, gone = (Claim(ClaimKey("h", name), ONE.token) for name in ("two", "gone"))
+        assert a.claim([ONE, two]) == [Verdict.NEW] * 2
+        kept = self.what_is_there(server)
+        assert a.claim([gone]) == [Verdict.NEW]
+        assert a.finish([ONE, gone]) == [Verdict.DONE] * 2
+        assert a.finish([two], ["its result"]) == [Verdict.NEW]
+        self.fail_over(server, kept)
+        theirs = [each._replace(token=Token("q", 0, 1)) for each in (ONE, two, gone)]
+        assert answered(lambda: b.claim(theirs[:2])) == [Verdict.BUSY] * 2
+        assert a.renew()
+        assert b.claim(theirs) == [Verdict.DONE] * 3
+        assert b.results([two.key]) == ["its result"]
+        claims.close()
+
+    def test_what_was_fenced_is_not_finished_again(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        two = Claim(ClaimKey("h", "two"), ONE.token)
+        assert a.claim([ONE, two]) == [Verdict.NEW] * 2
+        kept = self.what_is_there(server)
+        RedisAdmin.of(claims).forget([ONE.key], force=True)
+        theirs = [each._replace(token=Token("q", 0, 1)) for each in (ONE, two)]
+        assert b.claim(theirs[:1]) == [Verdict.NEW]
+        assert a.finish([ONE, two]) == [Verdict.FENCED, Verdict.DONE]
+        b.unclaim(theirs[:1])
+        kept = {name: dump for name, dump in kept.items() if b"two" in name or b"sessions" in name}
+        self.fail_over(server, kept)
+        answered(a.renew)
+        assert b.claim(theirs) == [Verdict.NEW, Verdict.DONE]
+        claims.close()
+
+    def test_what_was_in_hand_at_a_hand_over_and_is_done_is_done_again(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine] = a.acquire(["p"])
+        assert isinstance(mine, Acquired)
+        a.let_go([LetGo("p", mine.epoch, [3, 4, 5])])
+        [theirs] = b.acquire(["p"])
+        assert isinstance(theirs, Acquired)
+        kept = self.what_is_there(server)
+        assert a.mark([Mark("p", mine.epoch, 0, [3, 4], former=True)]) == [frozenset()]
+        self.fail_over(server, kept)
+        poll = Poll("p", theirs.epoch, [3, 4, 5])
+        assert answered(lambda: b.poll([poll])) == [Polled(frozenset(), frozenset())]
+        assert a.renew()
+        assert b.poll([poll]) == [Polled(frozenset({3, 4}), frozenset())]
+        claims.close()
+
+    def test_what_was_let_go_is_not_owned_again_by_marking_what_was_in_hand(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [first] = a.acquire(["p"])
+        assert isinstance(first, Acquired)
+        a.let_go([LetGo("p", first.epoch, [])])
+        kept = self.what_is_there(server)
+        [theirs] = b.acquire(["p"])
+        assert isinstance(theirs, Acquired)
+        b.let_go([LetGo("p", theirs.epoch, [3])])
+        self.fail_over(server, kept)
+        mark = Mark("p", theirs.epoch, 0, [3], former=True)
+        assert answered(lambda: b.mark([mark])) == [frozenset()]
+        [again] = a.acquire(["p"])
+        assert isinstance(again, Acquired)
+        assert again.done == {3}
+        claims.close()
+
+    def test_what_is_owned_again_stays_so(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [first] = a.acquire(["p"])
+        assert isinstance(first, Acquired)
+        kept = self.what_is_there(server)
+        a.let_go([LetGo("p", first.epoch, [])])
+        [again] = a.acquire(["p"])
+        assert isinstance(again, Acquired)
+        self.fail_over(server, kept)
+        answered(a.renew)
+        assert b.acquire(["p"]) == [Wait.WAIT]
+        assert a.mark([Mark("p", again.epoch, 0, [3])]) == [frozenset()]
+        claims.close()
+
+
+def test_a_position_is_read_and_written_once_however_many_of_its_records_are_released(server: RedisServer) -> None:
+    claims = RedisClaims.from_url(server.url)
+    session = claims.begin(3600.0)
+    mine, others = session.acquire(["p", "q"])
+    assert isinstance(mine, Acquired)
+    assert isinstance(others, Acquired)
+    session.let_go([LetGo("p", mine.epoch, range(100)), LetGo("q", others.epoch, range(50))])
+    with server.client() as raw:
+        raw.config_resetstat()
+        session.release(
+            [*(Token("p", n, mine.epoch) for n in range(99)), *(Token("q", n, others.epoch) for n in range(50))]
+        )
+        stats = raw.info("commandstats")
+    assert stats["cmdstat_hmget"]["calls"] == 2
+    assert stats["cmdstat_hset"]["calls"] + stats["cmdstat_hdel"]["calls"] == 2
+    again, empty = session.acquire(["p", "q"])
+    assert isinstance(again, Acquired)
+    assert isinstance(empty, Acquired)
+    assert again.running == {99}
+    assert empty.running == set()
+    claims.close()
+
+
+class TestLockedOut:
+    """A slip with passwords or permissions."""
+
+    @pytest.mark.parametrize("rights", [["-evalsha", "-eval"], ["-hget"]], ids=["no scripts", "no commands in them"])
+    def test_at_the_start_it_is_refused_and_later_it_is_no_answer_until_it_is_mended(
+        self, server: RedisServer, rights: list[str]
+    ) -> None:
+        with server.client() as raw:
+            raw.acl_setuser("app", enabled=True, passwords=["+pass"], keys=["*"], commands=["+@all", *rights])
+            claims = RedisClaims.from_url(f"redis://app:pass@127.0.0.1:{server.port}/0")
+            with pytest.raises(AccessRefused, match="refuses these credentials"):
+                claims.begin(3600.0)
+            _permit(raw, "+@all")
+            session = claims.begin(3600.0)
+            _permit(raw, *rights)
+            group = RedisGroupSession(claims.parts(), "g")
+            for call in (session.renew, lambda: session.claim([ONE]), lambda: claims.begin(3600.0), group.look):
+                with pytest.raises(StoreLockedOut, match="let in before"):
+                    call()
+            _permit(raw, "+@all")
+            assert session.claim([ONE]) == [Verdict.NEW]
+            session.end()
+            claims.close()
+
+    def test_a_user_who_was_removed_is_waited_for(self, server: RedisServer) -> None:
+        with server.client() as raw:
+            raw.acl_setuser("app", enabled=True, passwords=["+pass"], keys=["*"], commands=["+@all"])
+            claims = RedisClaims.from_url(f"redis://app:pass@127.0.0.1:{server.port}/0")
+            session = claims.begin(3600.0)
+            raw.acl_deluser("app")
+            with pytest.raises(StoreLockedOut):
+                _until_locked_out(session)
+            raw.acl_setuser("app", enabled=True, passwords=["+pass"], keys=["*"], commands=["+@all"])
+            assert answered(lambda: session.claim([ONE])) == [Verdict.NEW]
+            session.end()
+            claims.close()
+
+    def test_a_password_that_changes_costs_nothing_where_it_is_asked_for(self, server: RedisServer) -> None:
+        class Rotating(redis.CredentialProvider):
+            password = "first"  # noqa: S105 - of a server that lives for one test
+
+            def get_credentials(self) -> tuple[str, str]:
+                return ("app", self.password)
+
+        provider = Rotating()
+        with server.client() as raw:
+            raw.acl_setuser("app", enabled=True, passwords=["+first"], keys=["*"], commands=["+@all"])
+            url = f"redis://127.0.0.1:{server.port}/0"
+            claims = RedisClaims.from_url(url, credential_provider=provider)
+            session = claims.begin(3600.0)
+            _permit(raw, ">second", "<first")
+            provider.password = "second"  # noqa: S105
+            assert session.claim([ONE]) == [Verdict.NEW]  # by the connection that there is
+            claims.parts().client.connection_pool.disconnect()
+            assert session.renew()  # by a new one
+            session.end()
+            claims.close()
+
+
+def _permit(raw: redis.Redis, *rights: str) -> None:
+    raw.execute_command("ACL", "SETUSER", "app", *rights)  # type: ignore[no-untyped-call]
+
+
+def _until_locked_out(session: ClaimSession) -> None:
+    while True:
+        try:
+            session.renew()
+        except StoreLockedOut:
+            raise
+        except StoreUnavailable:
+            logging.getLogger(__name__).debug("the connection was closed")
+
+
+def test_more_threads_than_a_pool_has_by_default_are_all_answered(server: RedisServer) -> None:
+    claims = RedisClaims.from_url(server.url, timeout_s=30.0)
+    session = claims.begin(3600.0)
+    with server.client() as raw:
+        raw.client_pause(300, all=True)
+        replies: list[list[Verdict]] = []
+        threads = [
+            threading.Thread(
+                target=lambda n=n: replies.append(session.claim([Claim(ClaimKey("h", f"{n}"), Token("p", n, 1))]))
+            )
+            for n in range(150)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert replies == [[Verdict.NEW]] * 150
+    session.end()
+    claims.close()
+
+
+def test_a_pool_that_is_too_small_is_named(redis_server: RedisServer, redis_url: str) -> None:
+    assert redis_url
+    with redis.Redis(
+        port=redis_server.port, socket_timeout=2.0, retry=Retry(NoBackoff(), 0), max_connections=1
+    ) as client:
+        claims = RedisClaims(client)
+        session = claims.begin(3600.0)
+        taken = client.connection_pool.get_connection()
+        with pytest.raises(StoreUnavailable, match="max_connections above the number of threads"):
+            session.renew()
+        client.connection_pool.release(taken)
+        assert session.renew()
+        session.end()
+        claims.close()

@@ -1,0 +1,57 @@
+"""Answers that are lost, a broker and a proxy that go away: on a server of its own, since no other story likes that."""
+
+from __future__ import annotations
+
+import time
+
+from tests.contracts.rocketmq.grpc.crew import Crew
+from tests.contracts.rocketmq.grpc.lab import AGAIN_S, LEASE_S, Lab
+from tests.contracts.rocketmq.grpc.stories import story
+from tests.harness.servers.rocketmq import RocketMQServer
+
+
+@story
+def test_what_comes_again_after_lost_answers_and_restarts_does_not_run_again(lab: Lab) -> None:
+    """Quick handlers in two processes, slow ones in two apps here; what the broker brings again has been handled."""
+    with RocketMQServer(proxy=True) as server:
+        own = Lab(server, lab.redis_url, lab.folder)
+        slow, quick = own.field(), own.field()
+        held = [f"slow{number}" for number in range(8)]
+        slow.gate.hold(*held)
+        slow.fill(*held)
+        with Crew(quick) as crew, slow.app(), slow.app():
+            members = [crew.join("a"), crew.join("b")]
+            slow.gate.wait(lambda: set(held) <= set(slow.gate.started))
+            crew.feed(lambda: all(len(crew.of(member, "end")) > 100 for member in members))
+
+            # The broker stands still: it does what it was asked when it goes on, and its answers come too late.
+            server.pause_broker()
+            time.sleep(0.4 * LEASE_S)  # renewals fall due meanwhile
+            server.resume_broker()
+            _go_on(crew, 500)
+            time.sleep(AGAIN_S)
+            server.stop_broker()
+            server.start_broker()
+            _go_on(crew, 500)
+            server.stop_proxy()
+            server.start_proxy()
+            _go_on(crew, 100)
+
+            slow.gate.let_go()
+            slow.gate.wait_for(held)
+            crew.wait_for(crew.fed)
+            # What was acknowledged by a receipt in doubt comes once more.
+            time.sleep(AGAIN_S)
+            slow.fill("end")
+            slow.gate.wait_for(["end"])
+            for member in members:
+                member.leave()
+        assert slow.gate.twice == []
+        assert crew.twice == set()
+        own.close()
+
+
+def _go_on(crew: Crew, messages: int) -> None:
+    """Until so many more are handled."""
+    ended = len(crew.entries("end"))
+    crew.feed(lambda: len(crew.entries("end")) >= ended + messages)

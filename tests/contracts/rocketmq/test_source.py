@@ -1,0 +1,153 @@
+"""RocketMQSource on the real broker."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.events import RewindIgnored
+from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field
+
+if TYPE_CHECKING:
+    from tests.harness.servers.rocketmq import RocketMQServer
+
+
+def numbered(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+class TestConsuming:
+    def test_a_member_consumes_a_topic_and_commits_up_to_its_end(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url) as field:
+            field.produce(*numbered("x", 20))
+            field.app()
+            field.wait_handled(*numbered("x", 20))
+            field.wait_committed()
+        assert sorted(field.values()) == sorted(numbered("x", 20))
+
+
+class TestHandOver:
+    def test_joining_and_leaving_repeats_nothing_and_leaves_everything_committed(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url, queues=6) as field:
+            stop = threading.Event()
+            produced: list[str] = []
+
+            def produce() -> None:
+                for number in count():
+                    if stop.is_set():
+                        return
+                    field.produce(f"x{number}", queue=number % 6)
+                    produced.append(f"x{number}")
+                    time.sleep(0.002)
+
+            producer = threading.Thread(target=produce)
+            producer.start()
+            first = field.app("a")
+            field.wait(lambda: len(first.owns) == 6)
+            second = field.app("b")
+            field.wait(lambda: len(first.owns) == len(second.owns) == 3)
+            third = field.app("c")
+            field.wait(lambda: [len(app.owns) for app in (first, second, third)] == [2, 2, 2])
+            field.wait(lambda: {name for name, *_ in field.handled} == {"a", "b", "c"})
+            first.stop()
+            field.wait(lambda: [len(app.owns) for app in (second, third)] == [3, 3])
+            second.stop()
+            field.wait(lambda: len(third.owns) == 6)
+            stop.set()
+            producer.join()
+            field.wait_handled(*produced)
+            third.stop()
+            assert field.committed() == field.ends()
+        assert Counter(field.values()) == Counter(produced)
+        # Who takes a queue over reads the offset that was committed before it was let go.
+        assert not any(app.told(RewindIgnored) for app in field.apps)
+
+    def test_a_queue_stays_in_order_across_members(self, rocketmq: RocketMQServer, redis_url: str) -> None:
+        with Field(rocketmq, redis_url, queues=2) as field:
+            field.produce_many(0, numbered("a", 200))
+            field.produce_many(1, numbered("b", 200))
+            settings = replace(QUICK, ordering="partition", poll_batch=20)
+            field.do = lambda _: time.sleep(0.001)
+            first = field.app("first", settings=settings)
+            field.wait(lambda: len(field.handled) > 40)
+            second = field.app("second", settings=settings)
+            field.wait(lambda: len(first.owns) == len(second.owns) == 1)
+            field.wait_committed()
+            queues = field.queues()
+        for queue in queues:
+            assert [offset for _, each, offset in field.handled if each == queue] == list(range(200))
+
+
+class TestRecords:
+    def test_properties_are_headers_and_keys_are_the_key(self, rocketmq: RocketMQServer, redis_url: str) -> None:
+        with Field(rocketmq, redis_url, queues=1) as field:
+            field.produce("x", keys="order-17", tags="new", properties={"shop": "ä"})
+            field.app()
+            field.wait_handled("x")
+        [record] = field.records
+        assert record.key == b"order-17"
+        assert record.header("shop") == "ä".encode()
+        assert record.header("TAGS") == b"new"
+        assert len(record.header("UNIQ_KEY") or b"") == 32
+        assert record.timestamp_ms > 1_700_000_000_000
+
+    def test_tags_are_filtered_and_what_is_left_out_counts_as_done(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url, queues=2) as field:
+            # "AaAa" and "BBBB" have one hash in Java, by which the broker compares.
+            for number, tag in enumerate(["AaAa", "BBBB", "other"] * 10):
+                field.produce(f"{tag}{number}", queue=number % 2, tags=tag)
+            field.produce("untagged", queue=0)
+            field.app(subscriptions={field.topic: "AaAa || more"})
+            field.wait_committed()
+        assert len(field.values()) == 10
+        assert all(value.startswith("AaAa") for value in field.values())
+
+    def test_a_message_that_its_producer_has_stored_twice_is_handled_once(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url, queues=2) as field:
+            for queue in (0, 1, 1):
+                field.produce("x", queue=queue, properties={"UNIQ_KEY": "AC1100050001"})
+            field.app()
+            field.wait_committed()
+        assert field.values() == ["x"]
+
+    def test_by_position_alone_each_copy_is_a_record(self, rocketmq: RocketMQServer, redis_url: str) -> None:
+        with Field(rocketmq, redis_url, queues=2) as field:
+            for queue in (0, 1, 1):
+                field.produce("x", queue=queue, properties={"UNIQ_KEY": "AC1100050001"})
+            field.app(dedup="position")
+            field.wait_committed()
+        assert field.values() == ["x"] * 3
+
+
+class TestPrefetch:
+    def test_a_big_queue_leaves_room_for_the_others(self, rocketmq: RocketMQServer, redis_url: str) -> None:
+        with Field(rocketmq, redis_url, queues=4) as field:
+            field.produce_many(0, numbered("big", 3000))
+            field.produce(*numbered("small", 30), queue=3)
+            held = threading.Event()
+            field.do = lambda _: held.wait(PATIENCE_S)  # type: ignore[assignment]
+            app = field.app(
+                settings=replace(QUICK, max_in_flight=100, poll_batch=20),
+                pull_threshold_for_queue=100,
+                pull_threshold_for_all=150,
+            )
+            prefetch = app.source._prefetch
+            field.wait(lambda: prefetch._count >= 120)
+            most = prefetch._count
+            held.set()
+            field.wait_handled(*numbered("small", 30))
+            field.wait_committed()
+            assert most <= 150 + 32
+        assert len(field.values()) == 3030

@@ -1,1 +1,0 @@
-"""Members of a group as processes on real servers: joining, leaving, crashing, stalling."""

@@ -1,0 +1,227 @@
+"""Handlers of a list."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import BatchFailed, BatchOf, Retry, Settings, Unretriable
+from holdfast.errors import HandlerFailed
+from holdfast.plugin.events import RecordFailed
+from tests.harness.engine import Bench, Letters, numbered, partition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.records import Record
+    from holdfast.runtime import Condition
+
+SETTINGS = Settings(workers=4, commit_interval_s=0.01)
+
+
+class Batches:
+    """A batch handler that remembers, and raises what it was told to, once each."""
+
+    def __init__(self, changed: Condition, *errors: BaseException | None) -> None:
+        self._changed, self._errors = changed, list(errors)
+        self.got: list[list[str]] = []
+
+    def __call__(self, records: Sequence[Record]) -> None:
+        with self._changed:
+            self.got.append([(record.value or b"").decode() for record in records])
+            self._changed.notify_all()
+            error = self._errors.pop(0) if self._errors else None
+        if error is not None:
+            raise error
+
+
+class TestFailedTogether:
+    def test_a_batch_that_fails_comes_back_as_one_and_is_told_of_once(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed, RuntimeError("one"), RuntimeError("two"))
+            bench.broker.produce("orders", 0, *numbered("x", range(20)))
+            retry = Retry(attempts=5, wait_initial_s=0.01, jitter_s=0.2)
+            member = bench.member(
+                settings=SETTINGS, handler=handler, batch=BatchOf(records=20, wait_s=60.0), retry=retry
+            )
+            bench.wait_committed(20)
+            assert [(each.attempt, each.offset, each.records) for each in member.told(RecordFailed)] == [
+                (1, 0, 20),
+                (2, 0, 20),
+            ]
+        assert handler.got == [numbered("x", range(20))] * 3
+
+    def test_what_one_call_says_of_single_records_is_told_of_each(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed, BatchFailed({1: RuntimeError("one"), 3: RuntimeError("three")}))
+            bench.broker.produce("orders", 0, *numbered("x", range(5)))
+            member = bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=5, wait_s=0.05))
+            bench.wait_committed(5)
+            assert sorted((each.offset, each.records) for each in member.told(RecordFailed)) == [(1, 1), (3, 1)]
+
+
+class TestSize:
+    def test_full_batches_are_consecutive_records_of_one_partition(self) -> None:
+        with Bench(orders=2) as bench:
+            handler = Batches(bench.changed)
+            for number in range(2):
+                bench.broker.produce("orders", number, *numbered(f"{number}x", range(20)))
+            bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=5, wait_s=60.0))
+            bench.wait_committed(20, 0)
+            bench.wait_committed(20, 1)
+        for number in range(2):
+            mine = [batch for batch in handler.got if batch[0].startswith(f"{number}x")]
+            assert mine == [numbered(f"{number}x", range(start, start + 5)) for start in range(0, 20, 5)]
+
+    def test_a_batch_that_does_not_fill_is_handled_after_its_wait(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed)
+            bench.broker.produce("orders", 0, *numbered("x", range(7)))
+            bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=5, wait_s=0.01))
+            bench.wait_committed(7)
+        assert handler.got == [numbered("x", range(5)), ["x5", "x6"]]
+
+    def test_a_batch_is_not_handled_before_its_wait(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed)
+            bench.broker.produce("orders", 0, *numbered("x", range(4)))
+            member = bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=5, wait_s=3600.0))
+            polls = member.source.polls
+            bench.wait(lambda: member.source.polls > polls + 20)
+            assert handler.got == []
+            bench.broker.produce("orders", 0, "x4")
+            bench.wait_committed(5)
+        assert handler.got == [numbered("x", range(5))]
+
+    def test_duplicates_are_left_out_of_a_batch(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed)
+            bench.broker.produce("orders", 0, "a", "b", "a", "c")
+            bench.member(
+                settings=SETTINGS,
+                handler=handler,
+                batch=BatchOf(records=3, wait_s=0.05),
+                key=lambda record: record.value or b"",
+            )
+            bench.wait_committed(4)
+        assert sorted(value for batch in handler.got for value in batch) == ["a", "b", "c"]
+
+
+class TestFailures:
+    def test_only_the_records_named_are_tried_again(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed, BatchFailed({1: ValueError("b"), 3: ValueError("d")}))
+            bench.broker.produce("orders", 0, "a", "b", "c", "d", "e")
+            bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=5, wait_s=60.0))
+            bench.wait(lambda: handler.got)
+            bench.broker.produce("orders", 0, "f", "g", "h")
+            bench.wait_committed(8)
+        assert handler.got[0] == ["a", "b", "c", "d", "e"]
+        assert [value for batch in handler.got[1:] for value in batch] == ["b", "d", "f", "g", "h"]
+
+    def test_another_error_fails_all_of_them(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed, ValueError("all"))
+            bench.broker.produce("orders", 0, "a", "b", "c")
+            bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=3, wait_s=60.0))
+            bench.wait_committed(3)
+        assert handler.got == [["a", "b", "c"], ["a", "b", "c"]]
+
+    def test_a_record_that_fails_for_good_goes_to_the_dead_letter_alone(self) -> None:
+        with Bench() as bench:
+            letters = Letters(bench.changed)
+            handler = Batches(bench.changed, BatchFailed({1: Unretriable("no")}))
+            bench.broker.produce("orders", 0, "a", "b", "c")
+            batch = BatchOf(records=3, wait_s=60.0)
+            bench.member(
+                settings=SETTINGS, handler=handler, batch=batch, dead_letter="orders.dlq", dead_letters=letters
+            )
+            bench.wait_committed(3)
+        assert handler.got == [["a", "b", "c"]]
+        assert letters.values() == ["b"]
+
+    @pytest.mark.parametrize("failures", [{3: ValueError("beyond the end")}, {-1: ValueError("from behind")}, {}])
+    def test_a_failure_that_names_no_record_of_the_batch_fails_all_of_it(self, failures: dict[int, Exception]) -> None:
+        """Counted from 1, or empty by mistake: to take such records for done would lose them."""
+        with Bench() as bench:
+            handler = Batches(bench.changed, BatchFailed(failures))
+            bench.broker.produce("orders", 0, "a", "b", "c")
+            bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=3, wait_s=60.0))
+            bench.wait_committed(3)
+        assert handler.got == [["a", "b", "c"], ["a", "b", "c"]]
+
+    def test_a_system_exit_in_a_batch_handler_stops_the_app_and_commits_nothing_of_it(self) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed, SystemExit(1))
+            bench.broker.produce("orders", 0, "a", "b")
+            member = bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=2, wait_s=60.0))
+            with pytest.raises(HandlerFailed, match="SystemExit"):
+                member.join()
+            assert bench.group.offset(partition()) in (None, 0)
+
+
+class TestAsync:
+    def test_async_handlers_of_one_record(self) -> None:
+        with Bench() as bench:
+
+            async def handle(record: Record) -> None:
+                await bench.work.do_async("a", record)
+
+            bench.broker.produce("orders", 0, *numbered("x", range(100)))
+            bench.member(settings=SETTINGS, handler=handle)
+            bench.wait_committed(100)
+        assert set(bench.work.starts().values()) == {1}
+        assert len(bench.work.ended) == 100
+
+    def test_as_many_run_at_once_as_there_are_async_workers_and_no_more(self) -> None:
+        with Bench() as bench:
+
+            async def handle(record: Record) -> None:
+                await bench.work.do_async("a", record)
+
+            bench.work.hold(*numbered("x", range(30)))
+            bench.broker.produce("orders", 0, *numbered("x", range(30)))
+            bench.member(settings=replace(SETTINGS, async_workers=4), handler=handle)
+            bench.wait(lambda: len(bench.work.running) == 4)
+            bench.work.let_go()
+            bench.wait_committed(30)
+        assert bench.work.most_running == 4
+
+    def test_async_batch_handlers_with_partial_failures(self) -> None:
+        with Bench() as bench:
+            sync = Batches(bench.changed, BatchFailed({0: ValueError("a")}))
+
+            async def handle(records: Sequence[Record]) -> None:
+                sync(records)
+
+            bench.broker.produce("orders", 0, "a", "b")
+            bench.member(settings=SETTINGS, handler=handle, batch=BatchOf(records=2, wait_s=0.01))
+            bench.wait_committed(2)
+        assert sync.got == [["a", "b"], ["a"]]
+
+    def test_async_callables_are_known_as_such(self) -> None:
+        with Bench() as bench:
+
+            class Handle:
+                async def __call__(self, record: Record) -> None:
+                    await bench.work.do_async("a", record)
+
+            bench.broker.produce("orders", 0, "x")
+            bench.member(settings=SETTINGS, handler=Handle())
+            bench.wait_ended("x")
+
+    def test_a_cancelled_task_fails_its_record(self) -> None:
+        import asyncio  # noqa: PLC0415
+
+        with Bench() as bench:
+
+            async def handle(record: Record) -> None:
+                raise asyncio.CancelledError
+
+            bench.broker.produce("orders", 0, "x")
+            member = bench.member(settings=SETTINGS, handler=handle)
+            with pytest.raises(HandlerFailed, match="Cancelled"):
+                member.join()
+            assert bench.group.offset(partition()) in (None, 0)

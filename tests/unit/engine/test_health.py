@@ -1,0 +1,179 @@
+"""What probes hear: of a whole app in memory, and of each state by itself."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Retry, Settings
+from holdfast.plugin.observe.health import HealthCheck
+from holdfast.plugin.observe.snapshot import OpenRecord, PartitionFigures, Snapshot
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
+from holdfast.testing.clocks import HandClock
+from tests.harness.engine import Bench, partition
+from tests.harness.waiting import until
+
+if TYPE_CHECKING:
+    from holdfast.plugin.observe.health import Health
+    from holdfast.plugin.observe.snapshot import State
+    from holdfast.records import Record
+
+P0 = partition()
+
+
+class Probe:
+    """Asks every ten seconds of a clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.check = HealthCheck(self.clock)
+
+    def after(self, seconds: float, snapshot: Snapshot) -> Health:
+        self.clock.sleep(seconds)
+        return self.check.judge(snapshot, stall_s=60.0, silent_s=30.0)
+
+
+def taken(state: State = "running", *partitions: PartitionFigures, error: str | None = None) -> Snapshot:
+    return Snapshot(state=state, group="g", at_ms=0, partitions=partitions, error=error)
+
+
+def figures(watermark: int | None, end: int, phase: str = "owned", waits_for: str = "") -> PartitionFigures:
+    lowest = OpenRecord(offset=watermark or 0, handler="h", for_s=1.0, waits_for=waits_for) if waits_for else None
+    return PartitionFigures(
+        partition=P0, phase=phase, watermark=watermark, log_end=end, lowest=lowest, in_flight=1 if lowest else 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "live", "ready"),
+    [
+        ("new", None, True, False),
+        ("starting", None, True, False),
+        ("running", None, True, True),
+        ("paused: store down", None, True, False),
+        ("leaving", None, True, False),
+        ("stopped", None, True, False),
+        ("stopped", "no", False, False),
+        ("leaving", "no", True, False),
+    ],
+)
+def test_states(state: State, error: str | None, *, live: bool, ready: bool) -> None:
+    health = Probe().after(0.0, taken(state, error=error))
+    assert (health.live, health.ready, health.state) == (live, ready, state)
+    assert bool(health.reasons) is not ready
+
+
+def test_a_loop_that_does_not_answer_is_dead_after_a_while() -> None:
+    probe, last = Probe(), taken()
+    assert probe.after(10.0, last).ready
+    silent = probe.after(10.0, last)
+    assert silent.live
+    assert not silent.ready
+    assert silent.reasons == ("the loop that polls does not answer within a second",)
+    assert not probe.after(30.0, last).live
+    assert probe.after(10.0, taken()).ready
+
+
+def test_a_partition_with_lag_that_does_not_move_is_named_with_what_it_waits_for() -> None:
+    probe = Probe()
+    stands = figures(7, 20, waits_for="its handler pay")
+    assert probe.after(0.0, taken("running", stands)).stalled == ()
+    assert probe.after(59.0, taken("running", stands)).stalled == ()
+    health = probe.after(1.0, taken("running", stands))
+    [stalled] = health.stalled
+    assert (stalled.partition, stalled.offset, stalled.for_s, stalled.lag) == (P0, 7, 60.0, 13)
+    assert health.reasons == ("orders-0 has stood still at 7 for 60 s with a lag of 13: it waits for its handler pay",)
+    assert health.live
+    assert health.ready
+    assert probe.after(10.0, taken("running", figures(8, 20))).stalled == ()
+
+
+@pytest.mark.parametrize(
+    ("stands", "waits_for"),
+    [
+        (figures(7, 20), "the client to deliver more"),
+        (figures(None, 20, phase="assigned"), "its takeover, which is at 'assigned'"),
+    ],
+)
+def test_what_a_partition_waits_for_without_a_record(stands: PartitionFigures, waits_for: str) -> None:
+    probe = Probe()
+    probe.after(0.0, taken("running", stands))
+    [stalled] = probe.after(100.0, taken("running", stands)).stalled
+    assert stalled.waits_for == waits_for
+
+
+def test_a_partition_without_lag_may_stand() -> None:
+    probe = Probe()
+    probe.after(0.0, taken("running", figures(20, 20)))
+    assert probe.after(1000.0, taken("running", figures(20, 20))).stalled == ()
+    assert probe.after(30.0, taken("running", figures(20, 21))).stalled == ()  # its lag is new
+
+
+def test_of_an_app_whose_handler_runs_on() -> None:
+    with Bench() as bench:
+        goes_on = threading.Event()
+
+        def handle(record: Record) -> None:
+            goes_on.wait()
+
+        member = bench.member(handler=handle)
+        assert member.app.health().live
+        bench.broker.produce("orders", 0, "x", "y")
+        waiting = "orders-0 has stood still at 0 for 0 s with a lag of 2: it waits for its handler handle"
+        until(lambda: member.app.health(stall_s=0.0).reasons == (waiting,))
+        goes_on.set()
+        bench.wait_committed(2)
+        assert member.app.health(stall_s=0.0).reasons == ()
+    assert member.app.health().reasons == ("the app has stopped",)
+
+
+def test_of_a_record_that_is_tried_again() -> None:
+    with Bench() as bench:
+        bench.work.fail("x", ValueError("no"))
+        bench.broker.produce("orders", 0, "x")
+        member = bench.member(retry=Retry(attempts=2, wait_initial_s=3600.0, wait_max_s=3600.0))
+
+        def waits_for() -> str | None:
+            lowest = [each.lowest for each in member.app.snapshot().partitions if each.lowest is not None]
+            return lowest[0].waits_for if lowest else None
+
+        until(lambda: waits_for() == "its next attempt: handle has failed 1 times")
+
+
+def test_with_workers_0_a_handler_silences_the_loop() -> None:
+    with Bench() as bench:
+        began, goes_on = threading.Event(), threading.Event()
+
+        def handle(record: Record) -> None:
+            began.set()
+            goes_on.wait()
+
+        member = bench.member(handler=handle, settings=Settings(workers=0), source=MemoryPartitionedSource)
+        bench.broker.produce("orders", 0, "x")
+        began.wait()
+        member.app.health()
+        health = member.app.health(silent_s=0.0)
+        goes_on.set()
+        assert not health.live
+        assert health.reasons == ("the loop that polls has not turned for 0 s",)
+
+
+def test_two_probes_at_once_hear_the_same() -> None:
+    with Bench() as bench:
+        member = bench.member()
+        until(lambda: member.app.health().ready)
+        together, heard = threading.Barrier(2), []
+
+        def probe() -> None:
+            for _ in range(20):
+                together.wait()
+                heard.append(member.app.health().ready)
+
+        threads = [threading.Thread(target=probe) for _ in range(2)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert heard == [True] * 40

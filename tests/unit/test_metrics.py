@@ -15,6 +15,7 @@ from holdfast.plugin.observe.snapshot import (
     CallFigures,
     HandlerFigures,
     LoadFigures,
+    OpenRecord,
     PartitionFigures,
     RebalanceFigures,
     RecordFigures,
@@ -26,7 +27,7 @@ from holdfast.records import Partition
 
 def numbered() -> Snapshot:
     """Each figure another number, so that a row that reads the wrong one shows."""
-    left = iter(range(1, 1_000))
+    left = iter(range(10, 1_000))
 
     def filled(kind: type[Any], **given: Any) -> Any:
         rest = {f.name: next(left) for f in fields(kind) if f.name not in given and f.type in ("int", "float")}
@@ -50,6 +51,20 @@ def numbered() -> Snapshot:
                 next=9_020,
                 committed=9_009,
                 log_end=9_532,
+                in_flight=2_001,
+                waiting_for_claims=2_002,
+                lowest=OpenRecord(offset=9_010, handler="h", for_s=2_003.5, waits_for="its handler h"),
+            ),
+            PartitionFigures(
+                partition=Partition("payments", 0),
+                phase="owned",
+                watermark=9_110,
+                next=9_120,
+                committed=9_109,
+                log_end=9_634,
+                in_flight=2_004,
+                waiting_for_claims=2_005,
+                lowest=OpenRecord(offset=9_110, handler="h", for_s=2_000.5, waits_for="its handler h"),
             ),
             PartitionFigures(partition=Partition("orders", 4, "broker-a"), phase="assigned"),
         ),
@@ -63,6 +78,11 @@ def numbers(value: object) -> list[float]:
     if isinstance(value, dict):
         return [found for each in value.values() for found in numbers(each)]
     return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
+def values_of(name: str) -> list[Any]:
+    [metric] = [each for each in METRICS if each.name == name]
+    return [value for _, value in metric.read(numbered())]
 
 
 def test_names_are_unique_and_as_prometheus_wants_them() -> None:
@@ -96,21 +116,25 @@ def test_every_figure_is_in_one_row_of_the_table_and_none_in_two() -> None:
     assert [(one.bounds, one.counts, one.sum) for one in histograms] == [(BUCKETS_S, handler.buckets, handler.seconds)]
     shown = {*plain, handler.seconds, handler.calls}
     assert shown >= set(numbers(snapshot)) - {0, 1}
+    plain.remove(2_003.5)  # the oldest record of all is one partition's
     assert len(plain) == len(set(plain))
+    assert values_of("holdfast_partitions_assigned") == [3]
+    assert values_of("holdfast_partitions_owned") == [2]
 
 
 def test_lag_is_what_is_not_done_yet_and_unknown_is_not_zero() -> None:
     snapshot = numbered()
-    assert [each.lag for each in snapshot.partitions] == [522, None]
-    assert snapshot.lag == 522
+    assert [each.lag for each in snapshot.partitions] == [522, 524, None]
+    assert snapshot.lag == 1_046
     assert Snapshot(state="new", group="g", at_ms=1).lag is None
 
 
 def test_a_snapshot_goes_into_json() -> None:
     read = json.loads(json.dumps(numbered().as_dict()))
-    assert read["lag"] == 522
+    assert read["lag"] == 1_046
     assert [(each["partition"], each["lag"]) for each in read["partitions"]] == [
         ("orders-3", 522),
+        ("payments-0", 524),
         ("orders-broker-a-4", None),
     ]
     assert read["store"]["calls"]["mark"]["calls"] > 0

@@ -157,6 +157,7 @@ class Snapshots:
             at_ms=parts.runtime.wall_ms(),
             uptime_s=0.0 if self._began is None else parts.runtime.now() - self._began,
             error=None if parts.stopping.error is None else str(parts.stopping.error),
+            error_type=None if parts.stopping.error is None else type(parts.stopping.error).__name__,
             records=RecordFigures(
                 polled=meter.polled,
                 handled=parts.outcomes.handled,

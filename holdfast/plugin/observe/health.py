@@ -80,7 +80,7 @@ class HealthCheck:
             self._silent_since = now
         self._last = snapshot
         if snapshot.error is not None:
-            reasons.append(f"the app has failed: {snapshot.error}")
+            reasons.append(f"the app has failed with {snapshot.error_type}: the log and snapshot().error say why")
         elif (why := _NOT_READY.get(snapshot.state)) is not None:
             reasons.append(why)
         dead = snapshot.state == "stopped" and snapshot.error is not None

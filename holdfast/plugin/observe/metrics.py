@@ -1,6 +1,7 @@
 """Metrics: the one table of names, kinds, units and labels, and how each is read from a snapshot.
 
-Whoever exports needs nothing else: `for metric in METRICS: for labels, value in metric.read(app.snapshot())`.
+Whoever exports needs nothing else: `for metric in METRICS: for labels, value in metric.read(app.snapshot())`. A metric
+with the label "partition" has a series for each partition; all others have few, however large the group is.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ class Metric:
     #: The values in a snapshot, each with its labels' values.
     read: Callable[[Snapshot], Iterable[tuple[Labels, Value]]]
 
+    @property
+    def of_partitions(self) -> bool:
+        """Whether it has a series for each partition."""
+        return "partition" in self.labels
+
 
 def _one(name: str, kind: Kind, unit: str, help_: str, read: Callable[[Snapshot], float]) -> Metric:
     return Metric(name=f"holdfast_{name}", kind=kind, unit=unit, help=help_, read=lambda s: [((), read(s))])
@@ -94,7 +100,9 @@ def _of_calls(name: str, unit: str, help_: str, read: Callable[[CallFigures], fl
     )
 
 
-def _of_partitions(name: str, help_: str, read: Callable[[PartitionFigures], float | None]) -> Metric:
+def _of_partitions(
+    name: str, help_: str, read: Callable[[PartitionFigures], float | None], unit: str = "records"
+) -> Metric:
     def values(snapshot: Snapshot) -> Iterable[tuple[Labels, Value]]:
         for each in snapshot.partitions:
             value = read(each)
@@ -105,7 +113,7 @@ def _of_partitions(name: str, help_: str, read: Callable[[PartitionFigures], flo
     return Metric(
         name=f"holdfast_partition_{name}",
         kind=Kind.GAUGE,
-        unit="records",
+        unit=unit,
         help=help_,
         labels=("topic", "partition"),
         read=values,
@@ -187,6 +195,18 @@ METRICS: tuple[Metric, ...] = (
     ),
     _gauge("handlers_paused", "", "Handlers at the limit of their dead letters.", lambda s: s.load.handlers_paused),
     _gauge("partitions_paused", "", "Partitions that deliver nothing for now.", lambda s: s.load.partitions_paused),
+    _gauge(
+        "waiting_for_claims_records",
+        "records",
+        "Records in flight whose key another has claimed, or that a former owner may still work on.",
+        lambda s: sum(each.waiting_for_claims for each in s.partitions),
+    ),
+    _gauge(
+        "oldest_record_seconds",
+        "seconds",
+        "How long the oldest record is in flight that holds its partition's offset up; 0: there is none.",
+        lambda s: max((each.lowest.for_s for each in s.partitions if each.lowest is not None), default=0.0),
+    ),
     Metric(
         name="holdfast_ramp_records_per_second",
         kind=Kind.GAUGE,
@@ -239,11 +259,37 @@ METRICS: tuple[Metric, ...] = (
     # ---- the audit
     _counter("audit_events", "events", "Events of the audit that were taken.", lambda s: s.audit.events),
     _counter("audit_dropped", "events", "Events of the audit that were given up.", lambda s: s.audit.dropped),
-    # ---- partitions
+    # ---- partitions, together
+    _gauge("partitions_assigned", "", "Partitions that are assigned.", lambda s: len(s.partitions)),
+    _gauge(
+        "partitions_owned",
+        "",
+        "Of these: taken over. Of the others the records wait.",
+        lambda s: sum(each.phase == "owned" for each in s.partitions),
+    ),
+    Metric(
+        name="holdfast_lag_records",
+        kind=Kind.GAUGE,
+        unit="records",
+        help="Offsets of all partitions that are not done yet; no value where no log's end is known.",
+        read=lambda s: [] if s.lag is None else [((), float(s.lag))],
+    ),
+    # ---- partitions, each by itself
     _of_partitions("watermark_offset", "Everything below is done.", lambda each: each.watermark),
     _of_partitions("next_offset", "The next offset to be polled.", lambda each: each.next),
     _of_partitions("committed_offset", "What the broker has acknowledged.", lambda each: each.committed),
     _of_partitions("log_end_offset", "The log's end, as the client has heard last.", lambda each: each.log_end),
     _of_partitions("lag_records", "Offsets that are not done yet.", lambda each: each.lag),
     _of_partitions("in_flight_records", "Records polled and not settled.", lambda each: each.in_flight),
+    _of_partitions(
+        "waiting_for_claims_records",
+        "Records in flight whose key another has claimed, or that a former owner may still work on.",
+        lambda each: each.waiting_for_claims,
+    ),
+    _of_partitions(
+        "oldest_record_seconds",
+        "How long the record is in flight that holds the offset up.",
+        lambda each: None if each.lowest is None else each.lowest.for_s,
+        "seconds",
+    ),
 )

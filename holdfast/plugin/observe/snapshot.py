@@ -135,6 +135,8 @@ class PartitionFigures:
     committed: int | None = None
     log_end: int | None = None
     in_flight: int = 0
+    #: Of those in flight: their key is claimed by another, or a former owner may still work on them.
+    waiting_for_claims: int = 0
     #: Rises at each change of ownership: what records of now carry as their fence.
     epoch: int | None = None
     #: The lowest of those in flight: all others may be done, and the offset to commit is still this one's.
@@ -183,6 +185,8 @@ class Snapshot:
     uptime_s: float = 0.0
     #: Why the app stops or has stopped, where that is an error.
     error: str | None = None
+    #: The name of that error's class: `error` may have what a handler's own error says, and that is the application's.
+    error_type: str | None = None
     records: RecordFigures = RecordFigures()
     load: LoadFigures = LoadFigures()
     #: By the handler's name.

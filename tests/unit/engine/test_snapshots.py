@@ -71,6 +71,11 @@ class TestState:
             taken = member.app.snapshot()
             assert taken.state == "stopped"
             assert "no good" in (taken.error or "")
+            assert taken.error_type == "HandlerFailed"
+            # What the handler's own error says may be secret: probes are told of its kind alone.
+            assert member.app.health().reasons == (
+                "the app has failed with HandlerFailed: the log and snapshot().error say why",
+            )
 
     def test_while_the_store_is_down_and_while_it_leaves(self) -> None:
         store = FlakyClaims()
@@ -125,6 +130,19 @@ class TestFigures:
             timings = seen(member, lambda taken: taken.handlers["handle"].calls == 14).handlers["handle"]
             assert sum(timings.buckets) == 14
             assert 0 < timings.max_s <= timings.seconds
+
+    def test_of_records_whose_key_is_claimed_elsewhere(self) -> None:
+        with Bench(orders=2) as bench:
+            bench.work.hold("first")
+            a = bench.member("a", settings=SETTINGS, key=lambda _: b"one")
+            bench.broker.produce("orders", 0, "first")
+            bench.wait_running("first")
+            bench.broker.produce("orders", 1, "second")
+            waits = seen(a, lambda taken: any(each.waiting_for_claims for each in taken.partitions))
+            assert [each.waiting_for_claims for each in waits.partitions] == [0, 1]
+            bench.work.let_go()
+            bench.wait_committed(1, 1)
+            assert of(a, 1).waiting_for_claims == 0
 
     def test_a_batch_is_one_call(self) -> None:
         with Bench() as bench:

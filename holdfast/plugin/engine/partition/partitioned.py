@@ -21,7 +21,7 @@ from holdfast.plugin.engine.partition.takeover import may_pass
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.offsets import joined, spans
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
-from holdfast.plugin.engine.record.waits import lowest
+from holdfast.plugin.engine.record.waits import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.timing import Deadline
@@ -364,6 +364,7 @@ def _figures(partition: Partition, owner: Ownership | None, end: int | None, now
         log_end=end,
         epoch=owner.epoch or None,
         in_flight=sum(entry.count for entry in owner.entries.values()),
+        waiting_for_claims=sum(entry.count for entry in owner.entries.values() if entry.gate in OTHERS),
         lowest=lowest(owner.entries[min(owner.entries)], now) if owner.entries else None,
     )
 

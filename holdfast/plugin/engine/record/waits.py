@@ -18,6 +18,8 @@ _WAITS = {
     Gate.READY: "a worker",
     Gate.ENDED: "the store's acknowledgement",
 }
+#: What waits so waits for another: a member, or a record of this one that has the same key.
+OTHERS = frozenset({Gate.BUSY, Gate.HANDED})
 
 
 def lowest(entry: Entry, now: float) -> OpenRecord:

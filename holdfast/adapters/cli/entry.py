@@ -1,8 +1,8 @@
 """START HERE: from a command line to an exit code. Each command is `run(options, output) -> int` in another module.
 
 Exit codes: 0 done; 1 a problem was found, or what was asked is refused; 2 the command line or a setting cannot work, or
-what the command needs is not on this machine, or fails (a package, Java); 3 the broker or the store gave no answer; 4
-warnings alone (`doctor`), or not all is known (`audit`); 130 interrupted.
+what the command needs is not on this machine, or fails (a package, Java); 3 the broker, the store or the process that
+is asked gave no answer; 4 warnings alone (`doctor`), or not all is known (`audit`); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from holdfast.adapters.cli import (
     doctor,
     emit,
     group,
+    healthy,
     lag,
     migrate,
     plan,
     reset,
+    status,
 )
 from holdfast.adapters.cli.output import Output
 from holdfast.adapters.cli.parser import Parser
@@ -37,7 +39,7 @@ REFUSED, USAGE, NO_ANSWER, INTERRUPTED = 1, 2, 3, 130
 
 _EPILOG = """\
 exit codes: 0 done; 1 a problem was found, or refused; 2 a wrong command line or setting, or a missing package or Java;
-3 no answer from the broker or the store; 4 warnings (doctor), or not all is known (audit); 130 interrupted
+3 no answer from the broker, the store or the process; 4 warnings (doctor), or not all is known (audit); 130 interrupted
 
 examples:
   holdfast claims show 4711 --redis redis://localhost:6379/0 --scope billing/orders
@@ -57,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"holdfast {_version()}")
     commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for each in (claims, reset, dead_letters, group, lag, plan, doctor, emit, migrate, audit):
+    for each in (claims, reset, dead_letters, group, status, healthy, lag, plan, doctor, emit, migrate, audit):
         each.add(commands)
     return whole
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Self
 
+from holdfast.timing import SYSTEM_CLOCK
+
 if TYPE_CHECKING:
     from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_LOOK_S = 0.1
 
 
 class Interrupt:
@@ -26,6 +29,12 @@ class Interrupt:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() gave, it takes
+
+    def before(self, until_s: float) -> bool:
+        """Wait until that time of the system's clock; whether Ctrl-C has come before."""
+        while not self.asked and (left_s := until_s - SYSTEM_CLOCK.now()) > 0:
+            SYSTEM_CLOCK.sleep(min(_LOOK_S, left_s))
+        return self.asked
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
         if self.asked:

@@ -11,7 +11,7 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds
 from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.cli.lagging import Line, Rates, Total, lines_of, names
-from holdfast.adapters.cli.output import count, shown, span
+from holdfast.adapters.cli.output import CLEAR, count, shown, span
 from holdfast.errors import SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK, Deadline, wall_ms
 
@@ -31,12 +31,10 @@ exit code 1: of some partition the lag cannot be told (it has no leader, its top
 log's end), or its log has lost records that the group had not read. Partitions in which the group has never committed
 are none of that.
 """
-_LOOK_S = 0.1
 _REMARK = 90
 #: Lines of a screen beside the table of partitions: heading, names, the members' table and its names, total, notes.
 _FRAME = 8
 _RATES = ("READ/S", "WRITTEN/S", "CAUGHT UP IN")
-_CLEAR = "\x1b[H\x1b[J"
 
 
 def add(commands: Commands) -> None:
@@ -88,23 +86,12 @@ def _watch(group: GroupViews, options: argparse.Namespace, output: Output) -> in
             else:
                 rates.add(SYSTEM_CLOCK.now(), view)
                 lines = lines_of(view, rates)
-                _tell(view, lines, output, watching=True, height=_height() if live else None)
+                _tell(view, lines, output, watching=True, height=shutil.get_terminal_size().lines if live else None)
             looks += 1
-            if looks == options.count or _asked(interrupt, next_s):
+            if looks == options.count or interrupt.before(next_s):
                 return int(bool(view.unseen) or any(line.wrong for line in lines))
             if not live:
                 output.say()
-
-
-def _asked(interrupt: Interrupt, until_s: float) -> bool:
-    """Wait; whether Ctrl-C has come before the time is over."""
-    while not interrupt.asked and (left_s := until_s - SYSTEM_CLOCK.now()) > 0:
-        SYSTEM_CLOCK.sleep(min(_LOOK_S, left_s))
-    return interrupt.asked
-
-
-def _height() -> int:
-    return shutil.get_terminal_size().lines
 
 
 # ---- telling
@@ -113,7 +100,7 @@ def _tell(
 ) -> None:
     """Args: height: of a terminal that is drawn anew."""
     if height is not None:
-        output.say(_CLEAR + heading(view))
+        output.say(CLEAR + heading(view))
     else:
         output.say(heading(view))
     output.json(_group_json(view, lines))

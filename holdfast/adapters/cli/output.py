@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from holdfast.timing import Clock
 
+#: Draws a terminal anew.
+CLEAR = "\x1b[H\x1b[J"
 _REWRITE_S = 0.1
 _LINE_S = 5.0
 

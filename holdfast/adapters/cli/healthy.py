@@ -1,0 +1,61 @@
+"""`holdfast healthy`: whether the file that an app writes says that it lives, for probes that run a command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.arguments import seconds
+from holdfast.adapters.cli.output import span
+from holdfast.timing import wall_ms
+
+if TYPE_CHECKING:
+    import argparse
+
+    from holdfast.adapters.cli.options import Commands
+    from holdfast.adapters.cli.output import Output
+
+_EXAMPLE = """\
+  holdfast healthy /run/billing.health --max-age 30
+  holdfast healthy /run/billing.health --ready
+
+exit code 1: the app is not live (with --ready: not ready), or the file is not there, too old, or no such file
+"""
+
+
+def add(commands: Commands) -> None:
+    """The command and its options."""
+    made = shared.command(commands, "healthy", "whether an app lives, by the file that it writes", _EXAMPLE)
+    made.add_argument("file", metavar="FILE", type=Path, help="what the app gives to write_health(...)")
+    made.add_argument(
+        "--max-age", type=seconds, default=30.0, metavar="S", help="seconds since it was written (default: %(default)g)"
+    )
+    made.add_argument("--ready", action="store_true", help="whether it is ready, too")
+    made.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Look, and tell."""
+    why = ""
+    try:
+        age_s = (wall_ms() - options.file.stat().st_mtime_ns // 1_000_000) / 1000
+        found: Any = json.loads(options.file.read_text(encoding="utf-8"))
+        live, ready, reasons = bool(found["live"]), bool(found["ready"]), list(map(str, found["reasons"]))
+    except OSError as error:
+        why = f"cannot be read ({error.strerror}): the app has not begun to write it, or writes elsewhere"
+    except (ValueError, TypeError, LookupError):
+        why = "is not what write_health() writes: name that file"
+    else:
+        if age_s > options.max_age:
+            why = f"was written {span(age_s)} ago: the process has ended or stands still, or its app had failed"
+        elif -age_s > options.max_age:
+            why = f"was written {span(-age_s)} ahead: the clock was set back, and nobody has written since"
+        output.json({"type": "health", "live": live, "ready": ready, "age_s": age_s, "reasons": reasons})
+        if not why and live and (ready or not options.ready):
+            output.say(f"{'ready' if ready else 'live, not ready'}, {span(age_s)} ago")
+            return 0
+        why = "; ".join([*([why] if why else []), *reasons]) or "says no, without a reason"
+    output.note(f"holdfast: {options.file}: {why}")
+    return 1

@@ -1,0 +1,170 @@
+"""`holdfast status`: what a running process tells of its apps by its HTTP endpoint, once or again and again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.arguments import at_least_1, seconds
+from holdfast.adapters.cli.interrupt import Interrupt
+from holdfast.adapters.cli.output import CLEAR, count, shown, span
+from holdfast.errors import HoldfastError, SettingError
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    import argparse
+
+    from holdfast.adapters.cli.options import Commands
+    from holdfast.adapters.cli.output import Output
+
+_EXAMPLE = """\
+  holdfast status http://127.0.0.1:9464
+  holdfast status localhost:9464 --watch
+
+exit code 1: an app is not live or not ready; 3: nobody answers there
+"""
+_PORT = 9464
+_NAMES = ("PARTITION", "PHASE", "OFFSET", "END", "LAG", "IN FLIGHT", "CLAIMS", "OLDEST", "HANDLER", "WAITS FOR")
+#: Lines of a screen beside the partitions: heading, figures, names, a blank one.
+_FRAME = 5
+App = dict[str, Any]
+
+
+class NoAnswer(HoldfastError):
+    """Nobody answers, or who answers is not holdfast."""
+
+    retriable = True
+
+
+def add(commands: Commands) -> None:
+    """The command and its options."""
+    made = shared.command(commands, "status", "what a running process is doing, partition by partition", _EXAMPLE)
+    made.add_argument("url", metavar="URL", help="where its serve(...) listens")
+    made.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    made.add_argument(
+        "--every", type=seconds, default=2.0, metavar="S", help="seconds between two looks (default: %(default)g)"
+    )
+    made.add_argument("--count", type=at_least_1, metavar="N", help="end after so many looks")
+    made.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Ask, and tell. Raises SettingError, NoAnswer."""
+    if not options.watch and not options.count:
+        return _tell(_ask(options), output)
+    looks, code = 0, None
+    live = sys.stdout.isatty() and not output.as_json
+    with Interrupt() as interrupt:
+        while True:
+            next_s = SYSTEM_CLOCK.now() + options.every
+            try:
+                apps = _ask(options)
+            except NoAnswer as error:
+                if code is None:
+                    raise
+                output.note(f"holdfast: {error}")
+            else:
+                code = _tell(apps, output, height=shutil.get_terminal_size().lines if live else None)
+                sys.stdout.flush()
+            looks += 1
+            if looks == options.count or interrupt.before(next_s):
+                return code or 0
+            if not live:
+                output.say()
+
+
+# ---- asking
+def _ask(options: argparse.Namespace) -> list[App]:
+    said: str = options.url
+    try:
+        parts = urlsplit(said if "://" in said else f"http://{said}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = parts = None
+    if parts is None or not host or parts.scheme not in ("http", "https"):
+        raise SettingError("url", said, "give http://HOST:PORT, where the process's serve(...) listens")
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    asked = kind(host, port or (None if "://" in said else _PORT), timeout=options.timeout)
+    where = f"{host}:{asked.port}"
+    try:
+        asked.request("GET", f"{parts.path.rstrip('/').removesuffix('/status')}/status")
+        answer = asked.getresponse()
+        found = json.loads(answer.read())
+        apps = [{**each, "partitions": list(each["partitions"])} for each in found["apps"]]
+    except OSError as error:
+        why = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        raise NoAnswer(
+            f"nobody answers at {where} ({why}): check the address, that the process runs, and that it calls "
+            "holdfast.adapters.watching.serve(app, port=...)"
+        ) from error
+    except (HTTPException, ValueError, TypeError, LookupError) as error:
+        raise NoAnswer(
+            f"what answers at {where} is not holdfast's endpoint: name the port that serve(app, port=...) listens at"
+        ) from error
+    finally:
+        asked.close()
+    return apps
+
+
+# ---- telling
+def _tell(apps: list[App], output: Output, *, height: int | None = None) -> int:
+    """Args: height: of a terminal that is drawn anew."""
+    if height is not None:
+        output.say(CLEAR.rstrip("\n"))
+    for number, app in enumerate(apps):
+        output.json({"type": "app", **app})
+        if number:
+            output.say()
+        output.say(_heading(app))
+        output.say(_figures(app))
+        partitions: list[App] = app["partitions"]
+        rows = partitions
+        if height is not None:  # what is furthest behind first, since the rest has no room
+            rows = sorted(partitions, key=lambda each: -(each["lag"] or 0))
+            rows = rows[: max(height // len(apps) - _FRAME - len(app["reasons"]), 3)]
+        if rows:
+            output.table(_NAMES, map(_row, rows))
+        if len(rows) < len(partitions):
+            output.say(f"and {len(partitions) - len(rows)} partitions more")
+        for reason in app["reasons"]:
+            output.say(f"note: {shown(reason, 200)}")
+    return 0 if all(app["live"] and app["ready"] for app in apps) else 1
+
+
+def _heading(app: App) -> str:
+    parts = [f"{shown(app['group'])}: {app['state']}", f"up for {span(app['uptime_s'])}"]
+    parts += ["live" if app["live"] else "NOT LIVE", "ready" if app["ready"] else "not ready"]
+    return ", ".join([*parts, "store up" if app["store"]["up"] else "STORE DOWN"])
+
+
+def _figures(app: App) -> str:
+    records, load, partitions = app["records"], app["load"], app["partitions"]
+    waiting = sum(each["waiting_for_claims"] for each in partitions)
+    lag = "not known" if app["lag"] is None else f"{app['lag']:,}"
+    parts = [f"lag: {lag} in {count(len(partitions), 'partition')}", f"{load['in_flight']:,} in flight"]
+    parts += [f"{load['running']:,} in handlers", f"{waiting:,} wait for claims", f"{records['handled']:,} handled"]
+    skipped = records["suppressed_by_position"] + records["suppressed_by_key"]
+    parts += [f"{skipped:,} duplicates", f"{records['dead_lettered']:,} dead letters"]
+    return ", ".join(parts)
+
+
+def _row(each: App) -> list[object]:
+    lowest = each["lowest"] or {}
+    age = span(lowest["for_s"]) if lowest else "-"
+    return [
+        shown(each["partition"]),
+        each["phase"],
+        each["watermark"],
+        each["log_end"],
+        each["lag"],
+        each["in_flight"],
+        each["waiting_for_claims"],
+        age,
+        shown(lowest.get("handler", "-")),
+        shown(lowest.get("waits_for", "-")),
+    ]

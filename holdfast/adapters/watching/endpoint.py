@@ -1,0 +1,164 @@
+"""An HTTP endpoint for probes, for Prometheus and for `holdfast status`: the standard library's server in a thread."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+from holdfast.adapters.watching.outside import Outside
+from holdfast.errors import MissingExtraError, SettingError
+
+if TYPE_CHECKING:
+    from holdfast.plugin.app import Holdfast
+
+_log = logging.getLogger("holdfast")
+
+_JSON = "application/json"
+#: An answer: its code, its body, the body's type.
+Answer = tuple[HTTPStatus, bytes, str]
+#: Takes the header `Accept`.
+Page = Callable[[str], Answer]
+
+
+def serve(
+    *apps: Holdfast,
+    host: str = "127.0.0.1",
+    port: int = 9464,
+    partitions: bool = False,
+    stall_s: float = 300.0,
+    silent_s: float = 60.0,
+) -> Endpoint:
+    """Answer HTTP in a thread of its own, before, while and after the apps run, until `close()` or the process' end.
+
+    `/live` and `/ready` answer 200 or 503, with the reasons as JSON; `/status` has the figures as JSON; `/metrics` is
+    for Prometheus (`holdfast[prometheus]`). Whoever reaches the port is told of topics, groups, offsets and handlers,
+    but of no credentials, no records, and nothing that the errors of handlers say. An answer takes up to two seconds
+    for each app whose loop waits for a broker or a store.
+
+    Args:
+        apps: one or more, of different groups.
+        host: the address to listen at; "0.0.0.0" or "::" for all of this machine's.
+        port: 0: any that is free, see `Endpoint.port`.
+        partitions: metrics of each partition too, as for `HoldfastCollector`.
+        stall_s: as for `Holdfast.health`.
+        silent_s: as for `Holdfast.health`.
+
+    Raises:
+        SettingError: the address cannot be listened at; no app, or two of one group.
+    """
+    groups = [app.snapshot().group for app in apps]
+    if not apps or len(set(groups)) < len(groups):
+        raise SettingError("apps", groups, "give one app or more, each of another group")
+    outside = Outside(apps, stall_s, silent_s)
+    pages: dict[str, Page] = {
+        "/live": partial(_probe, outside, "live"),
+        "/ready": partial(_probe, outside, "ready"),
+        "/status": lambda _: (HTTPStatus.OK, _json(outside.status()), _JSON),
+        "/metrics": _metrics(apps, partitions=partitions),
+    }
+    try:
+        return Endpoint(_Server((host, port), pages))
+    except (OSError, OverflowError) as error:
+        raise SettingError(
+            "host, port", (host, port), f"cannot listen there ({error}): use a free port, 0 for any, on a host of ours"
+        ) from error
+
+
+class Endpoint:
+    """A server that runs. A context: its end closes it."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self.host, self.port = str(server.server_address[0]), int(server.server_address[1])
+        self._thread = threading.Thread(target=server.serve_forever, name=f"holdfast-http-{self.port}", daemon=True)
+        self._thread.start()
+        _log.info("serving %s/metrics, /live, /ready and /status", self.url)
+
+    @property
+    def url(self) -> str:
+        """Without a path."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    def close(self) -> None:
+        """Listen no more. Any thread; returns within a second."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Server(ThreadingMixIn, TCPServer):
+    """Not HTTPServer: that asks the name service for the host's name, and may wait for it."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], pages: dict[str, Page]) -> None:
+        self.pages = pages
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Asked)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log what failed while it answered: who asked has gone, as a rule."""
+        _log.debug("%s: an answer to %s failed", request, client_address, exc_info=True)
+
+
+class _Asked(BaseHTTPRequestHandler):
+    server: _Server
+    server_version, sys_version = "holdfast", ""
+    #: Seconds that a client may take to ask.
+    timeout = 10
+
+    def do_GET(self) -> None:
+        """Answer."""
+        page = self.server.pages.get(urlsplit(self.path).path)
+        if page is None:
+            self._answer(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.server.pages)}\n".encode(), "text/plain")
+        else:
+            self._answer(*page(self.headers.get("Accept", "")))
+
+    def _answer(self, code: HTTPStatus, body: bytes, content_type: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as http.server has it
+        """Log it for who debugs: probes ask every few seconds."""
+        _log.debug("http: " + format, *args)
+
+
+def _probe(outside: Outside, asks: str, _accept: str) -> Answer:
+    found = outside.health()
+    return HTTPStatus.OK if found[asks] else HTTPStatus.SERVICE_UNAVAILABLE, _json(found), _JSON
+
+
+def _metrics(apps: tuple[Holdfast, ...], *, partitions: bool) -> Page:
+    try:
+        from holdfast.adapters.prometheus import HoldfastCollector, exposition  # noqa: PLC0415 - of an extra
+    except MissingExtraError as error:
+        missing = f"{error}\n".encode()
+        return lambda _: (HTTPStatus.NOT_IMPLEMENTED, missing, "text/plain")
+    collector = HoldfastCollector(*apps, partitions=partitions)
+    return lambda accept: (HTTPStatus.OK, *exposition(collector, accept))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"

@@ -1,0 +1,86 @@
+"""A file whose age and contents tell whether apps live, for probes that run a command."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from holdfast.adapters.watching.outside import Outside
+from holdfast.errors import SettingError
+from holdfast.timing import wall_ms
+
+if TYPE_CHECKING:
+    from holdfast.plugin.app import Holdfast
+
+_log = logging.getLogger("holdfast")
+
+
+def write_health(
+    path: str | Path, *apps: Holdfast, every_s: float = 5.0, stall_s: float = 300.0, silent_s: float = 60.0
+) -> HealthFile:
+    """Write a file every few seconds, in a thread of its own, until `close()` or the process' end.
+
+    It is JSON: `live`, `ready`, `reasons`, `at_ms`. It is replaced in one step, so that nobody reads half of it. When
+    an app is not live any more, the file says so, and then is not written again: so its age tells as well.
+    `holdfast healthy FILE` judges it.
+
+    Args:
+        path: of the file, in a folder that is there.
+        apps: one or more.
+        every_s: seconds between two writes.
+        stall_s: as for `Holdfast.health`.
+        silent_s: as for `Holdfast.health`.
+
+    Raises:
+        SettingError: no app, or the file cannot be written.
+    """
+    if not apps:
+        raise SettingError("apps", (), "give one app or more")
+    return HealthFile(Path(path), Outside(apps, stall_s, silent_s), every_s)
+
+
+class HealthFile:
+    """A file that is written. A context: its end closes it."""
+
+    def __init__(self, path: Path, outside: Outside, every_s: float) -> None:
+        self._path, self._outside, self._every_s = path, outside, every_s
+        self._was_live = True
+        self._closed = threading.Event()
+        try:
+            self._write()
+        except OSError as error:
+            raise SettingError(
+                "path", str(path), f"cannot be written ({error}): name a file in a folder of ours"
+            ) from error
+        self._thread = threading.Thread(target=self._run, name="holdfast-health-file", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write no more; the file stays as it is, and grows old. Any thread."""
+        self._closed.set()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._every_s):
+            try:
+                self._write()
+            except OSError as error:
+                _log.warning("%s cannot be written: %s", self._path, error)
+
+    def _write(self) -> None:
+        found = self._outside.health()
+        if found["live"] or self._was_live:
+            new = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
+            new.write_text(json.dumps({**found, "at_ms": wall_ms()}) + "\n", encoding="utf-8")
+            new.replace(self._path)
+        self._was_live = found["live"]

@@ -1,0 +1,56 @@
+"""Apps as they are told of outside of their process: names, offsets and figures, and nothing that may be secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.plugin.app import Holdfast
+    from holdfast.plugin.observe.health import Health
+    from holdfast.plugin.observe.snapshot import Snapshot
+
+
+class Outside:
+    """Some apps of one process. Any thread but that of an event loop: each question waits for their loops.
+
+    Args:
+        apps: one or more.
+        stall_s: as for `Holdfast.health`.
+        silent_s: as for `Holdfast.health`.
+    """
+
+    def __init__(self, apps: Sequence[Holdfast], stall_s: float, silent_s: float) -> None:
+        self._apps, self._stall_s, self._silent_s = apps, stall_s, silent_s
+
+    def health(self) -> dict[str, Any]:
+        """Whether all of them are live and ready, and why not, for JSON."""
+        return self._of([self._ask(app) for app in self._apps])
+
+    def status(self) -> dict[str, Any]:
+        """Health, and the figures of each app, for JSON."""
+        healths = [self._ask(app) for app in self._apps]
+        told = [_told(app.snapshot(), health) for app, health in zip(self._apps, healths, strict=True)]
+        return {**self._of(healths), "apps": told}
+
+    def _ask(self, app: Holdfast) -> Health:
+        return app.health(stall_s=self._stall_s, silent_s=self._silent_s)
+
+    def _of(self, healths: Sequence[Health]) -> dict[str, Any]:
+        return {
+            "live": all(each.live for each in healths),
+            "ready": all(each.ready for each in healths),
+            "reasons": [
+                reason if len(self._apps) == 1 else f"{app.snapshot().group}: {reason}"
+                for app, each in zip(self._apps, healths, strict=True)
+                for reason in each.reasons
+            ],
+        }
+
+
+def _told(snapshot: Snapshot, health: Health) -> dict[str, Any]:
+    """A snapshot without what handlers' own errors say, and without the session's id, by which Redis knows the app."""
+    found = snapshot.as_dict()
+    del found["error"], found["store"]["session"]
+    return {**found, "live": health.live, "ready": health.ready, "reasons": list(health.reasons)}

@@ -1,0 +1,159 @@
+"""`holdfast status` asks a running process, and `holdfast healthy` reads its file."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from holdfast.adapters.cli.interrupt import Interrupt
+from holdfast.adapters.watching import serve, write_health
+from tests.cli.bench import lines
+from tests.engine.bench import Bench
+from tests.unit.test_watching import Scripted, other
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from holdfast import Holdfast
+    from holdfast.adapters.watching import Endpoint
+    from tests.cli.conftest import Here
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """Of an app of two partitions: in one a handler runs, and in the other a record waits for its key."""
+    with Bench(orders=2) as bench:
+        bench.work.hold("first")
+        member = bench.member(key=lambda _: b"one")
+        bench.broker.produce("orders", 0, "first", "next")
+        bench.wait_running("first")
+        bench.broker.produce("orders", 1, "second")
+
+        def waits() -> bool:
+            return any(
+                each.lowest is not None and "claimed" in each.lowest.waits_for
+                for each in member.app.snapshot().partitions
+            )
+
+        until(waits)
+        with serve(member.app, port=0) as endpoint:
+            until(lambda: member.app.health().ready)
+            yield endpoint
+        bench.work.let_go()
+
+
+class TestStatus:
+    def test_a_table_has_a_line_for_each_partition_with_its_oldest_record(self, here: Here, endpoint: Endpoint) -> None:
+        told = here("status", endpoint.url).stdout.splitlines()
+        assert told[0].startswith("g: running, up for ")
+        assert told[0].endswith(", live, ready, store up")
+        assert told[1].startswith("lag: 3 in 2 partitions, 3 in flight, 1 in handlers, ")
+        names = ["PARTITION", "PHASE", "OFFSET", "END", "LAG", "IN", "FLIGHT", "CLAIMS", "OLDEST", "HANDLER"]
+        assert told[2].split()[: len(names)] == names
+        first, second = told[3:5]
+        assert first.split()[:6] == ["orders-0", "owned", "0", "2", "2", "2"]
+        assert first.endswith("handle   its handler handle")
+        assert second.split()[:7] == ["orders-1", "owned", "0", "1", "1", "1", "1"]
+        assert second.endswith("its key, which another member has claimed")
+
+    def test_an_address_without_a_scheme_and_one_with_the_path_will_do(self, here: Here, endpoint: Endpoint) -> None:
+        for url in (f"127.0.0.1:{endpoint.port}", f"{endpoint.url}/", f"{endpoint.url}/status"):
+            assert here("status", url).stdout.startswith("g: running")
+
+    def test_json_has_all_that_the_endpoint_tells(self, here: Here, endpoint: Endpoint) -> None:
+        [app] = lines(here("status", endpoint.url, "--json"))
+        assert (app["type"], app["group"], app["ready"], app["lag"]) == ("app", "g", True, 3)
+        assert app["partitions"][0]["lowest"]["handler"] == "handle"
+
+    def test_watching_ends_after_so_many_looks(self, here: Here, endpoint: Endpoint) -> None:
+        told = here("status", endpoint.url, "--watch", "--every", "0.01", "--count", "3").stdout
+        assert told.count("g: running") == 3
+
+    def test_watching_goes_on_while_nobody_answers(
+        self, here: Here, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Interrupt, "before", lambda *_: endpoint.close())  # between two looks
+        ran = here("status", endpoint.url, "--watch", "--count", "2")
+        assert ran.stdout.count("g: running") == 1
+        assert "nobody answers" in ran.stderr
+        assert "nobody answers" in here("status", endpoint.url, "--watch", "--count", "2", code=3).stderr
+
+    def test_who_is_not_ready_is_exit_code_1_with_the_reason(self, here: Here) -> None:
+        with serve(other(), port=0) as endpoint:
+            told = here("status", endpoint.url, code=1).stdout
+        assert told.splitlines()[0] == "other: new, up for 0s, live, not ready, store up"
+        assert told.splitlines()[-1] == "note: the app was not started"
+
+    def test_nobody_answers(self, here: Here) -> None:
+        with closing(socket.socket()) as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+            told = here("status", f"localhost:{port}", code=3).stderr
+            assert f"nobody answers at localhost:{port} (Connection refused): check the address" in told
+            taken.listen()
+            told = here("status", f"localhost:{port}", "--timeout", "0.1", code=3).stderr
+            assert "(no answer in time)" in told
+
+    @pytest.mark.parametrize("body", [b"hello", b"[]", b'{"apps": [{}]}', b""])
+    def test_somebody_else_answers(self, here: Here, body: bytes) -> None:
+        class Other(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None: ...
+
+        with HTTPServer(("127.0.0.1", 0), Other) as server:
+            threading.Thread(target=server.handle_request, daemon=True).start()
+            told = here("status", f"127.0.0.1:{server.server_port}", code=3).stderr
+        assert "is not holdfast's endpoint" in told
+
+    @pytest.mark.parametrize("url", ["redis://localhost", "http://", "localhost:port", "file:///etc/passwd"])
+    def test_what_is_no_address_is_refused(self, here: Here, url: str) -> None:
+        assert "give http://HOST:PORT" in here("status", url, code=2).stderr
+
+
+class TestHealthy:
+    def test_the_file_of_an_app_that_lives(self, here: Here, tmp_path: Path) -> None:
+        path = tmp_path / "health"
+        with Bench() as bench:
+            member = bench.member(start=False)
+            with write_health(path, member.app, every_s=0.001):
+                assert here("healthy", path).stdout.startswith("live, not ready")
+                assert "the app was not started" in here("healthy", path, "--ready", code=1).stderr
+                member.start()
+                until(lambda: json.loads(path.read_text())["ready"])
+                assert here("healthy", path, "--ready").stdout.startswith("ready, ")
+                [told] = lines(here("healthy", path, "--json"))
+                assert (told["type"], told["live"], told["ready"]) == ("health", True, True)
+
+    def test_a_file_that_says_no(self, here: Here, tmp_path: Path) -> None:
+        path = tmp_path / "health"
+        with write_health(path, cast("Holdfast", Scripted(False))):
+            assert "no 1" in here("healthy", path, code=1).stderr
+
+    @pytest.mark.parametrize(("by_s", "why"), [(-100, "1m 40s ago: the process has ended"), (130, "ahead: the clock")])
+    def test_one_that_is_too_old_or_of_another_time(self, here: Here, tmp_path: Path, by_s: int, why: str) -> None:
+        path = tmp_path / "health"
+        with write_health(path, cast("Holdfast", Scripted(True)), every_s=3600):
+            now = path.stat().st_mtime
+            os.utime(path, (now + by_s, now + by_s))
+            assert why in here("healthy", path, "--max-age", 30, code=1).stderr
+            here("healthy", path, "--max-age", 1000)
+
+    def test_what_is_not_there_or_not_ours(self, here: Here, tmp_path: Path) -> None:
+        path = tmp_path / "health"
+        assert "cannot be read (No such file" in here("healthy", path, code=1).stderr
+        for text in ("", "{}", "[]", "no"):
+            path.write_text(text)
+            assert "is not what write_health() writes" in here("healthy", path, code=1).stderr

@@ -1,0 +1,241 @@
+"""An app as it is seen from outside: what the endpoint answers, and what the health file says."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import sys
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast import Holdfast, MemoryClaims, Settings, Unretriable
+from holdfast.adapters.watching import serve, write_health
+from holdfast.errors import HandlerFailed, SettingError
+from holdfast.plugin.events import StoreDown
+from holdfast.plugin.observe.health import Health
+from tests.engine.bench import Bench, FlakyClaims
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast.adapters.watching import Endpoint
+    from holdfast.records import Record
+
+STATES_OF_A_PROBE = {200: True, 503: False}
+
+
+def ask(endpoint: Endpoint, path: str, method: str = "GET") -> tuple[int, str, str]:
+    """Code, content type, body."""
+    with closing(http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=60)) as connection:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+
+
+def probe(endpoint: Endpoint, path: str) -> tuple[int, list[str]]:
+    """Code and reasons."""
+    code, kind, body = ask(endpoint, path)
+    found = json.loads(body)
+    assert kind == "application/json"
+    assert found[path.strip("/")] is STATES_OF_A_PROBE[code]
+    return code, found["reasons"]
+
+
+class TestEndpoint:
+    def test_probes_follow_the_life_of_an_app(self) -> None:
+        store = FlakyClaims()
+        with Bench(claims=store) as bench:
+            member = bench.member(start=False)
+            with serve(member.app, port=0) as endpoint:
+                assert probe(endpoint, "/ready") == (503, ["the app was not started"])
+                assert probe(endpoint, "/live")[0] == 200
+                member.start()
+                until(lambda: probe(endpoint, "/ready") == (200, []))
+                store.go_down()
+                bench.broker.produce("orders", 0, "x")
+                bench.wait(lambda: member.told(StoreDown))
+                assert probe(endpoint, "/ready") == (503, ["paused: the store gives no answer"])
+                assert probe(endpoint, "/live")[0] == 200
+                store.come_back()
+                until(lambda: probe(endpoint, "/ready") == (200, []))
+                member.stop()
+                assert probe(endpoint, "/ready") == (503, ["the app has stopped"])
+                assert probe(endpoint, "/live")[0] == 200
+
+    def test_a_loop_that_a_handler_holds_up_is_not_live(self) -> None:
+        with Bench() as bench:
+            began, goes_on = threading.Event(), threading.Event()
+
+            def handle(record: Record) -> None:
+                began.set()
+                goes_on.wait()
+
+            member = bench.member(handler=handle, settings=Settings(workers=0))
+            with serve(member.app, port=0, silent_s=1e-9) as endpoint:
+                bench.broker.produce("orders", 0, "x")
+                began.wait()
+                until(lambda: probe(endpoint, "/live")[0] == 503)
+                assert probe(endpoint, "/live")[1][-1].startswith("the loop that polls has not turned for")
+                goes_on.set()
+
+    def test_a_partition_that_a_handler_holds_up_is_named_by_an_app_that_is_ready(self) -> None:
+        with Bench() as bench:
+            bench.work.hold("x")
+            bench.broker.produce("orders", 0, "x", "y")
+            member = bench.member()
+            bench.wait_running("x")
+            with serve(member.app, port=0, stall_s=1e-9) as endpoint:
+                reason = "orders-0 has stood still at 0 for 0 s with a lag of 2: it waits for its handler handle"
+                until(lambda: probe(endpoint, "/ready") == (200, [reason]))
+
+    def test_status_has_the_figures_and_metrics_the_table(self) -> None:
+        with Bench(orders=2) as bench:
+            bench.work.hold("x1")
+            bench.broker.produce("orders", 0, "x0", "x1", "x2")
+            member = bench.member()
+            bench.wait_committed(1)
+            with serve(member.app, port=0, partitions=True) as endpoint:
+                status = json.loads(ask(endpoint, "/status")[2])
+                [app] = status.pop("apps")
+                assert status == {"live": True, "ready": True, "reasons": []}
+                assert (app["group"], app["state"], app["lag"]) == ("g", "running", 2)
+                assert [(each["partition"], each["lag"]) for each in app["partitions"]] == [
+                    ("orders-0", 2),
+                    ("orders-1", 0),
+                ]
+                assert app["partitions"][0]["lowest"]["handler"] == "handle"
+                code, kind, body = ask(endpoint, "/metrics")
+                assert (code, kind.partition(";")[0]) == (200, "text/plain")
+                found = {
+                    (each.name, each.labels.get("partition")): each.value
+                    for family in text_string_to_metric_families(body)
+                    for each in family.samples
+                }
+                assert found["holdfast_lag_records", None] == 2
+                assert found["holdfast_partition_lag_records", "0"] == 2
+
+    def test_it_tells_nothing_that_a_handler_s_error_or_redis_may_not(self) -> None:
+        with Bench() as bench:
+            bench.work.fail("x", Unretriable("card 4711-secret"))
+            member = bench.member(start=False)
+            with serve(member.app, port=0) as endpoint:
+                member.start()
+                until(lambda: probe(endpoint, "/ready")[0] == 200)
+                session = member.session
+                said = [ask(endpoint, path)[2] for path in ("/live", "/ready", "/status", "/metrics")]
+                assert session
+                assert not any(session in each for each in said)
+                bench.broker.produce("orders", 0, "x")
+                with pytest.raises(HandlerFailed, match="4711-secret"):
+                    member.join()
+                said = [ask(endpoint, path)[2] for path in ("/live", "/ready", "/status", "/metrics")]
+                assert "the app has failed with HandlerFailed" in said[0]
+                assert not any("4711-secret" in each for each in said)
+                assert probe(endpoint, "/live")[0] == 503
+
+    def test_several_apps_are_ready_when_all_are_and_each_reason_names_its_group(self) -> None:
+        with Bench() as bench:
+            member = bench.member()
+            with serve(member.app, other(), port=0) as endpoint:
+                until(lambda: probe(endpoint, "/ready") == (503, ["other: the app was not started"]))
+                assert [each["group"] for each in json.loads(ask(endpoint, "/status")[2])["apps"]] == ["g", "other"]
+                assert 'group="other"' in ask(endpoint, "/metrics")[2]
+
+    def test_other_questions_are_refused_and_the_next_one_is_answered(self) -> None:
+        with serve(other(), port=0) as endpoint:
+            code, _, body = ask(endpoint, "/")
+            assert (code, body) == (404, "there are /live, /ready, /status, /metrics\n")
+            assert ask(endpoint, "/status", "POST")[0] == 501
+            with socket.create_connection((endpoint.host, endpoint.port)) as silent:
+                silent.send(b"GET /live")
+                assert ask(endpoint, "/live?from=probe")[0] == 200
+
+    def test_it_listens_at_the_loopback_alone_and_not_after_its_end(self) -> None:
+        with serve(other(), port=0) as endpoint:
+            assert endpoint.host == "127.0.0.1"
+            assert endpoint.url == f"http://127.0.0.1:{endpoint.port}"
+            with pytest.raises(SettingError, match="use a free port"):
+                serve(other(), port=endpoint.port)
+        with pytest.raises(ConnectionRefusedError):
+            ask(endpoint, "/live")
+
+    @pytest.mark.parametrize("options", [{"port": 70_000}, {"host": "192.0.2.1"}, {"host": "no such host"}])
+    def test_an_address_that_is_none_of_ours_is_refused(self, options: dict[str, Any]) -> None:
+        with pytest.raises(SettingError, match="cannot listen there"):
+            serve(other(), **options)
+
+    def test_apps_of_one_group_are_refused(self) -> None:
+        for apps in ((), (other(), other())):
+            with pytest.raises(SettingError, match="each of another group"):
+                serve(*apps, port=0)
+
+    def test_without_its_extra_metrics_say_what_to_install_and_probes_work(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "prometheus_client", None)
+        monkeypatch.delitem(sys.modules, "holdfast.adapters.prometheus", raising=False)
+        with serve(other(), port=0) as endpoint:
+            code, _, body = ask(endpoint, "/metrics")
+            assert (code, body) == (501, "prometheus-client is not installed: pip install 'holdfast[prometheus]'\n")
+            assert ask(endpoint, "/live")[0] == 200
+
+
+def other() -> Holdfast:
+    """An app of another group that is not started."""
+
+    class Source:
+        group = "other"
+
+    return Holdfast(cast("Any", Source()), claims=MemoryClaims())
+
+
+class Scripted:
+    """An app whose health is told one after the other; the last one again and again."""
+
+    def __init__(self, *live: bool) -> None:
+        self._live = list(live)
+        self.asked = 0
+
+    def health(self, **_: float) -> Health:
+        self.asked += 1
+        live = self._live.pop(0) if len(self._live) > 1 else self._live[0]
+        return Health(state="running", live=live, ready=live, reasons=() if live else (f"no {self.asked}",))
+
+
+class TestHealthFile:
+    def test_it_says_at_once_what_is_so_and_is_written_again_and_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "health"
+        with Bench() as bench:
+            member = bench.member(start=False)
+            with write_health(path, member.app, every_s=0.001):
+                found = json.loads(path.read_text())
+                assert found.pop("at_ms") > 0
+                assert found == {"live": True, "ready": False, "reasons": ["the app was not started"]}
+                member.start()
+                until(lambda: json.loads(path.read_text())["ready"])
+                before = path.stat().st_mtime_ns
+                until(lambda: path.stat().st_mtime_ns > before)
+        assert [each.name for each in tmp_path.iterdir()] == ["health"]
+
+    def test_an_app_that_is_not_live_is_told_of_once_and_then_the_file_grows_old(self, tmp_path: Path) -> None:
+        path, app = tmp_path / "health", Scripted(True, True, False)
+        with write_health(path, cast("Holdfast", app), every_s=0.001):
+            until(lambda: app.asked >= 10)
+            assert json.loads(path.read_text())["reasons"] == ["no 3"]
+
+    def test_it_is_written_again_when_the_app_lives_again(self, tmp_path: Path) -> None:
+        path, app = tmp_path / "health", Scripted(False, False, True)
+        with write_health(path, cast("Holdfast", app), every_s=0.001):
+            until(lambda: json.loads(path.read_text())["live"])
+
+    def test_a_folder_that_is_not_there_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(SettingError, match="cannot be written"):
+            write_health(tmp_path / "none" / "health", other())
+        with pytest.raises(SettingError, match="give one app"):
+            write_health(tmp_path / "health")

@@ -15,9 +15,9 @@ import pytest
 from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.watching import serve, write_health
 from tests.cli.bench import lines
-from tests.engine.bench import Bench
+from tests.harness.engine import Bench
+from tests.harness.waiting import until
 from tests.unit.test_watching import Scripted, other
-from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from holdfast.adapters.watching import serve, write_health
 from holdfast.errors import HandlerFailed, SettingError
 from holdfast.plugin.events import StoreDown
 from holdfast.plugin.observe.health import Health
-from tests.engine.bench import Bench, FlakyClaims
-from tests.waiting import until
+from tests.harness.engine import Bench, FlakyClaims
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -71,7 +71,10 @@ class TestVerdict:
         audit = judged(tmp_path, **{untold: 2})
         assert mood(audit) == "unsure"
         assert verdict(audit).startswith("Nothing known to be lost, nothing repeated")
-        assert any(each.startswith(("of 2 processes nothing", "2 records are in")) for each in remarks(audit.groups[0]))
+        assert any(
+            each.startswith(("no event of 2 processes", "2 records are counted in stop events"))
+            for each in remarks(audit.groups[0])
+        )
 
     def test_a_group_of_which_nothing_can_be_read_is_named(self, tmp_path: Path) -> None:
         dark = [dict.fromkeys(t.SUMMARY.names) | {"group": name, "unheard": 1} for name in ("dark", "")]
@@ -165,14 +168,14 @@ class TestPage:
     def test_the_verdict_is_its_heading_and_all_findings_are_on_it(self, audit: Audit) -> None:
         text = page(audit)
         assert f"<h1>{verdict(audit)}</h1>" in text
-        for words in ("its owner went past it", "1,187-1,198", "1,184-1,186", ">crash<", "7.4 s"):
+        for words in ("its owner&#x27;s position passed it", "1,187-1,198", "1,184-1,186", ">crash<", "7.4 s"):
             assert words in text
 
     def test_who_owned_what_is_drawn_with_each_change(self, audit: Audit) -> None:
         drawn = {each.name: "".join(each.shapes) for each in pictures(audit.groups[0])}
         assert set(drawn) == {"ownership", "lag", "intake", "offsets"}
         assert drawn["ownership"].count('<rect class="m') == 13 + 3  # stretches, and the legend's members
-        assert "orders-3: nothing for 7.4 s" in drawn["ownership"]
+        assert "orders-3: no record for 7.4 s" in drawn["ownership"]
         assert 'class="lost"' in drawn["offsets"]
         assert 'class="repeated"' in drawn["offsets"]
 

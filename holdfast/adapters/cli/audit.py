@@ -33,12 +33,12 @@ _EXAMPLE = """\
   holdfast audit --tables /lake/audit --html audit.html
   holdfast audit kafka:localhost:9092/audit --output /lake/audit --follow /lake/audit.checkpoint   # what is new
 
-Files of this machine are judged as they are. Topics and other file systems (kafka:..., s3a://...), --follow and --spark
-need Spark, in this process: pip install 'holdfast[spark]', Java 17 or 21. --output and --tables need pyarrow, which is
-in the same extra.
-exit codes: 0 nothing is lost and nothing ran twice; 1 something is (or was deleted unread, by retention), or did; 4 not
-all is known, since a process was killed, or events are missing or cannot be read; 2 a wrong command line or setting, or
-Spark, Java or pyarrow is missing or fails; 3 as of all commands.
+Local files need nothing else. Topics and other file systems (kafka:..., s3a://...), --follow and --spark need Spark in
+this process: pip install 'holdfast[spark]', Java 17 or 21. --output and --tables need pyarrow, which is in the same
+extra.
+exit codes: 0 no record was lost, and none ran twice; 1 a record was lost, ran twice, or retention deleted it unread; 4
+not all is known, because a process was killed, or events are missing or cannot be read; 2 a wrong command line or
+setting, or Spark, Java or pyarrow is missing or fails; 3 as for all commands.
 """
 #: Names of topics and of other file systems' files.
 _ELSEWHERE = re.compile("kafka:|[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -48,25 +48,25 @@ _CODES = {"good": 0, "bad": 1, "unsure": 4}
 def add(commands: shared.Commands) -> None:
     """The command."""
     made = shared.command(
-        commands, "audit", "judge what consumers told of their work: lost, repeated, stopped", _EXAMPLE
+        commands, "audit", "find what consumers lost, repeated or stopped, from their events", _EXAMPLE
     )
     made.add_argument(
         "events", nargs="*", metavar="EVENTS", help="files, folders with them, or kafka:HOST:PORT,.../TOPIC"
     )
     made.add_argument(
-        "--group", action="append", default=[], metavar="NAME", help="tell of this group alone; may be given again"
+        "--group", action="append", default=[], metavar="NAME", help="report on this group only; may be repeated"
     )
     made.add_argument(
-        "--complete", action="store_true", help="all that was sent had to be consumed: what is left over is lost"
+        "--complete", action="store_true", help="the group had to consume everything: what is left over is lost"
     )
-    made.add_argument("--html", metavar="FILE", help="write the report as a page that needs nothing else")
-    made.add_argument("--output", metavar="FOLDER", help="keep the tables there, as Parquet: a folder each")
+    made.add_argument("--html", metavar="FILE", help="write the report as one HTML file")
+    made.add_argument("--output", metavar="FOLDER", help="write the tables there as Parquet, one folder each")
     made.add_argument(
         "--follow",
         metavar="FOLDER",
-        help="read what is new since the last time, of which Spark's checkpoint there knows, and add it to --output",
+        help="read only events that are new since the last run, and add them to --output; FOLDER is Spark's checkpoint",
     )
-    made.add_argument("--tables", metavar="FOLDER", help="tell of the tables that are there, in the place of events")
+    made.add_argument("--tables", metavar="FOLDER", help="report on these tables instead of events")
     spark = made.add_argument_group("Spark")
     spark.add_argument(
         "--spark",
@@ -74,10 +74,10 @@ def add(commands: shared.Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="such as spark.driver.memory=4g: let Spark judge, files too",
+        help="use Spark, also for local files, with this setting: spark.driver.memory=4g",
     )
     spark.add_argument(
-        "--kafka-config", metavar="FILE", help="properties to log in with, name=value: those of Kafka's Java client"
+        "--kafka-config", metavar="FILE", help="login properties of Kafka's Java client, as name=value lines"
     )
     made.set_defaults(run=run)
 
@@ -85,16 +85,16 @@ def add(commands: shared.Commands) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Make the tables, or take those that are there, and tell. Raises HoldfastError."""
     if not options.events and not options.tables:
-        raise SettingError("EVENTS", None, "name files or a topic with events, or a folder with tables by --tables")
+        raise SettingError("EVENTS", None, "name files or a topic with events, or a folder of tables with --tables")
     if options.tables and (options.events or options.output or options.complete or options.follow):
-        remedy = "EVENTS, --output, --follow and --complete are for tables to be made"
+        remedy = "leave out EVENTS, --output, --follow and --complete: they are for making tables"
         raise SettingError("--tables", options.tables, remedy)
     if options.follow and (not options.output or options.complete):
-        raise SettingError("--follow", options.follow, "it needs --output, where rows are added, and no --complete")
+        raise SettingError("--follow", options.follow, "add --output, where the rows go, and leave out --complete")
     with _tables(options, output) as tables:
         audit = audit_of(tables, options.group)
     if missing := set(options.group) - {each.group for each in audit.groups}:
-        raise SettingError("--group", min(missing), "there is no event of that group")
+        raise SettingError("--group", min(missing), "there are no events of this group")
     tell(audit, output)
     if options.html:
         _write(options.html, page(audit))
@@ -140,7 +140,7 @@ def _by_spark(options: argparse.Namespace, output: Output, folder: Path) -> None
     from holdfast.adapters.spark.session import local_spark  # noqa: PLC0415 - as above
 
     kafka = {} if options.kafka_config is None else _properties(options.kafka_config)
-    output.note("Spark starts, which takes a while")
+    output.note("starting Spark, which takes a while")
     with local_spark("holdfast audit", dict(options.spark)) as spark:
         if options.follow:
             lines, now = audit.stream(spark, *options.events, options=kafka), {"availableNow": True}
@@ -160,7 +160,7 @@ def _properties(file: str) -> dict[str, str]:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting of Spark: write it as spark.driver.memory=4g")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a Spark setting: write it as spark.driver.memory=4g")
     return name, value
 
 

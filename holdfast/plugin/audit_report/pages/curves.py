@@ -35,7 +35,7 @@ def lag(group: GroupAudit, times: Times) -> Picture | None:
     most = max(known)
     at = curves.from_ms + total.values.index(most) * curves.step_ms
     words = f"At most {short(most)} records behind, at {clock(at)}; {short(known[-1])} at the end."
-    return Picture("lag", f"How far {group.group} was behind, in records", words, end, [*shapes, *key])
+    return Picture("lag", f"Lag of {group.group}, in records", words, end, [*shapes, *key])
 
 
 def intake(group: GroupAudit, times: Times) -> Picture | None:
@@ -59,7 +59,7 @@ def intake(group: GroupAudit, times: Times) -> Picture | None:
     shapes += times.marks(group.rebalances.rows, TOP, plot.values.bottom)
     key, end = legend(plot.values.bottom + 28, entries)
     words = f"At most {short(peak)} a second, in steps of {long(curves.step_ms / 1000)}; members are stacked."
-    return Picture("intake", f"Records that ended a second in {group.group}, by member", words, end, [*shapes, *key])
+    return Picture("intake", f"Records finished per second in {group.group}, by member", words, end, [*shapes, *key])
 
 
 class _Plot(NamedTuple):

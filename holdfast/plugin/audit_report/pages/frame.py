@@ -95,7 +95,7 @@ class Times:
             if each.stop_s and each.stop_from_ms is not None:
                 left = self.x(each.stop_from_ms)
                 right = self.x(each.stop_from_ms + each.stop_s * 1000)
-                tip = f"rebalance {each.number}: nobody ended a record for {each.stop_s:.1f} s"
+                tip = f"rebalance {each.number}: no member finished a record for {each.stop_s:.1f} s"
                 yield bar(left, top, max(right - left, 1), bottom - top, "stop", tip=tip)
         few = len(rebalances) <= _MOST_NUMBERS
         lines = [f"M{self.x(each.began_ms):.1f} {top - 6:g}V{bottom if few else top:g}" for each in some]

@@ -37,7 +37,7 @@ def ownership(group: GroupAudit, times: Times) -> Picture | None:
     if len(group.members) > _MOST_LEGEND:
         entries.append(("rest", f"and {len(group.members) - _MOST_LEGEND} more"))
     if any(row.pauses for row in rows):
-        entries.append(("pause", "pause: nothing ended between two owners"))
+        entries.append(("pause", "pause: no record finished between two owners"))
     key, end = legend(bottom + 28, entries)
     words = (
         f"{number(len(rows), 'partition')} and {number(len(group.members), 'member')} over time, "
@@ -58,7 +58,7 @@ def _row(row: Owned, group: GroupAudit, times: Times, y: float, high: float) -> 
             yield label(left + 4, y + high - 5, name, 'class="in" pointer-events="none"')
     for from_ms, to_ms in row.pauses:
         left, right = times.x(from_ms), times.x(to_ms)
-        tip = f"{row.partition}: nothing for {long((to_ms - from_ms) / 1000)} from {clock(from_ms)} on"
+        tip = f"{row.partition}: no record for {long((to_ms - from_ms) / 1000)} from {clock(from_ms)}"
         yield bar(left, y, max(right - left, _LEAST_PX), high, "pause", tip=tip)
 
 

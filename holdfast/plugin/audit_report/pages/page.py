@@ -74,7 +74,7 @@ def _period(audit: Audit) -> str:
         return ""
     first, last = min(each.from_ms for each in heard), max(each.to_ms for each in heard)
     over = f"{clock(first, date=True)} to {clock(last, date=True)} UTC ({long((last - first) / 1000)})"
-    return f'<p class="faint">By what consumers told of themselves, {over}.</p>'
+    return f'<p class="faint">From the events that consumers wrote, {over}.</p>'
 
 
 def _group(group: GroupAudit, place: int, *, alone: bool) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _figures(group: GroupAudit) -> str:
         ("ran again", f"{group.repeated:,}", "bad" if group.repeated else ""),
         ("known, skipped", f"{group.suppressed:,}", ""),
         ("rebalances", f"{group.rebalances.total:,}", ""),
-        ("group stood still", long(max(stops, default=None)), ""),
+        ("group stopped for", long(max(stops, default=None)), ""),
         ("longest pause", long(max(pauses, default=None)), ""),
         ("peak over steady", f"{max(spikes):.2f}" if spikes else "-", ""),
     ]
@@ -198,9 +198,10 @@ def _explained() -> str:
 
     return (
         "<details><summary>What the words mean</summary>"
-        f"<p>Records that nobody is known to have handled:</p><ul>{listed([*VERDICTS.items()])}</ul>"
+        f"<p>Records that no member is known to have handled:</p><ul>{listed([*VERDICTS.items()])}</ul>"
         f"<p>Why a record ran again:</p><ul>{listed([*CAUSES.items()])}</ul>"
-        "<p>The group stands still while no member ends a record around a rebalance; a partition pauses from the last "
-        "record that its old owner ended to the first that its new one did. Peak over steady: the most records of what "
-        "was gained that ended within a second, over those of the time before. All times are UTC.</p></details>"
+        "<p>A group stops while no member finishes a record around a rebalance. A partition pauses from the last "
+        "record that its old owner finished to the first one that its new owner finished. Peak over steady: the most "
+        "records a second of the gained partitions after the rebalance, divided by their rate before. All times are "
+        "UTC.</p></details>"
     )

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from holdfast.plugin.audit_report.pages.model import GroupAudit, Run
 
 _REASONS: Mapping[str, str] = {
-    Reason.PASSED: "its owner went past it",
-    Reason.JUMPED: "the next owner began beyond it",
+    Reason.PASSED: "its owner's position passed it",
+    Reason.JUMPED: "the next owner began after it",
     Reason.KILLED: "its reader fell silent",
     Reason.INCOMPLETE: "events of its reader are missing",
-    Reason.LAG: "nobody came so far",
-    Reason.RESET: "the group was told to skip it",
-    Reason.RETENTION: "deleted before it was read",
+    Reason.LAG: "no member read this far",
+    Reason.RESET: "a reset skipped it",
+    Reason.RETENTION: "retention deleted it unread",
 }
 _DAY_MS = 20 * 3_600_000
 _MOST_REBALANCES = 40
@@ -70,7 +70,7 @@ def wrong(group: GroupAudit) -> Iterator[Table]:
     if group.gap_rows.rows:
         yield Table(
             "gaps",
-            "Records that nobody is known to have handled",
+            "Records that no member is known to have handled",
             ("partition", "offsets", "at most", "verdict", "because", "after", "read by"),
             [
                 (
@@ -127,7 +127,7 @@ def rebalances(group: GroupAudit) -> Table | None:
         "rebalances",
         "Rebalances",
         (
-            *("#", "at", "trigger", "moved", "whole group stood still", "longest pause", "lag", "worked off in"),
+            *("#", "at", "trigger", "moved", "whole group stopped for", "longest pause", "lag", "caught up in"),
             *("steady/s", "peak/s", "peak over steady"),
         ),
         [
@@ -158,7 +158,7 @@ def pauses(group: GroupAudit) -> Table | None:
     return Table(
         "pauses",
         "The longest pauses of a partition between two owners",
-        ("partition", "rebalance", "from", "to", "pause", "nothing ended from"),
+        ("partition", "rebalance", "from", "to", "pause", "paused from"),
         [
             (
                 each.partition,
@@ -180,8 +180,8 @@ def lagging(group: GroupAudit) -> Table | None:
         return None
     return Table(
         "lag",
-        "Partitions by their lag",
-        ("partition", "position", "end", "lag at the end", "at most"),
+        "Partitions by lag",
+        ("partition", "position", "end", "lag at the end", "highest lag"),
         [(each.partition, each.position, each.end, each.lag, each.most) for each in group.lagging.rows],
         _rest(group.lagging),
     )
@@ -195,8 +195,8 @@ def members(group: GroupAudit) -> Table | None:
         "members",
         "Members",
         (
-            *("member", "process", "from", "to", "ended", "handled", "share while there", "against the mean"),
-            *("skipped", "dead letters", "failed tries", "events missing"),
+            *("member", "process", "from", "to", "ended", "handled", "share while running", "against an even share"),
+            *("skipped", "dead letters", "failed attempts", "events missing"),
         ),
         [_member(each, _clock(group)) for each in group.runs.rows],
         _rest(group.runs),

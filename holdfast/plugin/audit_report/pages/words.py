@@ -16,17 +16,18 @@ Mood = Literal["bad", "unsure", "good"]
 
 #: For people who see these words for the first time.
 CAUSES: Mapping[str, str] = {
-    Cause.CRASH: "who ran it first was killed: what was in hand then ran again",
+    Cause.CRASH: "the process that ran it first was killed; its records in progress ran again",
     Cause.HAND_OVER: "the partition went to another member, which did not know of the first run",
-    Cause.REDELIVERY: "the same member ran it twice while the partition was its own",
-    Cause.RESET: "the group was told to read it again: no fault",
+    Cause.REDELIVERY: "the same member ran it twice while it owned the partition",
+    Cause.RESET: "a reset told the group to read it again; this is not a fault",
 }
 VERDICTS: Mapping[str, str] = {
-    Verdict.LOST: "the group went past it, and all who read there have told that they have not done it",
-    Verdict.UNKNOWN: "a process that was killed, or whose events are incomplete, may have done it",
-    Verdict.PENDING: "nobody has said that it is done: lag",
-    Verdict.LEFT: "the group ended, or was told to begin, beyond it",
-    Verdict.EXPIRED: "the log had deleted it (retention) before it was read",
+    Verdict.LOST: "the group's position passed it, and the events of all members that read there are complete: none "
+    "handled it",
+    Verdict.UNKNOWN: "a process that was killed, or whose events are incomplete, may have handled it",
+    Verdict.PENDING: "no member has reported that it is done: it is lag",
+    Verdict.LEFT: "the group ended before it, or a reset skipped it",
+    Verdict.EXPIRED: "retention deleted it before the group read it",
 }
 
 
@@ -102,28 +103,34 @@ def remarks(group: GroupAudit) -> list[str]:
     found = []
     if group.killed:
         names = listing({run.member for run in group.runs.rows if run.ended == Ended.KILLED})
-        found.append(f"{number(group.killed, 'process', 'es')} ended without a word{f': {names}' if names else ''}")
+        found.append(
+            f"{number(group.killed, 'process', 'es')} fell silent without a stop event{f': {names}' if names else ''}"
+        )
     if group.unheard:
         found.append(
-            f"of {number(group.unheard, 'process', 'es')} nothing can be read (a later version of holdfast, an empty "
-            "or a broken file): what others have not done is unknown, and not lost"
+            f"no event of {number(group.unheard, 'process', 'es')} can be read (a later version of holdfast, an empty "
+            "or broken file): records that no other process handled are unknown, not lost"
         )
     if group.unreported:
-        found.append(f"{number(group.unreported, 'record')} are in a last word, and in no event that came")
+        found.append(
+            f"{number(group.unreported, 'record')} are counted in stop events, but no other event reports them"
+        )
     if group.missing_events:
         found.append(
-            f"{number(group.missing_events, 'event')} never came: what they would have said is unknown, and not lost"
+            f"{number(group.missing_events, 'event')} never came: records that they may have reported are unknown, "
+            "not lost"
         )
     if group.unreadable:
         found.append(
-            f"{number(group.unreadable, 'line')} of the input could not be read, as the last of a killed process"
+            f"{number(group.unreadable, 'line')} of the input could not be read, for example the last one of a killed "
+            "process"
         )
     if pending := group.gaps.get(Verdict.PENDING, 0):
-        found.append(f"{number(pending, 'record')} were still to come when the events end")
+        found.append(f"{number(pending, 'record')} were not handled yet when the events end")
     if left := group.gaps.get(Verdict.LEFT, 0):
-        found.append(f"{number(left, 'record')} were left when the group ended, or skipped by a reset")
+        found.append(f"{number(left, 'record')} were left when the group ended, or a reset skipped them")
     if group.sent_twice is None and group.processes:
-        found.append("events carry no keys: what a producer has sent twice cannot be told")
+        found.append("the events have no keys, so the audit cannot find records that a producer sent twice")
     return found
 
 

@@ -48,7 +48,9 @@ class Spikes:
         apart = awake_s > 2 * ramp.over_s + 1.0  # else an older climb goes on
         lived_s = now - self._born_s
         self._before_per_s = self._polled / min(_HISTORY_S, lived_s) if lived_s > _KNOWN_S else 0.0
-        self._came_s, self._first = now, dict.fromkeys(partitions) if apart else None
+        # Where its group begins it has no backlog, also when its session is lost soon after.
+        known = [each for each in partitions if self._stage.ground.committed(each) is not None]
+        self._came_s, self._first = now, dict.fromkeys(known) if apart else None
         self._over = {record for each in partitions for record in self._records(each) if record.over}
 
     def delivered(self, records: Sequence[Record]) -> None:

@@ -155,6 +155,7 @@ class Owners:
         """Read on from there, as if somebody had reset the group to it."""
         self.cuts[partition] = offset
         if (owner := self.by_partition.get(partition)) is not None:
+            self._drop(owner, offset)
             self.retake(owner)
 
     def forget(self, partitions: Sequence[Partition]) -> None:
@@ -168,6 +169,15 @@ class Owners:
         self._parts.intake.gone(partitions)
 
     # ---- inside
+    def _drop(self, owner: Ownership, offset: int) -> None:
+        """Forget at the store, at once, what is done from there on: RocketMQ tells of a reset once, and the queue may
+        go to another member before this one has taken it over anew."""
+        outage = self._parts.outage
+        if owner.owned and outage.may_ask:
+            self._loop.settle()  # what has ended by now is not to be noted after the reset
+            with outage.asking():
+                self.takeover.drop(owner, offset)
+
     def _came(self, owners: Sequence[Ownership], trigger: str) -> None:
         """Some of them may be ours to work on now: the ramp is about these, and the audit is told."""
         self._parts.intake.took_over(owner for owner in owners if owner.phase is Phase.OWNED and not owner.begins)

@@ -109,6 +109,11 @@ class Takeover:
         """The broker has our commit of the offset that is adopted: nothing is known from there on."""
         owner.own(Ledger(owner.adopting))
 
+    def drop(self, owner: Ownership, offset: int) -> None:
+        """Forget at the store what is done from there on, of a partition that is owned. Raises StoreUnavailable."""
+        if owner.session_.drop(owner.name, owner.store_epoch, offset):
+            self._tell(ResetHonoured(partition=owner.partition, offset=offset, watermark=owner.ledger.watermark))
+
     @staticmethod
     def start(owner: Ownership) -> Start:
         """Where the source has to begin."""
@@ -244,7 +249,8 @@ class Takeover:
             watermark = acquired.watermark if acquired else 0
             if acquired:
                 owner.again = max(owner.again, watermark, max([*acquired.done, *acquired.running], default=-1) + 1)
-            if watermark:  # a group that holdfast meets for the first time has nothing to forget
+            # A group that holdfast meets for the first time has nothing to forget; nor who has dropped it already.
+            if acquired and watermark and (acquired.done or acquired.running or watermark != owner.adopting):
                 self._tell(ResetHonoured(partition=owner.partition, offset=owner.adopting, watermark=watermark))
             owner.move(Phase.ADOPTING)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.ramp import Ramp
     from holdfast.plugin.retry import Retry
     from holdfast.plugin.settings import Settings
+    from holdfast.plugin.values import Deserializer
     from holdfast.records import Partition, Record
     from holdfast.testing.records import make_record
 
@@ -33,6 +34,7 @@ __all__ = [
     "BatchFailed",
     "BatchOf",
     "DeadLetterLimit",
+    "Deserializer",
     "Fenced",
     "FileEvents",
     "Holdfast",
@@ -64,6 +66,7 @@ _HOMES = {
     "BatchFailed": "holdfast.errors",
     "BatchOf": "holdfast.plugin.handlers",
     "DeadLetterLimit": "holdfast.plugin.letter_limit",
+    "Deserializer": "holdfast.plugin.values",
     "Fenced": "holdfast.errors",
     "FileEvents": "holdfast.plugin.audit.files",
     "Holdfast": "holdfast.plugin.app",

@@ -31,6 +31,7 @@
         │   ├── RecordUnreadable  what the broker delivered cannot be decoded: dead letter, or the app stops
         │   ├── KeyMissing      a record or a call has no business key, and the setting says that is an error
         │   └── HandlerHung     a handler ran past its timeout and its grace: dead letter, or the app stops
+        ├── RegistryUnavailable a schema registry does not answer, or refuses this client (retriable)
         ├── KeyBusy             an idempotent function is being run for this key by another (retriable)
         ├── Fenced              an idempotent function has run, and another had taken its key over meanwhile
         ├── ResultNotStored     an idempotent function has run, and its result cannot be given to later calls
@@ -199,7 +200,25 @@ class NotJson(Unretriable):
 
 
 class RecordUnreadable(Unretriable):
-    """The broker has delivered a record that cannot be decoded; says which. No handler gets it."""
+    """A record that the broker has delivered cannot be decoded; says which. No handler gets it.
+
+    Either the source cannot read the message, or its value is none of the type that the handler asks for (`value=`). A
+    handler that asks for a part of a record (`record.text()`, `record.header("n", int)`) gets it raised there.
+
+    Args:
+        schema_id: which schema the value names, where it names one; it is in the dead letter's headers.
+    """
+
+    def __init__(self, message: str, *, schema_id: str | None = None) -> None:
+        super().__init__(message)
+        self.schema_id = schema_id
+
+
+class RegistryUnavailable(HandlerError):
+    """A schema registry does not answer, or refuses this client. That says nothing about the record: it is tried again
+    as the handler's `retry=` says."""
+
+    retriable = True
 
 
 class KeyMissing(Unretriable):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
-from holdfast.errors import NotJson
+from holdfast.errors import NotJson, RecordUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
 
 
 class Partition(NamedTuple):
@@ -101,8 +103,53 @@ class Record(_Fields):
             self._decoded = decoded = json_of(self)
             return decoded
 
-    def header(self, name: str) -> bytes | None:
-        """The last header of that name (Kafka allows several), or None."""
+    def text(self, encoding: str = "utf-8") -> str:
+        """The value as text.
+
+        Raises:
+            RecordUnreadable: no value (a tombstone), or no text in that encoding. It is `Unretriable`.
+        """
+        if self.value is None:
+            raise RecordUnreadable(
+                f"the record at {place_of(self)} has no value (a tombstone): look at record.value first"
+            )
+        try:
+            return self.value.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise RecordUnreadable(
+                f"the value of the record at {place_of(self)} is no {encoding}: give another encoding, or decode "
+                "record.value"
+            ) from error
+
+    @overload
+    def header(self, name: str) -> bytes | None: ...
+
+    @overload
+    def header(self, name: str, kind: Callable[[bytes], T]) -> T | None: ...
+
+    def header(self, name: str, kind: Callable[[bytes], Any] | None = None) -> Any:
+        """The last header of that name (Kafka allows several), or None.
+
+        Args:
+            name: of the header.
+            kind: what to make of its bytes: `str` (UTF-8), `int` and `float` (as text writes them), or a function of
+                bytes. None: the bytes as they are.
+
+        Raises:
+            RecordUnreadable: the header is there and is none of that kind. It is `Unretriable`.
+        """
+        found = self._last(name)
+        if kind is None or found is None:
+            return found
+        try:
+            return found.decode() if kind is str else kind(found)
+        except ValueError as error:
+            raise RecordUnreadable(
+                f"the header {name!r} of the record at {place_of(self)} is no {getattr(kind, '__name__', kind)}: let "
+                "the producer set it so, or read the bytes by record.header(name)"
+            ) from (None if kind in (int, float) else error)  # their text shows what it holds
+
+    def _last(self, name: str) -> bytes | None:
         last: Callable[[str], bytes | None] | None = getattr(self.headers, "last", None)
         if last is not None:  # headers that are read when they are looked at find one without reading all
             return last(name)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
-from holdfast.dedup.keys import resolve_key
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
-from holdfast.plugin.handlers import BatchOf, Handler, Routes
+from holdfast.plugin.handlers import BatchOf, Routes, new_handler
 from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
@@ -33,9 +32,13 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.coroutines import Home
+    from holdfast.plugin.handlers import Handling
+    from holdfast.plugin.parameters import TakesValue, TakesValues
+    from holdfast.plugin.values import ValueSpec
     from holdfast.runtime import Runtime
 
 F = TypeVar("F", bound="Callable[..., Any]")
+T = TypeVar("T")
 
 _LIMIT, _LIMIT_OF_LEASED = DeadLetterLimit(), DeadLetterLimit(then="stop")
 
@@ -89,10 +92,31 @@ class Holdfast:
             if check is not None:
                 check(asked)
 
+    @overload
     def handler(
         self,
         topics: str | Sequence[str],
         *,
+        value: None = None,
+        batch: BatchOf | None = None,
+        **others: Unpack[Handling],
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def handler(
+        self, topics: str | Sequence[str], *, value: ValueSpec[T], batch: None = None, **others: Unpack[Handling]
+    ) -> TakesValue[T]: ...
+
+    @overload
+    def handler(
+        self, topics: str | Sequence[str], *, value: ValueSpec[T], batch: BatchOf, **others: Unpack[Handling]
+    ) -> TakesValues[T]: ...
+
+    def handler(
+        self,
+        topics: str | Sequence[str],
+        *,
+        value: ValueSpec[Any] | None = None,
         key: KeySpec | None = None,
         retry: Retry | None = None,
         dead_letter: str | None = None,
@@ -101,11 +125,15 @@ class Holdfast:
         name: str | None = None,
         scope: str | None = None,
         timeout_s: float | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Any:
         r"""Register a function for one topic, several, or patterns (`^orders\..*`). The function stays as it was.
 
         Args:
             topics: a record goes to exactly one handler: exact names before patterns, then first come, first served.
+            value: what the values of the records are; the function gets the value, the record, or both, as its
+                parameters ask. A type (JSON of a pydantic model, a msgspec Struct, a dataclass, a TypedDict, `dict`),
+                `Avro(...)`, `Protobuf(...)`, `JsonSchema(...)`, a `Deserializer`, or a function of bytes. What cannot
+                be decoded is a dead letter at once. None: the function gets the record.
             key: what makes two records the same piece of work: a field of a JSON value ("order_id", "order.id"),
                 a function of the record, `record_key()`, `header("name")`. None: the position alone.
             retry: None = `Retry()`, three attempts; one attempt where the source has the broker bring failed records
@@ -133,15 +161,13 @@ class Holdfast:
                 raise SettingError(
                     "dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler"
                 )
-            own = getattr(call, "__qualname__", None)
-            if not name and own is None:
-                raise SettingError("name", name, f"{call!r} has none of its own: give it name=...")
-            handler = Handler(
-                name=name or f"{call.__module__}.{own}",
-                call=call,
+            handler = new_handler(
+                call,
+                value=value,
+                name=name,
                 topics=_as_tuple(topics),
                 scope=scope,
-                key=None if key is None else resolve_key(key),
+                key=key,
                 retry=retry or (Retry(attempts=1) if self._broker_retries else Retry()),
                 dead_letter=dead_letter,
                 limit=None if dead_letter is None else self._limit(dead_letter_limit),

@@ -23,6 +23,8 @@ _ORIGIN = ("origin-topic", "origin-partition", "origin-offset", "origin-timestam
 # What befell it last. These are written anew by every letter.
 _LAST = ("handler", "group", "attempts", "error-type", "error-message", "traceback", "failed-at-ms")
 _TRACEBACK = PREFIX + "traceback"
+#: Of what could not be decoded, where its value names a schema.
+_SCHEMA_ID = PREFIX + "schema-id"
 
 #: The longest error text in a letter, in bytes: enough to recognise it, too little to push a record over the broker's
 #: size limit. The whole of it is in the log.
@@ -52,9 +54,9 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
     """The record's own headers in their order, then ours; key and value of a letter are the record's, unchanged.
 
     Ours are `holdfast-origin-{topic,partition,offset,timestamp}` and `holdfast-{handler,group,attempts,error-type,
-    error-message,traceback,failed-at-ms}`, UTF-8, numbers in decimal. A record that was a letter before (replayed into
-    its topic, and failed again) keeps its origin, and of the others has only the latest: headers do not grow with every
-    round.
+    error-message,traceback,failed-at-ms}`, UTF-8, numbers in decimal; and `holdfast-schema-id`, where the value could
+    not be decoded and names its schema. A record that was a letter before (replayed into its topic, and failed again)
+    keeps its origin, and of the others has only the latest: headers do not grow with every round.
     """
     record = letter.record
     topic = record.partition.topic if letter.born_in is None else letter.born_in
@@ -68,11 +70,13 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
         "traceback": traceback_of(letter.reason),
         "failed-at-ms": str(wall_ms()),
     }
-    ours = {RETRY_OF, *(PREFIX + name for name in (*_ORIGIN, *_LAST))}
+    schema_id = getattr(letter.reason, "schema_id", None)
+    ours = {RETRY_OF, _SCHEMA_ID, *(PREFIX + name for name in (*_ORIGIN, *_LAST))}
     return [
         *((name, value) for name, value in record.headers if name not in ours),
         *((PREFIX + name, value) for name, value in zip(_ORIGIN, own, strict=True)),
         *((PREFIX + name, said[name].encode("utf-8", "replace")) for name in _LAST),
+        *([(_SCHEMA_ID, str(schema_id).encode("utf-8", "replace"))] if schema_id is not None else []),
     ]
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SettingError
+from holdfast.plugin.parameters import is_coroutine, typed
 from holdfast.plugin.retry import Retry
 from holdfast.plugin.setting_names import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.dedup.keys import KeySpec
     from holdfast.plugin.letter_limit import DeadLetterLimit
+    from holdfast.plugin.values import Reading
     from holdfast.records import Record
 
 
@@ -66,6 +69,8 @@ class Handler:
     #: two groups that share a store, never hide each other's records.
     scope: str | None = None
     call: Callable[[Any], Any]
+    #: Of one with `value=`: how its records are decoded, before `call` gets them. None: they are not.
+    reading: Reading | None = None
     #: Exact names and patterns (^...).
     topics: tuple[str, ...]
     key: Callable[[Record], str] | None = None
@@ -90,23 +95,53 @@ class Handler:
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise SettingError("timeout_s", self.timeout_s, "use a value above 0; math.inf for a handler without one")
         _takes_one(self)
-        call: Any = self.call
-        while isinstance(call, functools.partial):
-            call = call.func
-        call = call if inspect.isroutine(call) else getattr(type(call), "__call__", call)  # noqa: B004
-        is_async = inspect.iscoroutinefunction(call)
+        is_async = is_coroutine(self.call)
         object.__setattr__(self, "is_async", is_async)
         kinds = (Kind.PLAIN, Kind.COROUTINE) if self.batch is None else (Kind.BATCH, Kind.BATCH_COROUTINE)
         object.__setattr__(self, "kind", kinds[is_async])
 
 
+class Handling(TypedDict, total=False):
+    """The other arguments of `Holdfast.handler`, for its overloads."""
+
+    key: KeySpec | None
+    retry: Retry | None
+    dead_letter: str | None
+    dead_letter_limit: DeadLetterLimit | Literal["default"] | None
+    name: str | None
+    scope: str | None
+    timeout_s: float | None
+
+
+def new_handler(
+    call: Callable[..., Any],
+    *,
+    value: object,
+    name: str | None,
+    key: KeySpec | None,
+    **others: Any,  # noqa: ANN401 - those of `Handler`
+) -> Handler:
+    """Make a handler of the user's function. Raises SettingError, as `Holdfast.handler`."""
+    own = getattr(call, "__qualname__", None)
+    if not name and own is None:
+        raise SettingError("name", name, f"{call!r} has none of its own: give it name=...")
+    name = name or f"{call.__module__}.{own}"
+    resolved = None if key is None else resolve_key(key)
+    if value is None:
+        return Handler(name=name, call=call, key=resolved, **others)
+    _runs(call, name)
+    if isinstance(key, str) and not getattr(value, "reads_json", True):
+        raise SettingError(
+            "key", key, f"it names a field of JSON, and {value!r} reads none: key=record_key(), header(...)"
+        )
+    made = typed(call, value, name=name, batch=others["batch"] is not None)
+    return Handler(name=name, call=made.call, reading=made.reading, key=resolved, **others)
+
+
 def _takes_one(handler: Handler) -> None:
     """Raises SettingError: calling it with one argument cannot work, or would run nothing."""
     call, what = handler.call, "the list of records" if handler.batch else "the record"
-    if not callable(call):
-        raise SettingError("handler", call, "register a function of one parameter, the record")
-    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-        raise SettingError("handler", handler.name, "it has a yield: called, it makes a generator and runs nothing")
+    _runs(call, handler.name)
     try:
         signature = inspect.signature(call)
     except (TypeError, ValueError):  # some functions in C do not tell theirs
@@ -116,6 +151,14 @@ def _takes_one(handler: Handler) -> None:
     except TypeError:
         wanted = f"{handler.name}{signature}"
         raise SettingError("handler", wanted, f"a handler is called with one argument, {what}") from None
+
+
+def _runs(call: Callable[..., Any], name: str) -> None:
+    """Raises SettingError: calling it would run nothing."""
+    if not callable(call):
+        raise SettingError("handler", call, "register a function of one parameter, the record")
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise SettingError("handler", name, "it has a yield: called, it makes a generator and runs nothing")
 
 
 class Routes:

@@ -120,6 +120,7 @@ def test_the_face_is_what_it_is_on_purpose() -> None:
         "BatchFailed",
         "BatchOf",
         "DeadLetterLimit",
+        "Deserializer",
         "Fenced",
         "FileEvents",
         "Holdfast",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import DeadLetterError, DeadLetterRefused
+from holdfast.errors import DeadLetterError, DeadLetterRefused, RecordUnreadable
 from holdfast.plugin.dead_letter import MAX_ERROR_BYTES, Letter, headers_of
 from holdfast.records import Partition, Record
 from holdfast.testing.records import make_record
@@ -55,6 +55,13 @@ def test_a_letter_says_where_its_record_came_from_and_what_befell_it() -> None:
         "error-message": "no such customer",
         "traceback": "ValueError: no such customer\n",
     }
+
+
+def test_the_schema_of_what_could_not_be_decoded_is_named_where_it_is_known() -> None:
+    once = letter(record(), RecordUnreadable("no such schema", schema_id="17"))
+    assert ours(once)["schema-id"] == "17"
+    again = letter(record(*headers_of(once)), RecordUnreadable("no schema at all"))
+    assert "schema-id" not in ours(again)
 
 
 def test_the_records_own_headers_stay_in_their_order_with_their_repetitions() -> None:

@@ -206,4 +206,4 @@ class TestRegistering:
 
     def test_a_decorator_without_its_topics_is_told(self) -> None:
         with pytest.raises(SettingError, match="name the topics"):
-            self.app().handler(print)  # type: ignore[arg-type]
+            self.app().handler(print)  # type: ignore[call-overload]

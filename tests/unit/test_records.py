@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 
 from holdfast import Record, Unretriable, make_record
-from holdfast.errors import NotJson
+from holdfast.errors import NotJson, RecordUnreadable
 from holdfast.records import Partition
 from holdfast.testing.records import MadeFence
 
@@ -32,6 +33,38 @@ def test_what_is_no_json_is_unretriable_and_told_with_its_place_alone(value: byt
     with pytest.raises(NotJson, match="orders, partition 3, offset 42") as caught:
         made.json()
     assert isinstance(caught.value, Unretriable)
+    assert "secret" not in str(caught.value)
+
+
+def test_text_is_utf8_or_what_is_asked_for() -> None:
+    assert make_record("ü").text() == "ü"
+    assert make_record(b"\xfc").text("latin-1") == "ü"
+
+
+@pytest.mark.parametrize("value", [None, b"secret\xff"])
+def test_what_is_no_text_is_unretriable_and_told_with_its_place_alone(value: bytes | None) -> None:
+    made = make_record(value, topic="orders", partition=3, offset=42)
+    with pytest.raises(RecordUnreadable, match="orders, partition 3, offset 42") as caught:
+        made.text()
+    assert "secret" not in str(caught.value)
+
+
+def test_a_header_is_read_as_what_is_asked_for() -> None:
+    headers: dict[str, str | bytes | None] = {"id": "ü", "n": "17", "rate": "0.5", "raw": b"\xff", "none": None}
+    made = make_record("x", headers=headers)
+    assert (made.header("id", str), made.header("n", int), made.header("rate", float)) == ("ü", 17, 0.5)
+    assert (made.header("raw"), made.header("raw", bytes.hex)) == (b"\xff", "ff")
+    assert (made.header("none", int), made.header("missing", int)) == (None, None)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("raw", str), ("raw", int), ("text", float)])
+def test_a_header_that_is_something_else_is_unretriable_and_told_by_its_name(name: str, kind: Any) -> None:
+    headers = [("raw", b"\xff"), ("text", b"secret")]
+    made = make_record("x", topic="orders", offset=42, headers=headers)
+    with pytest.raises(
+        RecordUnreadable, match=f"header '{name}' .* orders, partition 0, offset 42 is no {kind.__name__}"
+    ) as caught:
+        made.header(name, kind)
     assert "secret" not in str(caught.value)
 
 

@@ -132,7 +132,7 @@ def test_two_groups_on_one_store_do_not_hide_each_others_records() -> None:
         app = Holdfast(MemoryPartitionedSource(broker, group), claims=store)
         seen: list[bytes | None] = []
 
-        @app.handler("orders", **KEYED)
+        @app.handler("orders", key=lambda record: record.value or b"")
         def handle(record: Any, app: Holdfast = app, seen: list[bytes | None] = seen) -> None:
             seen.append(record.value)
             app.stop()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.call import Call
@@ -80,6 +80,8 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
             times += 1
             try:
                 entry.check()
+                if entry.handler.reading is not None:
+                    entry.handler.reading.read(entry.record)
                 _call(entry.handler, entry.record)
             except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
                 ended = Ended(entry, *_verdict(call, error))
@@ -110,6 +112,7 @@ def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | Non
 def _run(run: Entry, call: Call) -> Ended:
     """Call the handler for the records of a run. The loop may take back from the right of `run.todo` meanwhile."""
     todo, enter, handler = run.todo, run.owner.enter, run.handler
+    reading = handler.reading
     while True:
         try:
             record = todo.popleft()
@@ -118,6 +121,8 @@ def _run(run: Entry, call: Call) -> Ended:
         if not enter(run):
             return _stopped(run, Outcome.NOT_STARTED, None)
         try:
+            if reading is not None:
+                reading.read(record)
             _call(handler, record)
         except BaseException as error:  # noqa: BLE001 - as in run_each
             return _stopped(run, *_verdict(call, error))
@@ -145,6 +150,8 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
             call.times += 1
             try:
                 entry.check()
+                if entry.handler.reading is not None:
+                    await entry.handler.reading.read_async(entry.record)
                 await entry.handler.call(entry.record)
             except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
                 ended = Ended(entry, *_verdict(call, error))
@@ -159,17 +166,21 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
 
 
 def run_batch(call: Call, report: Callable[[Ended], None]) -> None:
-    """Call a batch handler once with all records that may start."""
+    """Call a batch handler once with all records that may start, and can be decoded."""
     call.current = started = _enter_all(call.entries, report)
     if not started:
         return
-    call.times = 1
+    call.times, handler, records = 1, started[0].handler, _records(started)
+    undecoded: Mapping[int, Exception] = {}
     try:
-        _call(started[0].handler, _records(started))
+        if handler.reading is not None:
+            undecoded = handler.reading.read_all(records)
+        if given := _without(records, undecoded):
+            _call(handler, given)
     except BaseException as error:  # noqa: BLE001 - as above
-        _report_batch(call, started, report, error)
+        _report_batch(call, started, report, error, undecoded)
     else:
-        _report_batch(call, started, report, None)
+        _report_batch(call, started, report, None, undecoded)
 
 
 async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
@@ -177,13 +188,17 @@ async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
     call.current = started = _enter_all(call.entries, report)
     if not started:
         return
-    call.times = 1
+    call.times, handler, records = 1, started[0].handler, _records(started)
+    undecoded: Mapping[int, Exception] = {}
     try:
-        await started[0].handler.call(_records(started))
+        if handler.reading is not None:
+            undecoded = await handler.reading.read_all_async(records)
+        if given := _without(records, undecoded):
+            await handler.call(given)
     except BaseException as error:  # noqa: BLE001 - as above
-        _report_batch(call, started, report, error)
+        _report_batch(call, started, report, error, undecoded)
     else:
-        _report_batch(call, started, report, None)
+        _report_batch(call, started, report, None, undecoded)
 
 
 def report_not_started(call: Call, report: Callable[[Ended], None]) -> None:
@@ -218,6 +233,10 @@ def _records(entries: Sequence[Entry]) -> list[Record]:
     return [record for entry in entries for record in entry.records]
 
 
+def _without(records: list[Record], undecoded: Mapping[int, Exception]) -> list[Record]:
+    return [record for at, record in enumerate(records) if at not in undecoded] if undecoded else records
+
+
 def _enter_all(entries: Iterable[Entry], report: Callable[[Ended], None]) -> list[Entry]:
     started = []
     for entry in entries:
@@ -231,31 +250,44 @@ def _enter_all(entries: Iterable[Entry], report: Callable[[Ended], None]) -> lis
 
 
 def _report_batch(
-    call: Call, entries: Sequence[Entry], report: Callable[[Ended], None], error: BaseException | None
+    call: Call,
+    entries: Sequence[Entry],
+    report: Callable[[Ended], None],
+    error: BaseException | None,
+    undecoded: Mapping[int, Exception],
 ) -> None:
+    """`undecoded`: by their numbers, records that the handler was not given."""
     call.current = None
-    if error is None:
+    if error is None and not undecoded:
         for entry in entries:
             entry.ended = entry.count
             report(Ended(entry, Outcome.OK))
         return
-    if _verdict(call, error) is _NOT_STARTED:
+    if error is not None and _verdict(call, error) is _NOT_STARTED:
         for entry in entries:
             report(Ended(entry, Outcome.NOT_STARTED, None, [_NOT_STARTED] * entry.count))
         if call.struck is not None:
             raise call.struck
         return
-    count = sum(entry.count for entry in entries)
-    partial = error.failures if isinstance(error, BatchFailed) else None
-    if partial is None or not (partial and partial.keys() <= set(range(count))):
-        # Or none named, or one that is not there (counted from 1, say): whoever is meant would be skipped.
-        partial = dict.fromkeys(range(count), _as_exception(error))
+    given = [at for at in range(sum(entry.count for entry in entries)) if at not in undecoded]
+    failures = {**undecoded, **_failures(error, given)}
     number = 0
     for entry in entries:
-        each = [(Outcome.FAILED, partial[at]) if at in partial else _OK for at in range(number, number + entry.count)]
+        each = [(Outcome.FAILED, failures[at]) if at in failures else _OK for at in range(number, number + entry.count)]
         number += entry.count
         worst = next((one for one in each if one[0] is Outcome.FAILED), _OK)
         report(Ended(entry, worst[0], worst[1], each))
+
+
+def _failures(error: BaseException | None, given: Sequence[int]) -> dict[int, Exception]:
+    """Which records of a batch its handler has failed, of those that it was given."""
+    if error is None:
+        return {}
+    partial = error.failures if isinstance(error, BatchFailed) else None
+    if partial is None or not (partial and partial.keys() <= set(range(len(given)))):
+        # Or none named, or one that is not there (counted from 1, say): whoever is meant would be skipped.
+        return dict.fromkeys(given, _as_exception(error))
+    return {given[at]: failure for at, failure in partial.items()}
 
 
 def _as_exception(error: BaseException) -> Exception:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from holdfast.testing.process import Process
     from holdfast.testing.world import FaultKind, Planned
 
-#: Polls are shorter than the real proxy's (5 s), and what is given back comes sooner (4 s), as leases are.
+#: Polls are shorter than the real proxy's (5 s), and what is given back comes sooner (4 s), as leases are. As there, a
+#: poll waits for half of a lease at most: a lease may have begun when it was asked for.
 _POLL_S, _BACK_S = 1.0, 0.2
 #: What ends leases though their member is well.
 _UPSETS: frozenset[FaultKind] = frozenset({"lose", "stall", "cut", "late", "twice"})
@@ -197,7 +198,7 @@ class _Source(ByMessage):
                 topics,
                 invisible_s=lease_s,
                 request_timeout_s=min(stage.world.request_timeout_s, lease_s / 3),
-                poll_s=_POLL_S,
+                poll_s=min(_POLL_S, lease_s / 2),
             ),
             process.runtime,
         )

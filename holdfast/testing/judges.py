@@ -60,7 +60,8 @@ class Judges:
         #: Calls that run, in the same way.
         self.running: dict[str, Counter[str]] = defaultdict(Counter)
         self.repeats = 0
-        self._last: dict[Placed, Run] = {}
+        #: The last run of each record at each member.
+        self._last: dict[tuple[str, Placed], Run] = {}
         #: What runs, by the log that it is of.
         self.in_log: dict[LogName, list[Run]] = defaultdict(list)
 
@@ -94,7 +95,7 @@ class Judges:
         self.running[member][handler] += 1
         for run in runs:
             run.together = runs
-            self._last[run.record] = run
+            self._last[member, run.record] = run
             if run.record.unfit:
                 self.broken("UNFIT", f"{run.record} is given to a handler at {member}, and none can handle it")
             self._fence(run, epoch)
@@ -156,9 +157,9 @@ class Judges:
 
     def overdue(self, member: str, record: Placed) -> None:
         """The engine says that a call with that record as its first runs for too long."""
-        for run in self._last[record].together if record in self._last else ():  # it may have ended by being told
-            if run.member == member:
-                run.record.overdue = True
+        last = self._last.get((member, record))
+        for run in last.together if last is not None else ():  # it may have ended by being told
+            run.record.overdue = True
 
     def gave_up(self, member: str, record: Placed) -> None:
         """The engine waits for that call no more."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.spark.audit import follow, stream
 from tests.harness.processes import spawn, tail
 from tests.harness.servers.kafka import KafkaServer
+from tests.harness.waiting import until
 from tests.spark.audit.streamed import later, send, tables, wrong
 from tests.spark.audit.synthetic import MIXES, played
 from tests.spark.kills import kill
@@ -66,6 +67,15 @@ def came_to(home: Path) -> str:
     return "tables were being written" if written else "a batch had begun"
 
 
+def _await(driver: subprocess.Popen[bytes], home: Path, aim: str, before: set[object]) -> None:
+    """Until it is past that, or has ended by itself."""
+    until(
+        lambda: driver.poll() is not None or snapshot(home)[aim] != before,
+        lambda: tail(home / "log"),
+        patience_s=_PATIENCE_S,
+    )
+
+
 def play(home: Path, kills: int, seed: int) -> tuple[Counter[str], list[str]]:
     """All rounds, and the last driver: where it was killed, and what is wrong."""
     random, killed = Random(seed), Counter[str]()
@@ -84,10 +94,7 @@ def play(home: Path, kills: int, seed: int) -> tuple[Counter[str], list[str]]:
             send(kafka.bootstrap, _TOPIC, lines[number * a_round : (number + 1) * a_round])
             before, driver = snapshot(home), started()
             aim = random.choice(("begun", "written"))
-            ends = time.monotonic() + _PATIENCE_S
-            while driver.poll() is None and snapshot(home)[aim] == before[aim]:
-                assert time.monotonic() < ends, tail(home / "log")
-                time.sleep(0.02)
+            _await(driver, home, aim, before[aim])
             time.sleep(random.choice((0.0, random.uniform(0.0, 4.0))))
             kill(driver.pid)
             driver.wait()

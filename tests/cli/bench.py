@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from holdfast import Holdfast, RedisClaims, Settings, Unretriable
 from holdfast.adapters.kafka import KafkaSource
 from tests.harness.forks import fork
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tests.harness.servers.kafka import KafkaServer
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 120.0
 
 
 def lay_out(redis_url: str) -> None:

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from holdfast.adapters.kafka.group_view import KafkaGroupViews
 from holdfast.errors import UnknownGroup
 from holdfast.timing import Deadline
-from tests.cli.bench import PATIENCE_S, holdfast
-from tests.harness.waiting import until
+from tests.cli.bench import holdfast
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     import subprocess

@@ -12,9 +12,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from examples.lab.mock_broker import MockCluster, librdkafka
 from holdfast.plugin.advice.doctor import Severity, Watched, examine_group
 from holdfast.timing import Deadline
-from tests.cli.bench import PATIENCE_S, lines
+from tests.cli.bench import lines
 from tests.cli.crew import Crew
 from tests.harness.kafka_brokers import closed_port
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

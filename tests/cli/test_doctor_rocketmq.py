@@ -10,11 +10,11 @@ from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient, Subscription
 from holdfast.adapters.rocketmq.remoting.membership import Consumer
 from holdfast.timing import Deadline
-from tests.cli.bench import PATIENCE_S, lines
+from tests.cli.bench import lines
 from tests.golden.oracle import ROCKETMQ_LIB, Oracle
 from tests.harness.kafka_brokers import closed_port
 from tests.harness.rocketmq_field import Field
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     import subprocess

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer
 
 from holdfast.adapters.cli import main
 from holdfast.timing import Deadline
-from tests.cli.bench import PATIENCE_S, holdfast, lines
+from tests.cli.bench import holdfast, lines
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,11 +15,12 @@ from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.plugin.assign.java import offsets_partition
 from holdfast.timing import Deadline
-from tests.cli.bench import PATIENCE_S, holdfast
+from tests.cli.bench import holdfast
 from tests.cli.crew import Crew
 from tests.golden.oracle import ROCKETMQ_LIB, Oracle
 from tests.harness.kafka_brokers import closed_port
 from tests.harness.rocketmq_field import Field
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,12 @@ from confluent_kafka import Consumer
 from holdfast.plugin.advice.emit import KafkaBrokers, Sheet, Workload, for_kafka, for_rocketmq
 from holdfast.timing import Deadline
 from tests.golden.oracle import ROCKETMQ_LIB, Oracle
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from tests.golden.java_group import JavaGroup
     from tests.harness.servers.kafka import KafkaServer
 
-PATIENCE_S = 120.0
 OLD, NEW = KafkaBrokers.of_version("3.9"), KafkaBrokers.of_version("4.3.1")
 WORKLOADS = {
     "plain": Workload(handler_s=0.2, workers=4),

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from tests.harness.servers.kafka import KafkaServer
@@ -57,10 +58,10 @@ def test_the_quick_start_handles_what_is_sent_and_leaves_on_sigterm(
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
         # The second copy of order 2 waits for the first: stopped now, it would be left to the next start.
-        until = time.monotonic() + 30
-        while sum(kafka.committed("billing", "orders").values()) < 4 and time.monotonic() < until:
-            time.sleep(0.1)
-        process.send_signal(signal.SIGTERM)
+        try:
+            until(lambda: sum(kafka.committed("billing", "orders").values()) >= 4)
+        finally:
+            process.send_signal(signal.SIGTERM)
         rest, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert rest == ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from examples.shop import make_topics, send
 from tests.harness.processes import die_with_parent
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tests.harness.servers.kafka import KafkaServer
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 120.0
 
 
 class Shop:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from examples.rocketmq.shop import make_topic, send
-from tests.examples.bench import PATIENCE_S, ROOT, _begin
-from tests.harness.waiting import until
+from tests.examples.bench import ROOT, _begin
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from examples.rocketmq.shop import make_topic, send
 from examples.shop import make_topics
-from tests.examples.bench import PATIENCE_S, ROOT
+from tests.examples.bench import ROOT
 from tests.harness.processes import end, free_ports, spawn, tail
 from tests.harness.servers.rocketmq import RocketMQServer
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,10 +53,8 @@ def test_a_broker_starts_with_the_settings_of_compose(kafka: KafkaServer, tmp_pa
     broker = spawn([*kafka._command("kafka.Kafka")[:-1], str(settings)], log)
     try:
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{host}", "log_level": 0})
-        until = time.monotonic() + PATIENCE_S
-        while not answers(admin):
-            assert broker.poll() is None, tail(log)
-            assert time.monotonic() < until, tail(log)
+        until(lambda: answers(admin) or broker.poll() is not None, lambda: tail(log))
+        assert broker.poll() is None, tail(log)
         for address in (host, internal):
             make_topics(f"127.0.0.1:{address}", "orders", "orders.dlq")
         assert {"orders", "orders.dlq"} <= admin.list_topics(timeout=PATIENCE_S).topics.keys()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from tests.examples.bench import PATIENCE_S, ROOT
+from tests.examples.bench import ROOT
 from tests.harness.kafka_brokers import all_of
 from tests.harness.processes import end, spawn
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,13 +35,15 @@ class Service:
 def service(log: Path, *arguments: object) -> Iterator[Service]:
     command = [sys.executable, "-W", "error", "-m", "examples.http.service", "--port", "0", *map(str, arguments)]
     process = spawn(command, log, cwd=ROOT)
+
+    def told() -> str | None:
+        if (said := log.read_text()).endswith("\n"):
+            return said
+        assert process.poll() is None, said
+        return None
+
     try:
-        until = time.monotonic() + PATIENCE_S
-        while not (said := log.read_text()).endswith("\n"):
-            assert process.poll() is None, said
-            assert time.monotonic() < until, "the service does not start"
-            time.sleep(0.02)
-        yield Service(said.split()[1], log)
+        yield Service(until(told, "the service does not start").split()[1], log)
     finally:
         end(process, patience_s=5.0)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from tests.examples.bench import PATIENCE_S, lines
+from tests.examples.bench import lines
 from tests.harness.processes import free_ports
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from tests.examples.bench import Shop

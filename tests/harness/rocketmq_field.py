@@ -203,3 +203,7 @@ class Field:
 
     def state(self) -> str:
         return f"{len(self.handled)} handled, {[(sorted(app.owns), app.events[-3:]) for app in self.apps]}"
+
+
+def numbered(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]

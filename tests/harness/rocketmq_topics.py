@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.remoting import Admin, PullRequest, PullStatus, RemotingClient, Subscription
 from holdfast.timing import SYSTEM_CLOCK, Deadline
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.adapters.rocketmq.remoting import StoredMessage
     from holdfast.records import Partition
-
-PATIENCE_S = 120.0
 
 
 @contextmanager

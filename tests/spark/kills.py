@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.harness.processes import spawn, tail
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     import subprocess
@@ -90,11 +91,13 @@ class Drivers:
             driver.wait()
 
     def _await(self, driver: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:
-        ends = time.monotonic() + _PATIENCE_S
-        while not there():
+        def look() -> bool:
+            if over := there():
+                return over
             assert driver.poll() in (None, 0), tail(self._log)
-            assert time.monotonic() < ends, tail(self._log)
-            time.sleep(0.02)
+            return False
+
+        until(look, lambda: tail(self._log), patience_s=_PATIENCE_S)
 
     def _last(self, name: str) -> str:
         passed = self.folder / name / "passed"

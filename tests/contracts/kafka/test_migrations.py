@@ -16,7 +16,7 @@ from holdfast.plugin.assign.kafka import range_
 from holdfast.plugin.assign.members import Subscriber
 from holdfast.records import Partition
 from holdfast.timing import Deadline
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.full
 
-PATIENCE_S = 120.0
 PARTITIONS = 12
 NAMES = "abc"
 RANGE = {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor"}

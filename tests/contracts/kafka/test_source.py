@@ -21,7 +21,7 @@ from holdfast.records import Partition
 from holdfast.timing import Deadline
 from tests.harness.kafka_brokers import closed_port
 from tests.harness.servers.kafka import KafkaServer
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["closed_port"]
 
-_PATIENCE_S = 120.0
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {"partition.assignment.strategy": "range", "session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
@@ -85,7 +84,7 @@ class Running:
 
     def stop(self, *, leave: bool = False) -> None:
         self.app.stop(leave=leave)
-        self._thread.join(_PATIENCE_S)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def _handle(self, record: Record) -> None:
@@ -182,7 +181,7 @@ class Holding(Running):
 
     def _handle(self, record: Record) -> None:
         if record.value == b"hold":
-            self.go_on.wait(_PATIENCE_S)
+            self.go_on.wait(PATIENCE_S)
         super()._handle(record)
 
     def handled_of(self, partition: int) -> int:
@@ -251,7 +250,7 @@ def test_what_retention_leaves_is_read_whatever_the_reset_policy(
     produce(kafka, topic, 25)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 20)]).values():
-        future.result(_PATIENCE_S)
+        future.result(PATIENCE_S)
     second = Running(kafka, redis_url, topic, topic, latest)
     until(lambda: len(second.handled) == 10)
     until(lambda: kafka.committed(topic, topic).get(0) == 30)
@@ -272,7 +271,7 @@ def test_a_log_that_is_empty_before_anything_was_read_is_told_too(
     produce(kafka, topic, 25)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 30)]).values():
-        future.result(_PATIENCE_S)
+        future.result(PATIENCE_S)
     second = Running(kafka, redis_url, topic, topic, dict(protocol))
     until(lambda: kafka.committed(topic, topic).get(0) == 30)
     second.stop()
@@ -410,9 +409,9 @@ def test_the_ends_of_logs_are_learnt_without_waiting(kafka: KafkaServer) -> None
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for number in (0, 0, 0, 1):
         producer.produce("ends", b"x", partition=number)
-    assert producer.flush(_PATIENCE_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     source = KafkaSource({"bootstrap.servers": kafka.bootstrap, "group.id": "ends"})
-    partitions, deadline = [Partition("ends", 0), Partition("ends", 1)], Deadline(_PATIENCE_S)
+    partitions, deadline = [Partition("ends", 0), Partition("ends", 1)], Deadline(PATIENCE_S)
     while (ends := source.look_at_ends(partitions)) is None:
         assert not deadline.passed
         time.sleep(0.005)

@@ -21,7 +21,7 @@ from holdfast.timing import Deadline
 from tests.cli.bench import holdfast, lines
 from tests.contracts.rocketmq.cluster import PASSWORD, USER
 from tests.harness.kafka_brokers import closed_port
-from tests.harness.rocketmq_field import PATIENCE_S, Field
+from tests.harness.rocketmq_field import PATIENCE_S, Field, numbered
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
@@ -46,10 +46,6 @@ def field(cluster: Cluster, redis_url: str) -> Iterator[Field]:
     """A topic of two queues on each broker."""
     with Field(cluster.server, redis_url, queues=2, login=cluster.login) as made:
         yield made
-
-
-def numbered(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}{number}" for number in range(count)]
 
 
 def deadline() -> Deadline:

@@ -15,14 +15,10 @@ from holdfast.errors import ForeignMembers, SettingError, SourceUnavailable, Sub
 from holdfast.plugin.events import SessionLost, SourceTrouble
 from holdfast.timing import Deadline
 from tests.harness.kafka_brokers import closed_port
-from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field
+from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field, numbered
 from tests.harness.servers.rocketmq import RocketMQServer
 
 __all__ = ["closed_port"]
-
-
-def numbered(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}{number}" for number in range(count)]
 
 
 def stranger(field: Field) -> RemotingClient:

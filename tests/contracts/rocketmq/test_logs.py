@@ -11,17 +11,13 @@ import redis
 
 from holdfast.plugin.events import LogWentBack
 from holdfast.timing import Deadline
-from tests.harness.rocketmq_field import PATIENCE_S, Field
+from tests.harness.rocketmq_field import PATIENCE_S, Field, numbered
 from tests.harness.servers.rocketmq import RocketMQServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEDUPS = pytest.mark.parametrize("dedup", ["message", "position"])
-
-
-def numbered(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}{number}" for number in range(count)]
 
 
 def fill(field: Field, prefix: str, count: int) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.plugin.events import AdvanceIgnored, CommitOverwritten, LogWentBack, ResetHonoured, RewindIgnored
 from holdfast.timing import Deadline
-from tests.harness.rocketmq_field import PATIENCE_S, Field
+from tests.harness.rocketmq_field import PATIENCE_S, Field, numbered
 
 if TYPE_CHECKING:
     from tests.harness.servers.rocketmq import RocketMQServer
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 
 def deadline() -> Deadline:
     return Deadline(PATIENCE_S)
-
-
-def numbered(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}{number}" for number in range(count)]
 
 
 class TestFirstStart:

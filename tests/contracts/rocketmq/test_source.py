@@ -10,14 +10,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.events import RewindIgnored
-from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field
+from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field, numbered
 
 if TYPE_CHECKING:
     from tests.harness.servers.rocketmq import RocketMQServer
-
-
-def numbered(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}{number}" for number in range(count)]
 
 
 class TestConsuming:

@@ -6,7 +6,6 @@ import linecache
 import random
 import sys
 import threading
-import time
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -462,10 +461,7 @@ def interrupted(line: int, done_when: DoneWhen, at_most: int, where: str = "") -
         return sum(loops.committed(number) or 0 for number in range(3))
 
     def comes_true(over: Callable[[], bool], what: Callable[[], str]) -> None:
-        ends = time.monotonic() + PATIENCE_S
-        while not over():
-            assert time.monotonic() < ends, f"interrupted at {interrupt.struck}: {what()}"
-            turn()
+        until(over, lambda: f"interrupted at {interrupt.struck}: {what()}", meanwhile=turn)
 
     try:
         for number, value in enumerate(produced):

@@ -31,11 +31,7 @@ def values(count: int) -> list[str]:
 
 def receive(client: Client, topic: str) -> Delivery:
     """The next message, however long it takes."""
-    ends = time.monotonic() + PATIENCE_S
-    while time.monotonic() < ends:
-        for found in client.receive(Place(topic, "broker-a"), 1):
-            return found
-    raise AssertionError(topic)
+    return until(lambda: client.receive(Place(topic, "broker-a"), 1), topic, patience_s=PATIENCE_S)[0]
 
 
 def change(client: Client, delivery: Delivery, hidden_s: int) -> tuple[Verdict, str]:

@@ -121,8 +121,10 @@ class AtStore:
 
     def _done(self, name: str, session: str, was: _Was, now: StoredPosition, new: set[int]) -> None:
         """P4: only the owner marks, and who has been handed over exactly that. P3: what has a key is finished first."""
-        # What was handed over may be lost, and its hand-over too: its mark counts where nobody owns the partition.
-        lost = self._stage.judges.forgotten and not (now.owner and self._store.alive(now.owner))
+        # What was handed over may be lost, and its hand-over too, or an open store never heard of it: its mark counts
+        # where nobody owns the partition.
+        judges = self._stage.judges
+        lost = (judges.forgotten or judges.open) and not (now.owner and self._store.alive(now.owner))
         for offset in sorted(new):
             holder = was.running.get(offset, ("", 0))[0]
             if session not in (now.owner, holder) and not lost:

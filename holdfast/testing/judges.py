@@ -152,7 +152,7 @@ class Judges:
         owner = None if self._leased or run.blind or record.excused else self._sight.owner(record.log)
         if owner in (None, run.session) or given.cancelled:
             return
-        if not (run.given_up or self._open or self._took_away(record.log)):
+        if not (run.given_up or self.open or self._took_away(record.log)):
             self.broken("UNTOLD", f"{record} ran at {run.member}, was not told to stop, and {owner} owns its partition")
 
     def overdue(self, member: str, record: Placed) -> None:
@@ -169,7 +169,7 @@ class Judges:
     def overran(self, member: str, record: Placed, *, hurried: bool) -> None:
         """The engine says that a handler outlived the drain."""
         running = next((run for run in self._running(member, record) if run.record is record), None)
-        if running is None or running.given_up or hurried or self._took_away(record.log) or self._open:
+        if running is None or running.given_up or hurried or self._took_away(record.log) or self.open:
             return
         if running.blind or record.excused:
             return  # its topic was made again: nobody will read it again
@@ -199,7 +199,7 @@ class Judges:
             if not records[at].over:
                 self.broken("LOST", f"{log}@{offset} is committed by {member}, and {records[at]} is not handled")
             at += 1
-        unsure = self.forgotten or self._open or self._loop is not None
+        unsure = self.forgotten or self.open or self._loop is not None
         if at > self._checked[log] and not (records[at - 1].excused or unsure):
             last = records[at - 1]
             if not self._sight.done(last):
@@ -253,12 +253,12 @@ class Judges:
         for record in lost.again:
             record.excused = True
 
-    # ---- inside
     @property
-    def _open(self) -> bool:
+    def open(self) -> bool:
         """By choice nothing protected what has run."""
         return self.unprotected and self._settings.store_down == "open"
 
+    # ---- inside
     @property
     def forgotten(self) -> bool:
         """The store has forgotten something, at any time."""
@@ -292,7 +292,7 @@ class Judges:
         highest, session = self._epochs.get(log, (0, ""))
         if epoch > highest:
             self._epochs[log] = (epoch, run.session)
-        elif epoch < highest and session != run.session and self._sight.alive(run.session) and not self._open:
+        elif epoch < highest and session != run.session and self._sight.alive(run.session) and not self.open:
             self.broken(
                 "FENCE",
                 f"{run.record} starts at {run.member} with fence {epoch}, after {highest} of another that lives",
@@ -320,7 +320,7 @@ class Judges:
 
     def _known(self, record: Placed, session: str, since: float) -> bool:
         """Whether what a session did with a record could not have been done again."""
-        if self._open:
+        if self.open:
             return False
         # Who had let a partition go shortly before owns it again there, until its next renewal says so once more.
         if any(since <= lost.at_s + self._lease_s and lost.has(record) for lost in self._forgot):
@@ -341,7 +341,7 @@ class Judges:
                 self._handed_in_order(record, lane)
             return
         for other in lane.running:
-            if self._open or other.given_up or other.blind or new.blind or other.together is new.together:
+            if self.open or other.given_up or other.blind or new.blind or other.together is new.together:
                 continue
             if self._sight.alive(other.session) and not self._took_away(record.log):
                 self.broken(
@@ -379,7 +379,7 @@ class Judges:
             known = run.record.letter_of is not None or run.blind or lost
             if known or (ended and self._sight.done(run.record)):
                 unacked.discard(run)
-        if len(unacked) > bound and not self._open:
+        if len(unacked) > bound and not self.open:
             self.broken(
                 "IN HAND",
                 f"{len(unacked)} records at {runs[0].member} have started and are not acknowledged; {bound} may be",

@@ -103,6 +103,7 @@ class Client:
     def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
         """Tell that these partitions are gone."""
         self._lost.update(partitions)
+        self.member.thrown_out()  # it may hear of that late: its store has not answered for a while
         with self._telling(0.0), self.reports.going("lost", partitions):
             listener.lost(partitions)
 

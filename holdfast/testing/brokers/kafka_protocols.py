@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from holdfast.testing.brokers.kafka_group import MemoryGroup
 
 
+#: When a static member that has come back looks for partitions that nobody owns.
+_UNOWNED_S = 5.0
+
+
 class Epochs:
     """The consumer protocol (KIP-848). Each member moves by itself: what it has to give up it has to say that it has
     given up, and only then its epoch rises and it gets what is free."""
@@ -96,10 +100,17 @@ class Rounds:
         self._begin()
 
     def came(self, seat: Seat) -> None:
-        """A member has come: it is ready for a round. To a seat of its own it comes without one."""
+        """A member has come: it is ready for a round. To a seat of its own it comes without one.
+
+        What the one before was giving up when it died has no owner then, until somebody joins anew (seen on Kafka
+        4.3.1, cooperative). Our source looks for that a while after it has come, and does.
+        """
         if not seat.assigned:
             self._begin()
             seat.ready = True
+        elif any(owner is seat and each not in seat.assigned for each, owner in self._group.owners.items()):
+            broker = self._group.broker
+            broker.after(broker.time, _UNOWNED_S, self._begin)
 
     def went(self) -> None:
         """A member has gone: perhaps the round waited for it alone."""

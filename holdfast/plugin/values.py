@@ -110,10 +110,13 @@ class Reading:
         except Exception as error:
             if isinstance(error, OSError) or getattr(error, "retriable", False):
                 raise
-            raise RecordUnreadable(
-                f"the value of the record at {place_of(record)} cannot be decoded by {self._what}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise unreadable(record, self._what, error) from error
+
+
+def unreadable(record: Record, what: str, error: Exception, *, schema_id: str | None = None) -> RecordUnreadable:
+    """Make the error that says which record `what` cannot decode, and why."""
+    said = f"the value of the record at {place_of(record)} cannot be decoded by {what}: {type(error).__name__}: {error}"
+    return RecordUnreadable(said, schema_id=schema_id)
 
 
 def value_of(record: Record) -> Any:  # noqa: ANN401 - whatever was made of it

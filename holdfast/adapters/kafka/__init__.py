@@ -4,6 +4,16 @@ from holdfast.adapters.kafka.aio_consumer import AIOKafkaConsumer
 from holdfast.adapters.kafka.consumer import KafkaConsumer
 from holdfast.adapters.kafka.deserializing import DeserializingKafkaConsumer
 from holdfast.adapters.kafka.events import KafkaEvents
+from holdfast.adapters.kafka.schemas import Avro, JsonSchema, Protobuf
 from holdfast.adapters.kafka.source import KafkaSource
 
-__all__ = ["AIOKafkaConsumer", "DeserializingKafkaConsumer", "KafkaConsumer", "KafkaEvents", "KafkaSource"]
+__all__ = [
+    "AIOKafkaConsumer",
+    "Avro",
+    "DeserializingKafkaConsumer",
+    "JsonSchema",
+    "KafkaConsumer",
+    "KafkaEvents",
+    "KafkaSource",
+    "Protobuf",
+]

@@ -53,7 +53,12 @@ class Json:
     def __init__(self, kind: Any) -> None:  # noqa: ANN401 - a class, or what typing makes of several
         if kind in (bytes, bytearray):
             raise SettingError("value", kind, "record.value has the bytes: leave value= out")
-        self._decode = _decoder(kind)
+        try:
+            self._decode = _decoder(kind)
+        except NameError as error:
+            missing = str(error).splitlines()[0]
+            remedy = f"{missing}: what its annotations name has to be imported, and not for type checkers alone"
+            raise SettingError("value", kind, remedy) from error
 
     def deserialize(self, record: Record) -> Any:  # noqa: ANN401 - of the type
         """Decode the record's value."""
@@ -113,7 +118,10 @@ def _parts(kind: object) -> Iterator[object]:
 
 def _by_pydantic(kind: Any) -> Callable[[Record], Any]:  # noqa: ANN401 - as above
     pydantic = importlib.import_module("pydantic")
-    validate = pydantic.TypeAdapter(kind).validate_json
+    adapter = pydantic.TypeAdapter(kind)
+    if not getattr(adapter, "pydantic_complete", True):
+        adapter.rebuild(raise_errors=True)  # or each record would be told that names are missing
+    validate = adapter.validate_json
 
     def decode(record: Record) -> Any:  # noqa: ANN401 - as above
         try:

@@ -46,6 +46,15 @@ class Payment(BaseModel):
     cents: int = Field(alias="amountInCents", gt=0)
 
 
+@dataclass
+class Incomplete:
+    line: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+
+class IncompleteModel(BaseModel):
+    line: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+
 @pytest.fixture(params=["msgspec", "orjson", "json"])
 def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What is there: msgspec, or else orjson, or neither."""
@@ -127,6 +136,11 @@ class TestKinds:
     @pytest.mark.parametrize("kind", [bytes, Json])
     def test_a_type_that_json_has_not_is_told_at_once(self, kind: Any) -> None:
         with pytest.raises(SettingError, match=r"^value="):
+            Json(kind)
+
+    @pytest.mark.parametrize("kind", [Incomplete, IncompleteModel, list[IncompleteModel]])
+    def test_a_type_whose_annotations_name_nothing_is_told_at_once(self, kind: Any) -> None:
+        with pytest.raises(SettingError, match=r"^value=.*Nowhere.* has to be imported"):
             Json(kind)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that `make test` and `make demo` need, on Debian or Ubuntu; elsewhere it says what to install.
 #
-#   tools/setup.sh test   Python environment .venv, redis-server, Java, Maven, the jars of Kafka, RocketMQ and Spark's
+#   tools/setup.sh test   Python environment .venv, redis-server, Prometheus, Java, Maven, the jars of Kafka, RocketMQ and Spark's
 #                         connectors in .servers
 #   tools/setup.sh all    the same, PostgreSQL, environments .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's
 #                         clients), and one for each other Python that this machine has: .venv-python3.12, .venv-python3.13
@@ -113,6 +113,16 @@ need_redis() {
     { "${root[@]}" systemctl disable --now redis-server || "${root[@]}" service redis-server stop; } >/dev/null 2>&1 || true
 }
 
+# With promtool: it tries the alert rules, and the server each query of the dashboard.
+need_prometheus() {
+    command -v prometheus >/dev/null && command -v promtool >/dev/null && return
+    apt_install prometheus || fail "the tests start their own Prometheus, and there is none on PATH (with promtool)"
+    # As with Redis: nobody asked for one that runs.
+    local root=()
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    { "${root[@]}" systemctl disable --now prometheus || "${root[@]}" service prometheus stop; } >/dev/null 2>&1 || true
+}
+
 # The server as a program: the tests start one of their own, in a folder of their own.
 need_postgres() {
     if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then return; fi
@@ -199,6 +209,7 @@ want_mermaid() {
 
 servers_and_environment() {
     need_redis
+    need_prometheus
     need_openssl
     need_java
     need_maven

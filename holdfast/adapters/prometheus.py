@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from holdfast.errors import MissingExtraError, SettingError
+from holdfast.errors import MissingExtraError
 from holdfast.plugin.observe.metrics import METRICS, Histogram, Kind
+from holdfast.plugin.observe.snapshot import check_groups
 
 try:
     from prometheus_client import CollectorRegistry
@@ -44,9 +45,7 @@ class HoldfastCollector(Collector):
     """
 
     def __init__(self, *apps: Holdfast, partitions: bool = False) -> None:
-        groups = [app.snapshot().group for app in apps]
-        if not apps or len(set(groups)) < len(groups):
-            raise SettingError("apps", groups, "give one app or more, each of another group: series go by the group")
+        check_groups(apps)
         self._apps = apps
         self._metrics = [metric for metric in METRICS if partitions or not metric.of_partitions]
 

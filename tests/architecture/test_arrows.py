@@ -76,6 +76,7 @@ def test_no_module_imports_the_face(graph: grimp.ImportGraph) -> None:
     ("package", "homes"),
     [
         ("confluent_kafka", ("holdfast.adapters.kafka.",)),
+        ("opentelemetry", ("holdfast.adapters.otel.",)),
         ("prometheus_client", ("holdfast.adapters.prometheus.",)),
         ("pyspark", ("holdfast.adapters.spark.",)),
         ("pyarrow", ("holdfast.adapters.spark.", "holdfast.adapters.parquet.")),

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from holdfast.adapters.watching.outside import Outside
 from holdfast.errors import MissingExtraError, SettingError
+from holdfast.plugin.observe.snapshot import check_groups
 
 if TYPE_CHECKING:
     from holdfast.plugin.app import Holdfast
@@ -55,9 +56,7 @@ def serve(
     Raises:
         SettingError: the address cannot be listened at; no app, or two of one group.
     """
-    groups = [app.snapshot().group for app in apps]
-    if not apps or len(set(groups)) < len(groups):
-        raise SettingError("apps", groups, "give one app or more, each of another group")
+    check_groups(apps)
     outside = Outside(apps, stall_s, silent_s)
     pages: dict[str, Page] = {
         "/live": partial(_probe, outside, "live"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from holdfast.records import Partition
 
@@ -210,3 +212,18 @@ class Snapshot:
         for each, partition in zip(found["partitions"], self.partitions, strict=True):
             each.update(partition=str(partition.partition), lag=partition.lag)
         return found
+
+
+class Told(Protocol):
+    """An app, as far as exporters ask it. Any thread but that of an event loop."""
+
+    def snapshot(self) -> Snapshot:
+        """The figures of now, within about a second."""
+        ...
+
+
+def check_groups(apps: Sequence[Told]) -> None:
+    """Series and reasons go by the group. Raises SettingError: no app, or two of one group."""
+    groups = [app.snapshot().group for app in apps]
+    if not apps or len(set(groups)) < len(groups):
+        raise SettingError("apps", groups, "give one app or more, each of another group")

@@ -145,15 +145,22 @@ def store_stalls(field: Field) -> None:
 
 @story(kinds=_HOLDFAST, protocols=EVERYWHERE)
 def store_restarts(field: Field) -> None:
-    """Redis is killed and comes back with its data after a while."""
+    """Redis is killed and comes back with its data after a while; probes tell so, from the first second to the last."""
     with RedisServer(aof=True) as store:
-        a, b = (field.start(name, redis_url=store.url) for name in "ab")
+        a = field.start("a", redis_url=store.url, endpoint=str(field.home / "a.endpoint"))
+        b = field.start("b", redis_url=store.url)
         field.flow()
         field.until_spread(a, b)
+        ready, paused = (200, []), (503, ["paused: the store gives no answer"])
+        field.until(lambda: a.probe("/ready") == ready, "a is ready")
         store.kill()
+        field.until(lambda: a.probe("/ready") == paused, "a is not ready, since the store is away")
+        if a.probe("/live")[0] != 200:
+            raise field.error("a is taken for dead while the store is away")
         field.stay(field.random.uniform(1.0, 3.0))
         store.restart()
         field.until_spread(a, b)
+        field.until(lambda: a.probe("/ready") == ready, "a is ready again")
         field.wind_up()  # before the store goes
 
 

@@ -59,6 +59,8 @@ class MemberConfig:
     audit_keys: Literal["none", "hashed", "plain"] = "none"
     #: A static member: its name is its group.instance.id.
     static: bool = False
+    #: A file that names the address of its HTTP endpoint; None = it has none.
+    endpoint: str | None = None
     #: A file: the member has begun when its process is told so by that file, and says that it waits for it by another
     #: (`<go>.waits`). None = at once.
     go: str | None = None

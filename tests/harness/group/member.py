@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from holdfast import Holdfast, Ramp, RedisClaims, RedisCoordinator, Retry, Settings
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.adapters.rocketmq import RocketMQSource
+from holdfast.adapters.watching import serve
 from tests.harness.group.config import MemberConfig
 from tests.harness.group.ledger import Ledger, Where
 from tests.harness.group.numbers import number_of
@@ -88,6 +89,8 @@ def run(config: MemberConfig) -> None:
         where = Where(record.topic, number_of(record.partition), record.offset)
         work(ledger, config.name, where, record.value or b"", record.fence.epoch)
 
+    if config.endpoint is not None:
+        Path(config.endpoint).write_text(serve(app, port=0).url, encoding="utf-8")
     config.wait_for_go()
     app.run()
 

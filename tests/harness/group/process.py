@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +60,14 @@ class Member:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def probe(self, path: str) -> tuple[int, list[str]]:
+        """Ask its endpoint, where its configuration names a file for it: the answer's code, and the reasons."""
+        assert self.config.endpoint is not None
+        with closing(HTTPConnection(Path(self.config.endpoint).read_text().removeprefix("http://"))) as asked:
+            asked.request("GET", path)
+            answer = asked.getresponse()
+            return answer.status, json.loads(answer.read())["reasons"]
 
     @property
     def stopped(self) -> bool:

@@ -151,16 +151,16 @@ def store_restarts(field: Field) -> None:
         b = field.start("b", redis_url=store.url)
         field.flow()
         field.until_spread(a, b)
-        ready, paused = (200, []), (503, ["paused: the store gives no answer"])
-        field.until(lambda: a.probe("/ready") == ready, "a is ready")
+        field.until(lambda: a.probe("/ready") == (200, []), "a is ready")
         store.kill()
+        paused = (503, ["paused: the store gives no answer"])
         field.until(lambda: a.probe("/ready") == paused, "a is not ready, since the store is away")
         if a.probe("/live")[0] != 200:
             raise field.error("a is taken for dead while the store is away")
         field.stay(field.random.uniform(1.0, 3.0))
         store.restart()
         field.until_spread(a, b)
-        field.until(lambda: a.probe("/ready") == ready, "a is ready again")
+        field.until(lambda: a.probe("/ready") == (200, []), "a is ready again")
         field.wind_up()  # before the store goes
 
 

@@ -13,7 +13,8 @@ from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, Routes, new_handler
-from holdfast.plugin.letter_limit import DeadLetterLimit
+from holdfast.plugin.injection import Injection
+from holdfast.plugin.letter_limit import limit_for
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource
@@ -33,14 +34,13 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.handlers import Handling
+    from holdfast.plugin.letter_limit import DeadLetterLimit
     from holdfast.plugin.parameters import TakesValue, TakesValues
     from holdfast.plugin.values import ValueSpec
     from holdfast.runtime import Runtime
 
 F = TypeVar("F", bound="Callable[..., Any]")
 T = TypeVar("T")
-
-_LIMIT, _LIMIT_OF_LEASED = DeadLetterLimit(), DeadLetterLimit(then="stop")
 
 
 class Holdfast:
@@ -80,7 +80,7 @@ class Holdfast:
         self._observers = tuple(observers)
         self._letters = dead_letters
         self._audit = checked(audit)
-        self._routes = Routes()
+        self._routes, self._injection = Routes(), Injection()
         self._engine: Engine | None = None
         self._background: Background | None = None
         self._beside: Beside | None = None
@@ -154,6 +154,8 @@ class Holdfast:
         if callable(topics):
             raise SettingError("topics", topics, "name the topics: @app.handler('orders')")
 
+        leased = isinstance(self._source, LeasedSource)
+
         def register(call: F) -> F:
             if self._engine is not None:
                 raise StateError("register handlers before run()")
@@ -162,7 +164,7 @@ class Holdfast:
                     "dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler"
                 )
             handler = new_handler(
-                call,
+                self._injection.bind(call),
                 value=value,
                 name=name,
                 topics=_as_tuple(topics),
@@ -170,7 +172,7 @@ class Holdfast:
                 key=key,
                 retry=retry or (Retry(attempts=1) if self._broker_retries else Retry()),
                 dead_letter=dead_letter,
-                limit=None if dead_letter is None else self._limit(dead_letter_limit),
+                limit=None if dead_letter is None else limit_for(dead_letter_limit, leased=leased),
                 batch=batch,
                 timeout_s=self._settings.handler_timeout_s if timeout_s is None else timeout_s,
             )
@@ -185,14 +187,32 @@ class Holdfast:
 
         return register
 
-    def _limit(self, given: DeadLetterLimit | Literal["default"] | None) -> DeadLetterLimit | None:
-        leased = isinstance(self._source, LeasedSource)
-        if given == "default":
-            return _LIMIT_OF_LEASED if leased else _LIMIT
-        if leased and given is not None and given.then == "pause":
-            # What waits would fill the process, and stop all other handlers.
-            raise SettingError("dead_letter_limit.then", "pause", "use 'stop': a source of leased records delivers on")
-        return given
+    def resource(self, function: F) -> F:
+        """Register what is opened before the app joins its group, and closed when it has left: a pool, a client.
+
+        A generator function without parameters, plain or `async`, that yields once: what comes before opens, what comes
+        after closes. Handlers that are registered later and have a keyword-only parameter of its name get what it
+        yields. In the order of registration, closed the other way round. A plain one runs in the thread of the app, an
+        `async` one in one task of the event loop in which `async def` handlers run.
+
+        What it raises before the yield ends the start, and `run()` raises it; what it raises after it, too, unless the
+        app has failed before. Handlers have ended by then, but for those that were given up.
+
+        Raises:
+            SettingError: it does not yield, takes arguments, or has a name that is taken.
+        """
+        self._injection.add(function)
+        return function
+
+    def on_startup(self, function: F) -> F:
+        """Register what is called before the app joins its group; plain or `async`, as `resource`."""
+        self._injection.at_start(function)
+        return function
+
+    def on_shutdown(self, function: F) -> F:
+        """Register what is called when the app has left; plain or `async`, as `resource`."""
+        self._injection.at_end(function)
+        return function
 
     def run(self, *, install_signal_handlers: bool = True) -> None:
         """Consume until SIGTERM, SIGINT or `stop()`: fence, drain, commit, leave; a second signal is faster.
@@ -301,6 +321,7 @@ class Holdfast:
             runtime=self._runtime,
             family=self._family,
             home=home,
+            resources=self._injection.resources(),
         )
         if self._stop_asked and not engine.parts.stopping.begun:
             engine.stop(leave=self._leave_asked)

@@ -150,7 +150,10 @@ def _takes_one(handler: Handler) -> None:
         signature.bind(None)
     except TypeError:
         wanted = f"{handler.name}{signature}"
-        raise SettingError("handler", wanted, f"a handler is called with one argument, {what}") from None
+        remedy = f"a handler is called with one argument, {what}"
+        if any(each.kind is each.KEYWORD_ONLY for each in signature.parameters.values()):
+            remedy += ", and resources as keyword-only ones: register them above it, with @app.resource"
+        raise SettingError("handler", wanted, remedy) from None
 
 
 def _runs(call: Callable[..., Any], name: str) -> None:

@@ -46,3 +46,16 @@ class DeadLetterLimit:
                 raise SettingError(f"dead_letter_limit.{name}", value, f"use a number above 0{at_most}")
         if self.then not in ("pause", "stop"):
             raise SettingError("dead_letter_limit.then", self.then, "use 'pause' or 'stop'")
+
+
+_LIMIT, _LIMIT_OF_LEASED = DeadLetterLimit(), DeadLetterLimit(then="stop")
+
+
+def limit_for(given: DeadLetterLimit | Literal["default"] | None, *, leased: bool) -> DeadLetterLimit | None:
+    """The limit of one handler, of what was given for it. `leased`: its records are leased. Raises SettingError."""
+    if given == "default":
+        return _LIMIT_OF_LEASED if leased else _LIMIT
+    if leased and given is not None and given.then == "pause":
+        # What waits would fill the process, and stop all other handlers.
+        raise SettingError("dead_letter_limit.then", "pause", "use 'stop': a source of leased records delivers on")
+    return given

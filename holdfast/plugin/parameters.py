@@ -30,6 +30,11 @@ Role: TypeAlias = Literal["record", "value"]
 _ROLES: dict[str, Role] = {"record": "record", "records": "record", "value": "value", "values": "value"}
 #: Annotations of batches: a list of records, a list of values.
 _MANY = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
+#: Of a parameter that nothing is known for; of a keyword-only one.
+_UNSAID = (
+    "is neither the record nor the value: name it record or value, annotate it, or give it a default",
+    "is no resource: register one of that name above, with @app.resource, or give it a default",
+)
 #: For annotations whose names only type checkers have imported.
 _USUAL = {
     "Record": Record,
@@ -53,6 +58,11 @@ class TakesValue(Protocol[T]):
     @typing.overload
     def __call__(self, function: Callable[[Record, T], R], /) -> Callable[[Record, T], R]: ...
 
+    @typing.overload  # with resources, as keyword-only parameters; mypy takes the first one for as broad
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, function: Callable[typing.Concatenate[T, ...], R], /
+    ) -> Callable[typing.Concatenate[T, ...], R]: ...
+
 
 class TakesValues(Protocol[T]):
     """`@app.handler(..., value=..., batch=...)` above a function."""
@@ -67,6 +77,11 @@ class TakesValues(Protocol[T]):
 
     @typing.overload
     def __call__(self, function: Callable[[list[Record], list[T]], R], /) -> Callable[[list[Record], list[T]], R]: ...
+
+    @typing.overload  # with resources, as above
+    def __call__(  # type: ignore[overload-cannot-match]
+        self, function: Callable[typing.Concatenate[list[T], ...], R], /
+    ) -> Callable[typing.Concatenate[list[T], ...], R]: ...
 
 
 class Typed(NamedTuple):
@@ -145,8 +160,7 @@ class _Asked:
         if unsaid and "value" not in roles.values():
             roles[unsaid.pop(0).name] = "value"
         if unsaid:
-            what = "is neither the record nor the value: name it record or value, annotate it, or give it a default"
-            self._refuse(unsaid[0], what)
+            self._refuse(unsaid[0], _UNSAID[unsaid[0].kind is inspect.Parameter.KEYWORD_ONLY])
         self.plan = [
             (None if each.kind is each.POSITIONAL_ONLY else each.name, roles[each.name])
             for each in parameters

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.errors import SourceError, StoreError, StoreUnavailable
+from holdfast.plugin.engine.resources import Resources
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -65,11 +66,20 @@ class Turning(Protocol):
 class Lifecycle:
     """One thread, the one that runs the app."""
 
-    def __init__(self, parts: Parts, family: Family, snapshots: Snapshots, loop: Turning) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        family: Family,
+        snapshots: Snapshots,
+        loop: Turning,
+        resources: Resources | None = None,
+    ) -> None:
         self._parts, self._family, self._snapshots, self._loop = parts, family, snapshots, loop
+        self._resources = resources or Resources()
 
     def open(self, topics: Collection[str]) -> bool:
-        """Store first, then dead letters, then the group: who joins must be able to work. Raises what fails.
+        """Store first, then dead letters, the user's resources, then the group: who joins must be able to work. Raises
+        what fails.
 
         Returns: False = it was asked to stop before it had joined.
         """
@@ -81,6 +91,9 @@ class Lifecycle:
             targets = {handler.dead_letter for handler in parts.routes.handlers if handler.dead_letter}
             if targets and parts.letters is not None:
                 parts.letters.check(sorted(targets), deadline)
+            if not self._resources.open(parts.workers.coroutines, parts.runtime, parts.stopping):
+                return False
+            deadline = Start(parts.settings.startup_timeout_s, parts.runtime, parts.stopping)  # theirs is their own
             parts.recorder.open()
             self._family.open(topics, deadline)
         except (StoreError, SourceError) as error:
@@ -104,8 +117,10 @@ class Lifecycle:
             self._family.tend()
 
     def close(self) -> None:
-        """End the client, the letters and the session, in whatever state they are."""
+        """End the user's resources, the client, the letters and the session, in whatever state they are."""
         parts = self._parts
+        if (failed := self._resources.close()) is not None:
+            parts.stopping.fail(failed)
         parts.workers.stop()
         self._family.close()
         if parts.letters is not None:

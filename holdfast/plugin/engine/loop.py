@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.coroutines import Home
+    from holdfast.plugin.engine.resources import Resources
     from holdfast.plugin.handlers import Routes
     from holdfast.plugin.ports import Batch, DeadLetters, Observer
     from holdfast.plugin.settings import Settings
@@ -60,6 +61,7 @@ class Engine:
         audit: Audit | None = None,
         runtime: Runtime = MACHINE,
         home: Home | None = None,
+        resources: Resources | None = None,
     ) -> None:
         host = EngineHost()
         self.parts = parts = make_parts(
@@ -90,7 +92,7 @@ class Engine:
             stalled=lambda: parts.sessions.stalled,
             turn_s=_BUSY_S,
         )
-        self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self)
+        self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self, resources)
         self._new_topics: Collection[str] | None = None
 
     # ---- an app's life

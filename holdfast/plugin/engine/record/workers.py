@@ -204,6 +204,11 @@ class Workers:
         call.run = job
         (self._run if self.inline else self._start)(call)
 
+    @property
+    def coroutines(self) -> Coroutines:
+        """The tasks in the event loop."""
+        return self._coroutines
+
     def begin_coroutines(self) -> None:
         """Begin those that were submitted. Raises RuntimeError: the application has closed its event loop."""
         self._coroutines.begin()

@@ -1,0 +1,154 @@
+"""Resources: what an app opens before it joins its group, and closes when it has left: pools, clients, caches.
+
+Each is a generator function of the user's, plain or `async`. What it yields is the resource. A plain one is opened and
+closed by the thread that runs the app; an `async` one by one task of the event loop in which `async def` handlers run,
+so that it may hold what belongs to a task, such as a cancel scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from holdfast.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+    from holdfast.plugin.engine.record.coroutines import Coroutines
+    from holdfast.plugin.engine.stopping import Stopping
+    from holdfast.runtime import Runtime
+
+_log = logging.getLogger("holdfast")
+
+#: How often it is looked whether somebody asks the app to stop, or to hurry.
+_LOOK_S = 0.1
+
+
+class Resource(NamedTuple):
+    """How one of them is made."""
+
+    name: str
+    #: A generator function, plain or async.
+    make: Callable[[], Iterator[Any]] | Callable[[], AsyncIterator[Any]]
+    is_async: bool
+
+
+class _Open(Protocol):
+    """One of them, in use."""
+
+    def open(self) -> bool: ...
+
+    @property
+    def value(self) -> Any: ...  # noqa: ANN401 - whatever it yields
+
+    def close(self) -> None: ...
+
+
+class Resources:
+    """Opened one after the other, closed the other way round. The thread that runs the app.
+
+    Args:
+        resources: in the order in which they are opened.
+        values: what they yield, by name, for as long as it is open.
+    """
+
+    def __init__(self, resources: Sequence[Resource] = (), values: dict[str, Any] | None = None) -> None:
+        self._resources, self._values = resources, {} if values is None else values
+        self._opened: list[tuple[str, _Open]] = []
+
+    def open(self, coroutines: Coroutines, runtime: Runtime, stopping: Stopping) -> bool:
+        """Open all. Raises what one of them raises. Returns: False = somebody asked to stop meanwhile."""
+        for resource in self._resources:
+            one: _Open = _InLoop(resource, coroutines, runtime, stopping) if resource.is_async else _InThread(resource)
+            if stopping.asked or not one.open():
+                return False
+            self._opened.append((resource.name, one))
+            self._values[resource.name] = one.value
+        return True
+
+    def close(self) -> Exception | None:
+        """Close all that were opened, whatever the others raise. Returns: the first error."""
+        first = None
+        while self._opened:
+            name, one = self._opened.pop()
+            try:
+                one.close()
+            except Exception as error:  # noqa: BLE001 - of the user's; the others are closed all the same
+                _log.exception("closing the resource %s failed", name)
+                first = first or error
+            self._values.pop(name, None)
+        return first
+
+
+class _InThread:
+    """A plain one."""
+
+    def __init__(self, resource: Resource) -> None:
+        self._manager = contextmanager(resource.make)()  # type: ignore[arg-type]  # it is a plain one
+        self.value: Any = None
+
+    def open(self) -> bool:
+        self.value = self._manager.__enter__()
+        return True
+
+    def close(self) -> None:
+        self._manager.__exit__(None, None, None)
+
+
+class _InLoop:
+    """One task opens it, waits, and closes it."""
+
+    def __init__(self, resource: Resource, coroutines: Coroutines, runtime: Runtime, stopping: Stopping) -> None:
+        self.value: Any = None
+        self._resource, self._coroutines, self._stopping = resource, coroutines, stopping
+        self._error: BaseException | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._over: asyncio.Event | None = None
+        #: It is open, or has ended; it has ended.
+        self._ready, self._ended = runtime.event(), runtime.event()
+
+    def open(self) -> bool:
+        self._coroutines.add(self._hold, self._has_ended)
+        self._coroutines.begin()
+        while not self._ready.wait(_LOOK_S):
+            if self._stopping.asked:
+                self._cancel()
+                return False
+        if self._ended.is_set():
+            raise self._error or StateError(f"the event loop has ended the resource {self._resource.name}")
+        return True
+
+    def close(self) -> None:
+        if self._over is not None and not self._ended.is_set():
+            self._coroutines.call(self._over.set)
+        while not self._ended.wait(_LOOK_S):
+            if self._stopping.hurry:
+                _log.warning("leaving without waiting for the resource %s to be closed", self._resource.name)
+                self._cancel()
+                return
+        if isinstance(self._error, Exception):
+            raise self._error
+
+    # ---- in the event loop's thread
+    async def _hold(self) -> None:
+        self._task, self._over = asyncio.current_task(), asyncio.Event()
+        try:
+            async with asynccontextmanager(self._resource.make)() as self.value:  # type: ignore[arg-type]  # an async one
+                self._ready.set()
+                await self._over.wait()
+        except BaseException as error:
+            self._error = error
+            if not isinstance(error, Exception):
+                raise
+
+    def _has_ended(self) -> None:
+        self._ended.set()
+        self._ready.set()
+
+    # ---- inside
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._coroutines.call(self._task.cancel)

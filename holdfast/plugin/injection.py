@@ -1,0 +1,120 @@
+"""Injection: keyword-only parameters of handlers get the app's resources, by their names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.errors import SettingError, StateError
+from holdfast.plugin.engine.resources import Resource, Resources
+from holdfast.plugin.parameters import is_coroutine
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+#: What handlers with `value=` call their own parameters.
+_TAKEN = ("record", "records", "value", "values")
+
+
+class _Values(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - as of a dict
+        raise StateError(f"the resource {name} is not open: the app has not begun, or has left")
+
+
+class Injection:
+    """The resources of one app, and who gets them."""
+
+    def __init__(self) -> None:
+        self._resources: list[Resource] = []
+        self._values = _Values()
+
+    def add(self, function: Callable[..., Any]) -> None:
+        """Add a resource. Raises SettingError."""
+        name = getattr(function, "__name__", repr(function))
+        is_async = inspect.isasyncgenfunction(function)
+        if not (is_async or inspect.isgeneratorfunction(function)):
+            raise SettingError("resource", name, "let it yield the resource once: what comes after the yield closes it")
+        if name in _TAKEN:
+            raise SettingError("resource", name, "a parameter of that name gets the record or its value: rename it")
+        if name in self._names:
+            raise SettingError("resource", name, "there is one of that name already")
+        _takes_nothing("resource", function)
+        self._resources.append(Resource(name, function, is_async))
+
+    def at_start(self, function: Callable[[], Any]) -> None:
+        """Have it called before the app joins its group. Raises SettingError."""
+        self._add_call("on_startup", function, before=True)
+
+    def at_end(self, function: Callable[[], Any]) -> None:
+        """Have it called when the app has left. Raises SettingError."""
+        self._add_call("on_shutdown", function, before=False)
+
+    def bind(self, call: F) -> F:
+        """Bind a handler's keyword-only parameters that are named as a resource. Without one it stays as it is."""
+        try:
+            signature = inspect.signature(call)
+        except (TypeError, ValueError):  # some functions in C do not tell theirs, and things that cannot be called
+            return call
+        parameters = signature.parameters.values()
+        names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in self._names]
+        if not names:
+            return call
+        values = self._values
+
+        def bound(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - those of the handler
+            return call(*args, **kwargs, **{name: values[name] for name in names})
+
+        async def bound_async(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
+            return await bound(*args, **kwargs)
+
+        made: Any = functools.wraps(call)(bound_async if is_coroutine(call) else bound)
+        made.__signature__ = signature.replace(parameters=[each for each in parameters if each.name not in names])
+        return made  # type: ignore[no-any-return]  # it takes what it took, without these
+
+    def resources(self) -> Resources:
+        """Make what opens and closes them."""
+        return Resources(self._resources, self._values)
+
+    @property
+    def _names(self) -> set[str]:
+        return {resource.name for resource in self._resources}
+
+    def _add_call(self, what: str, function: Callable[[], Any], *, before: bool) -> None:
+        _takes_nothing(what, function)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise SettingError(what, function, "it has a yield: register it by @app.resource")
+
+        def plain() -> Iterator[None]:
+            if before:
+                function()
+            yield
+            if not before:
+                function()
+
+        async def in_loop() -> AsyncIterator[None]:
+            if before:
+                await function()
+            yield
+            if not before:
+                await function()
+
+        is_async = is_coroutine(function)
+        # No parameter has such a name.
+        name = f"{what} {getattr(function, '__qualname__', function)}"
+        self._resources.append(Resource(name, in_loop if is_async else plain, is_async))
+
+
+def _takes_nothing(what: str, function: Callable[..., Any]) -> None:
+    """Raises SettingError: it cannot be called without arguments."""
+    if not callable(function):
+        raise SettingError(what, function, "register a function")
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        name = getattr(function, "__qualname__", repr(function))
+        raise SettingError(what, name, "it is called without arguments: give its parameters defaults") from None
+    except ValueError:  # some functions in C do not tell their parameters
+        pass

@@ -1,4 +1,4 @@
-"""holdfast: consumers that keep their grip through a rebalance.
+"""holdfast: consumers that do not repeat work when a group rebalances.
 
 Each name is imported when it is asked for: pytest imports this package in every run where holdfast is installed, and
 that is to cost next to nothing.

@@ -1,1 +1,1 @@
-"""The engine: a consumer's loop. START HERE: loop.py."""
+"""The engine: runs a consumer's loop. START HERE: loop.py."""

@@ -1,5 +1,4 @@
-"""Family: what one kind of source does in its own way (`partitioned.py` and `leased.py` are the two), and what it asks
-of the loop that it is in."""
+"""Family: the interface between the loop and a kind of source, `partitioned.py` or `leased.py`."""
 
 from __future__ import annotations
 

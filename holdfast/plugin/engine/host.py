@@ -1,6 +1,7 @@
-"""Host: what the parts of a record's way ask of the engine, answered by the family and by one another.
+"""Host: connects the parts of a record's path (`record/`) with the family and with each other.
 
-Each part asks for something that is made after it, the family last of all. So this is made first, and told at the end.
+Each part uses others that are created after it, the family last of all. So the host is created first, and gets the
+others at the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lifecycle: how an app begins and ends, whoever takes its turns."""
+"""Lifecycle: starts and ends an app, in the engine's own loop or in a user's."""
 
 from __future__ import annotations
 

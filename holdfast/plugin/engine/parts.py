@@ -1,4 +1,4 @@
-"""Parts: what one app is made of. Each part is given what it uses; none knows the engine that they are in."""
+"""Parts: creates all parts of one app. Each part gets what it uses; none knows the engine that they are in."""
 
 from __future__ import annotations
 

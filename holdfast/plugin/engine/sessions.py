@@ -1,4 +1,4 @@
-"""Sessions: the app's session at the store, from one that is lost to the next; and what is owed meanwhile."""
+"""Sessions: keep the app's session at the store, open a new one after a loss, and hold what is owed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: what one app knows of itself, taken on its loop's thread for all others; its life told.
+"""Snapshots: take the app's figures on its loop's thread for other threads, and report its start and end.
 
 Snapshots are taken by the loop's thread, on demand: nobody else may walk its dictionaries, and it costs nothing
 unasked.

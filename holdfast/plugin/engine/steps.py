@@ -1,5 +1,4 @@
-"""Steps: what every loop does in a turn, whoever handles the records: our workers (`loop.py`) or a user's own loop
-(`own_loop/driven.py`)."""
+"""Steps: the work of every loop in a turn, with our workers (`loop.py`) or a user's loop (`own_loop/driven.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping: whether the app is to end, why, and how fast."""
+"""Stopping: holds whether the app is to end, why, and how fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timers: what has to happen later, on the thread that runs the app."""
+"""Timers: run actions later, on the thread that runs the app."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How much may come, and how fast."""
+"""Flow control: how many records the app takes in, and how fast."""

@@ -1,7 +1,7 @@
-"""Backlog: what is behind, and what comes in, told by the ends of the logs. For the ramp alone.
+"""Backlog: measures the lag and the production rate by the ends of the logs. Only the ramp uses it.
 
-What a hand-over leaves behind is judged once, half a second after the lag is known: later the lag is what the ramp has
-left.
+The lag that a hand-over leaves is measured once, half a second after it is known: later lag is what the ramp itself
+leaves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Intake: how much is taken in, how fast, and what is paused. Bounds records and bytes in the process.
+"""Intake: limits the records and bytes in the process and their rate, and decides which partitions to pause.
 
 - Handlers keep up if they end half of what is admitted, whatever is in the process: one stuck partition says nothing
   of the others.

@@ -1,11 +1,11 @@
-"""New partitions: they came while the ramp holds. What was polled of them waits here and goes on in turn.
+"""New partitions: queues their records while the ramp limits the intake, and lets the partitions in by turns.
 
 The client hands out whole fetches: first everything of one partition, then everything of the next. If the ramp took
-less of each poll, the partitions that stay would stand still behind the backlog of those that came. So everything is
-polled as it comes. What is of partitions that stay goes on at once; what is of new ones waits in a queue for each, and
-they take turns. A new partition of which much waits is paused, that one alone: its client fetches it again later.
+less of each poll, the partitions that stay would stop behind the backlog of the new ones. So the loop polls everything.
+Records of partitions that stay continue at once; those of new partitions wait in a queue for each partition, and the
+queues take turns. Only a new partition with many waiting records is paused: its client fetches it again later.
 
-What waits is not in the ledger. If the client is sent elsewhere, or the partition goes, it is dropped and comes again.
+Waiting records are not in the ledger. After a seek, or if the partition goes, they are dropped and come again.
 
 Measured with a ramp that polls less: partitions that stay stood still for 2.3 s at a join, for 10 s after a crash. The
 end of a partition waits behind its records here: told earlier, these would count as a gap.

@@ -1,4 +1,4 @@
-"""Climb and Pace: how the intake grows after a takeover, by the policy `Ramp`. Pure: times and totals are passed in.
+"""Climb and Pace: compute how the intake grows after a takeover (the policy `Ramp`). Pure: callers pass times.
 
 What it is held to at first is the *steady* intake: what producers send to the partitions that are owned now. Partitions
 that stay take what they need of it, and are never held; those that came share the rest (`new_partitions.py`).

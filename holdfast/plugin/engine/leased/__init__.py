@@ -1,1 +1,1 @@
-"""Records that are leased one by one."""
+"""The leased family: sources that lease records one by one."""

@@ -1,4 +1,4 @@
-"""The leased family: no partitions are owned; each record has a lease at the broker and is acknowledged alone.
+"""The leased family: members own no partitions; each record has a lease at the broker and is acknowledged alone.
 
 On the way out, and when its session is lost, a leased source takes back what no worker has begun (`Workers.recall`): a
 lease is not to wait for the slow handler before it.

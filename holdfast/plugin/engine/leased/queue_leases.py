@@ -1,4 +1,4 @@
-"""Queue leases: the queues of a leased source, as far as one member at a time can have them.
+"""Queue leases: let one member at a time handle a queue, for sources that do not tell who owns it.
 
 A client that hands out queues among its members without a word (see `QueueLeasedSource`) may let two of them read one
 queue for a while. What keeps a message from running twice is its claim, always. The lease is for the rest: the first

@@ -1,1 +1,1 @@
-"""Partitions that are owned: taken over, handed over, committed. START HERE: rebalance.py."""
+"""The partitioned family: takes partitions over, hands them over, commits. START HERE: rebalance.py."""

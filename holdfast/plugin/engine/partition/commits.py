@@ -1,4 +1,4 @@
-"""Commits: when which offset goes to the broker. The policy is two settings; the state lies with each ownership.
+"""Commits: decide when which offset goes to the broker. Two settings are the policy; ownerships keep the state.
 
 - Commits are asynchronous, also inside of on_revoke (see `KafkaSource.commit`). One that is refused is harmless with
   a store: the position says what is done.

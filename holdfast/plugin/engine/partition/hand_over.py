@@ -1,4 +1,4 @@
-"""A hand-over: the whole path of partitions that go, in one place. START HERE TOO.
+"""Hand-over: the whole path of partitions that this member gives up. START HERE TOO.
 
     fence > hand back > drain > settle > commit > let go > (the client unassigns)
 

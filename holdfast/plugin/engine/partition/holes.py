@@ -1,4 +1,4 @@
-"""Holes: offsets at which the log has no record for us. It never had one, or retention was quicker than we were.
+"""Holes: offsets without a record in the log; tells those that never had one from those that retention deleted.
 
 A hole is retention's as far as it lies below the log's start, which each answer to a fetch tells Kafka's client (1.0
 on); of a RocketMQ queue it is known only where a master has said so. Both may run ahead of what is admitted, so a hole

@@ -1,4 +1,4 @@
-"""The ledger of one partition under one ownership: offsets in flight -> watermark. Pure.
+"""Ledger: tracks the offsets in flight of one partition under one ownership; computes the watermark. Pure.
 
 The end of a partition (`enable.partition.eof`) tells the ledger about transaction markers at the log's end.
 """

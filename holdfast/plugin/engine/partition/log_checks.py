@@ -1,4 +1,4 @@
-"""Whether a partition's log is still the one that was read: topics are deleted and made again, and logs are cut."""
+"""Log checks: find out whether a partition's log was cut, or its topic was deleted and created again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owners: what a member has been assigned and owns. What a rebalance changes, and the loop goes on with."""
+"""Owners: the partitions that a member was assigned and owns. Rebalances change them; the loop uses them."""
 
 from __future__ import annotations
 

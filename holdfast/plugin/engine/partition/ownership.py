@@ -1,4 +1,4 @@
-"""Ownership: one partition from its assignment to its end, a one-way state, and the gate at each handler's start.
+"""Ownership: the state of one partition from its assignment to its end, and the gate at each handler's start.
 
 A fence (`record.fence.epoch`) is the position's birth in the store's milliseconds plus its epoch: it goes on rising
 where epochs begin anew. Marks and tokens carry the bare epoch (`Ownership.store_epoch`).

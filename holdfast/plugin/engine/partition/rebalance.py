@@ -1,4 +1,4 @@
-"""A rebalance, as the source tells of it: what comes is taken over, what goes is handed over (`hand_over.py`).
+"""Rebalance: takes over the partitions that the source assigns; hands over those that it revokes (`hand_over.py`).
 
 `seek` right after an assign races, so offsets go into the assign call; a seek later is on a paused, established
 partition. Who becomes OWNED always has `seek_needed`; only `Rebalance.assigned` clears it, for what its own reply tells

@@ -1,4 +1,4 @@
-"""Reports: one for each rebalance, told when its effects are over."""
+"""Reports: make one report for each rebalance, when its effects are over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking over: from assigned to owned. The store first, then the committed offset; a foreign offset wins.
+"""Takeover: makes an assigned partition an owned one. The store first, then the committed offset; a foreign one wins.
 
 Each partition goes its own way: one whose topic is gone or that has no leader waits alone, and is asked for again.
 

@@ -1,1 +1,1 @@
-"""A record's way: from a poll to its mark."""
+"""The path of a record through the engine: from a poll to its mark."""

@@ -1,4 +1,4 @@
-"""Admission: the records of a poll become entries: one each, or runs where nothing needs to be known of each alone.
+"""Admission: turns the records of a poll into entries: single records, or runs that need no separate treatment.
 
 - What Kafka's client cannot read (CRC, compression, size) stops the app: behind a hole, nothing is admitted.
   RocketMQ's pull reads by itself: such a message is a record of what there is of it (`Batch.unreadable`), which no

@@ -1,4 +1,4 @@
-"""Attempts: a worker takes the entries it was given through start gate, handler, outcome. Decides nothing."""
+"""Attempts: a worker takes its entries through start gate, handler and outcome. Decides nothing."""
 
 from __future__ import annotations
 

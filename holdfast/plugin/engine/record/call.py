@@ -1,7 +1,7 @@
-"""A call: what one worker does with the entries it was given, and what others may know of it meanwhile.
+"""Call: the work of one worker on its entries, and what other threads may read of it meanwhile.
 
-Nothing is noted where a handler starts but `Call.current`. It is None again before the end is told: else what has come
-back, and is settled, would be given up once more.
+The start of a handler is noted only in `Call.current`. It is None again before the end is reported: otherwise a record
+that has come back, and is settled, could be given up once more.
 """
 
 from __future__ import annotations

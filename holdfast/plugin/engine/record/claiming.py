@@ -1,4 +1,4 @@
-"""Claiming: business keys are asked for in batches; who finds one BUSY parks, and its followers hold nothing.
+"""Claiming: asks the store for business keys in batches; a record with a BUSY key parks, its followers hold no key.
 
 A run's claims are asked for and finished in one go; where they do not all go the same way, `Claiming.each` takes it
 apart, and each record goes on with its own verdict. Then who stood behind a parked record of another key is free to ask

@@ -1,4 +1,4 @@
-"""Coroutines: `async def` handlers as tasks of one event loop, a loop of their own or the application's."""
+"""Coroutines: run `async def` handlers as tasks of one event loop, the engine's own or the application's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dispatch: what is ready goes to the workers, of each kind of handler in turn."""
+"""Dispatch: gives ready records to the workers, the kinds of handlers in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entry: what goes the whole way together, one record, or a run of them; and Lane: entries one after the other.
+"""Entry: one record, or a run of records that stays together. Lane: entries that run one after the other.
 
 A run costs a step of the engine for all its records. What goes wrong with one splits it: the run's other records become
 entries of their own, each in the lane of its own key (`Lanes.apart`, `Lanes.shrink`). The gate and the clock are asked

@@ -1,4 +1,4 @@
-"""Host: what the parts of a record's way ask of the engine that they are in."""
+"""Host: the interface through which the parts of a record's path use the engine."""
 
 from __future__ import annotations
 

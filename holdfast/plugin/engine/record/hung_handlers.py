@@ -1,5 +1,6 @@
-"""Hung handlers: a call that runs for too long is cancelled, then given up; its record goes to the dead letter, or the
-app stops. Nothing is noted where a record's handler starts: calls are looked at now and then, from the loop's turn.
+"""Hung handlers: cancels a call that runs too long, then gives it up: a dead letter, or the app stops.
+
+The start of a handler is not noted anywhere: the loop looks at the running calls now and then, in its turn.
 
 A call that was given up is STUCK: in hand, not waited for. Only a record whose handler may still run is dead-lettered
 after its partition went: its new owner waits for it, and released it would run twice at once. (`Ownership.still_ours`.)

@@ -1,4 +1,4 @@
-"""Lanes: what is handled one after the other, and what may start. Pure scheduling; one thread.
+"""Lanes: decide which records run one after the other, and which may start. Pure scheduling; one thread.
 
 Followers of a parked record stand in a deque of their own, and are let out one by one as they ask
 (`Lane.next_follower`): walked for each record that waits, a lane would cost by its square. What another member holds is

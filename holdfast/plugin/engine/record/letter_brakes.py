@@ -1,4 +1,4 @@
-"""Brakes: what the engine does where a handler sends too many records to the dead letters (`DeadLetterLimit`).
+"""Brakes: pause a handler that sends too many records to the dead letters, or stop the app (`DeadLetterLimit`).
 
 `Count` is the counting (pure: a time is passed in), `Brakes` what follows from it.
 

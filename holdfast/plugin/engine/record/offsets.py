@@ -1,4 +1,4 @@
-"""Offsets as ranges. Pure."""
+"""Ranges of offsets. Pure."""
 
 from __future__ import annotations
 

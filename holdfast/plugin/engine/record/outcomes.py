@@ -1,4 +1,4 @@
-"""Outcomes: what follows the end of an attempt: settle, try again, dead letter, stop, or leave it to the new owner.
+"""Outcomes: decide what follows an attempt: settle, retry, dead letter, stop, or leave it to the new owner.
 
 - A handler that outlived the drain and then fails is released, not retried: only the new owner decides, or two would.
 - Attempts are counted by one owner; a hand-over between two attempts starts the count anew.

@@ -1,4 +1,4 @@
-"""Owner: what a record's way asks of whoever owns its partition. `partition/ownership.py` is one."""
+"""Owner: the interface through which a record's path uses the owner of its partition (`partition/ownership.py`)."""
 
 from __future__ import annotations
 

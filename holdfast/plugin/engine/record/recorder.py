@@ -1,7 +1,7 @@
-"""The recorder: what an engine tells of its work. Where nobody asked for an audit, nothing.
+"""Recorder: reports the engine's work to the audit. Without an audit it does nothing.
 
-What counts as *handled* is the end of the handler, as the loop sees it (5 ms later at most), whether or not the store
-learns of it: an execution is one also where its mark is lost and the record runs again.
+A record counts as *handled* when the loop sees its handler's end (5 ms later at most), whether or not the store learns
+of it: it is an execution even if its mark is lost and the record runs again.
 """
 
 from __future__ import annotations

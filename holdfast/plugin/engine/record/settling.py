@@ -1,4 +1,4 @@
-"""Settling: what has ended well is finished at the store (its key), then settled with its source (mark, or ack)."""
+"""Settling: finishes a handled record at the store (its key), then settles it with its source (mark, or ack)."""
 
 from __future__ import annotations
 

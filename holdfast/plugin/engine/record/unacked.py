@@ -1,4 +1,4 @@
-"""Unacked: what was given to handlers and is not acknowledged by the store. A crash repeats at most that. Pure."""
+"""Unacked: records given to handlers and not acknowledged by the store. A crash repeats at most these. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Unroutable: records in the broker's retry topic that do not say where they were born: put there by hand.
+"""Unroutable: dead-letters records of the broker's retry topic that do not name the topic they came from.
 
-No handler can be theirs, and neither a retry nor a change to the app cures them: they are put away, and told of.
+Somebody put them there by hand. No handler can take them, and neither a retry nor a change to the app would help.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Open records: in words, the reason why each is not done."""
+"""Waits: say in words why each open record is not done."""
 
 from __future__ import annotations
 

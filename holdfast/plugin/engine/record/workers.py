@@ -1,4 +1,4 @@
-"""Workers: threads for plain functions, tasks for `async def`; what ends is put where the loop finds it.
+"""Workers: run functions in threads and `async def` as tasks, and put results where the loop finds them.
 
 - A slow record in a chunk of quick ones: what waits behind it is taken back after 5 ms without an end (20 ms in all)
   and given to others; what has ended is settled. Not of a run that its worker has looked at and not begun

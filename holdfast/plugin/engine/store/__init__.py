@@ -1,1 +1,1 @@
-"""The store when it does not answer."""
+"""The engine while the store does not answer."""

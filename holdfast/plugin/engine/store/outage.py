@@ -1,4 +1,4 @@
-"""Outage: whether the store answers, and when to ask again."""
+"""Outage: tracks whether the store answers, and when to ask again."""
 
 from __future__ import annotations
 

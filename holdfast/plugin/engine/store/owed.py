@@ -1,4 +1,4 @@
-"""Owed: what is owed to the store until it has answered, or until the session that owes it is lost."""
+"""Owed: keeps calls to the store until it has answered, or until the session that owes them is lost."""
 
 from __future__ import annotations
 

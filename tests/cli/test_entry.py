@@ -116,7 +116,7 @@ def test_a_mistake_is_told_in_the_words_of_the_command_line(here: Here, argument
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("emit", "--handler", "1s", "--kafka", "4.1", "--restart", "0s"), "holdfast: --restart=0.0: use a number of seconds"),
+        (("emit", "--handler", "1s", "--kafka", "4.1", "--restart", "0s"), "holdfast: --restart=0.0: use a number"),
         (("emit", "--handler", "1s", "--kafka", "4.1", "--static-id", "a b"), "holdfast: --static-id='a b': use"),
         (("lag", "--group", "g"), "holdfast: --bootstrap: give host:port"),
         (("lag", "--group", "g", "--namesrv", "nowhere"), "host:port is wanted"),

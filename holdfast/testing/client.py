@@ -28,6 +28,8 @@ _AWAY_S, _AWAY_CALLS = 1.0, 8
 #: A takeover may wait so long for the broker, inside the call that tells of what comes; and all else that is done in
 #: such a call takes so long at most.
 _LOOK_S, _TOLD_S = 3.0, 0.25
+#: Neither a poll nor a turn takes so long by itself.
+_TURN_S = 0.2
 
 
 class Client:
@@ -79,6 +81,11 @@ class Client:
         self._source.commit(offsets)
 
     # ---- for the judges
+    @property
+    def held(self) -> bool:
+        """Whether the member's loop waits for an answer, of the store or, in a poll, of the broker."""
+        return self.member.stage.now - self._since > _TURN_S
+
     def look(self, engine: Engine | Driven) -> None:
         """P6: whatever handlers do, the client of a member that works is polled."""
         if self._spikes is not None:

@@ -117,6 +117,7 @@ class Watch:
             and engine.parts.sessions.session.live()
             and not engine.parts.outage.down
             and not getattr(engine.parts.sessions.store, "down", False)  # it is open: a call may wait for the store
+            and not (member.client is not None and member.client.held)
         )
 
 

@@ -62,10 +62,11 @@ class RocketGroup(Watcher):
             return
         self._late[partition] -= 1
         self.coming += 1
+        log = self.broker.logs.get(partition)
 
         def once_more() -> None:
             self.coming -= 1
-            if partition in self.broker.logs:
+            if log is not None and self.broker.logs.get(partition) is log:  # nobody waits so long that it is another
                 self.broker.commit(self.name, partition, offset, member)
 
         self.broker.after(self.broker.time, _LATE_S, once_more)

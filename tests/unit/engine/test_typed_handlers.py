@@ -24,6 +24,7 @@ from tests.harness.engine import Bench, Letters
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast.plugin.dead_letter import Letter
     from holdfast.records import Record
 
 QUICKLY = Settings(workers=4, commit_interval_s=0.01)
@@ -111,6 +112,33 @@ def test_what_cannot_be_decoded_is_a_letter_and_its_neighbours_are_handled(
         assert said["holdfast-error-type"] == b"holdfast.errors.RecordUnreadable"
         assert said["holdfast-attempts"] == b"1"
         assert f"offset {letter.record.offset}".encode() in (said["holdfast-error-message"] or b"")
+
+
+@pytest.mark.parametrize("kind", ["plain", "batch"])
+@pytest.mark.parametrize("ordering", ["key", "partition"])
+def test_so_it_is_of_records_that_go_together(kind: str, ordering: Any) -> None:
+    """Once handlers are known to be quick, a worker takes many records at once."""
+    values = [b"?" if number % 100 == 99 else order(number) for number in range(1000)]
+    seen = Seen()
+    with Bench() as bench:
+        letters = Letters(bench.changed)
+        produce(bench, *values)
+        bench.member(
+            settings=Settings(workers=2, commit_interval_s=0.01, ordering=ordering),
+            dead_letter="dlq",
+            dead_letters=letters,
+            handler=getattr(seen, kind),
+            value=Order,
+            retry=Retry(attempts=1),
+            **KINDS[kind],
+        )
+        bench.wait_committed(len(values))
+    assert sorted(seen.ids) == [number for number in range(1000) if number % 100 != 99]
+    assert [letter.record.offset for letter in sorted(letters.sent, key=_offset)] == list(range(99, 1000, 100))
+
+
+def _offset(letter: Letter) -> int:
+    return letter.record.offset
 
 
 def test_without_a_dead_letter_the_app_stops_and_says_why() -> None:

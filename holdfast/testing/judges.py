@@ -181,16 +181,16 @@ class Judges:
     def lettered(self, member: str, session: str, record: Placed, attempts: int, *, blind: bool = False) -> None:
         """The broker took a dead letter; `blind` as in `started`."""
         handling = record.handling
+        if blind or record.excused:
+            record.excused = True  # of a log that is gone: the one at its place in the next may be the unreadable one
+            return
         if not (record.unfit or record.overdue or record.hopeless or record.failures >= handling.attempts):
             self.broken(
                 "LETTER",
                 f"{record} was sent away by {member} after {record.failures} calls that failed; it says {attempts}, "
                 f"and has {handling.attempts} attempts",
             )
-        if blind:
-            record.excused = True
-        else:
-            record.letter_of = session
+        record.letter_of = session
 
     def committed(self, member: str, log: LogName, offset: int) -> None:
         """The broker has acknowledged a commit."""

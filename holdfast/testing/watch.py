@@ -43,6 +43,7 @@ class Watch:
         self._stage = stage
         #: By member and handler: its first records could start, and none does.
         self._waits: dict[tuple[str, str], _Waits] = {}
+        self._is_async = {each.name: "async" in each.kind for each in stage.world.handlers}
 
     def look(self) -> None:
         """Start members that may start; when a loop comes for more is its user's affair."""
@@ -64,7 +65,7 @@ class Watch:
         """For how long nothing of that handler has started; None: something runs, or has started."""
         judges = self._stage.judges
         starts = judges.starts[member]
-        own, others = starts[handler], starts.total() - starts[handler]
+        own, others = starts[handler], self._others(member, handler)
         before = self._waits.get((member, handler))
         if judges.running[member][handler]:
             return None
@@ -72,10 +73,16 @@ class Watch:
             _Waits(0, own, others) if before is None or before.own != own else before._replace(looks=before.looks + 1)
         )
 
+    def _others(self, member: str, handler: str) -> int:
+        """How many records of other handlers have started that share its room: workers' threads, or the event loop."""
+        is_async = self._is_async
+        starts = self._stage.judges.starts[member]
+        return sum(count for each, count in starts.items() if each != handler and is_async[each] == is_async[handler])
+
     def _judge(self, member: Member, engine: Engine | Driven, ready: Entry, seen: _Waits) -> None:
         """P5, and that no kind of handler starves another."""
         judges, kind = self._stage.judges, ready.handler.kind
-        others = judges.starts[member.name].total() - seen.own - seen.others
+        others = self._others(member.name, ready.handler.name) - seen.others
         if seen.looks >= _STARVED_LOOKS and others > _STARVED_STARTS:
             judges.broken("STARVED", f"{ready!r} could start at {member.name}, and {others} others have started since")
         free = engine.parts.workers.room(kind) > 0 and engine.parts.unacked.room(kind) >= ready.count

@@ -272,6 +272,11 @@ class Judges:
         """The store has lost who owns that log, lately: it may take it away."""
         return any(log in lost.logs and self._now() - lost.at_s < _LEARNT_S for lost in self._forgot)
 
+    def _lost_since(self, since: float, record: Placed) -> bool:
+        """Whether the store has lost something of that record since it was claimed."""
+        # Who had let a partition go shortly before owns it again there, until its next renewal says so once more.
+        return any(since <= lost.at_s + self._lease_s and lost.has(record) for lost in self._forgot)
+
     def _running(self, member: str, record: Placed) -> Sequence[Run]:
         for run in reversed(record.unit.runs):
             if run.record is record and run.member == member and run.ended_at is None:
@@ -307,10 +312,10 @@ class Judges:
         for old in unit.runs:
             if old.blind and unit.key is None:
                 continue
-            if old.given_up and old.record.letter_of is not None:
+            if old.given_up and (old.record.letter_of is not None or old.record.excused):
                 continue  # its letter gave the key back: another record of it may run
             self.repeats += 1
-            if self._known(old.record, old.session, old.claimed_at):
+            if self._known(old.record, old.session, old.claimed_at) and not self._lost_since(new.claimed_at, record):
                 was = "runs" if old.ended_at is None else f"ended well at {old.ended_at:.4f}"
                 life = "alive" if self._sight.alive(old.session) else "dead"
                 self.broken(
@@ -322,8 +327,7 @@ class Judges:
         """Whether what a session did with a record could not have been done again."""
         if self.open:
             return False
-        # Who had let a partition go shortly before owns it again there, until its next renewal says so once more.
-        if any(since <= lost.at_s + self._lease_s and lost.has(record) for lost in self._forgot):
+        if self._lost_since(since, record):
             return False
         if self._sight.alive(session):
             return True
@@ -343,7 +347,8 @@ class Judges:
         for other in lane.running:
             if self.open or other.given_up or other.blind or new.blind or other.together is new.together:
                 continue
-            if self._sight.alive(other.session) and not self._took_away(record.log):
+            gone = other.record.excused  # compaction has removed it: nobody can tell that something was there
+            if self._sight.alive(other.session) and not (gone or self._took_away(record.log)):
                 self.broken(
                     "ORDER", f"{record} starts at {new.member} while {other.record} of its lane runs at {other.member}"
                 )

@@ -215,7 +215,7 @@ class Judges:
         """Somebody has set the group's offset, while the group was empty; `back`: to a lower one."""
         for at, record in enumerate(self._book.logs.get(log, [])):
             if record.offset < offset:
-                record.excused = record.excused or not record.over
+                record.excused = True
                 continue
             self._checked[log] = min(self._checked[log], at)
             # Who only skips records asks for no other once more: what was done may be left as it is.

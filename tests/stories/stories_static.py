@@ -6,6 +6,8 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import ConsumerGroupState
+
 from tests.harness.group.story import story
 
 if TYPE_CHECKING:
@@ -64,3 +66,36 @@ def static_kill(field: Field) -> None:
     field.until_handled(600)
     field.kill(a)
     field.until_spread(field.start("a"), b)
+
+
+def _unowned(field: Field) -> set[int]:
+    """The partitions that are in nobody's assignment, where the broker says that the group is stable."""
+    found = field.kafka.admin.describe_consumer_groups([field.group])[field.group].result(10)
+    if found.state != ConsumerGroupState.STABLE:
+        return set()
+    owned = {each.partition for member in found.members for each in member.assignment.topic_partitions}
+    return set(range(_PARTITIONS)) - owned
+
+
+@story(
+    config=_STATIC | {"drain_timeout_s": 3.0, "ramp": False},
+    kinds=_HOLDFAST,
+    partitions=_PARTITIONS,
+    protocols=("cooperative",),
+)
+def static_kill_in_drain(field: Field) -> None:
+    """Kill -9 of a static member that drains what goes to a second one, and at once another process of its name. The
+    coordinator gives it what was to stay, without a rebalance: the rest has no owner, until it joins anew."""
+    a = field.start("a")
+    field.flow()
+    field.until_spread(a)
+    b = field.ready("b", static=False)
+    slow = field.send_slow(work_ms=3_000)
+    field.until_started(slow, a)
+    field.let_begin(b)
+    field.until(lambda: bool(_unowned(field)), "the first drains what it gives to the second")
+    field.kill(a)
+    field.until_spread(field.start("a"), b)
+    told = [line for line in (field.home / "events.jsonl").read_text().splitlines() if '"SourceTrouble"' in line]
+    if not any("nobody owns" in line for line in told):
+        raise field.error(f"nobody has told of it: {told}")

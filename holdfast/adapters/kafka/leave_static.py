@@ -1,8 +1,9 @@
 """A static member leaves for good: its partitions go to others at once, not after its session.
 
-In the classic protocol librdkafka says so when it is asked to unsubscribe. In the consumer protocol it always says "I
-come back" (epoch -2, KIP-848), whatever is called, so the other word (epoch -1) is sent by hand: FindCoordinator, key
-10, and ConsumerGroupHeartbeat, key 68, both version 0. Measured on Kafka 4.3.1; layouts: Kafka's message definitions.
+In the classic protocol librdkafka says so when it is asked to unsubscribe, and nothing when it is closed. In the
+consumer protocol it always says "I come back" (epoch -2, KIP-848), whatever is called, so the other word (epoch -1) is
+sent by hand: FindCoordinator, key 10, and ConsumerGroupHeartbeat, key 68, both version 0. Measured on Kafka 4.3.1;
+layouts: Kafka's message definitions.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
+from holdfast.adapters.kafka.offsets import ENDS, offsets_at
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
 from holdfast.plugin.ports import Batch, End
@@ -198,6 +199,7 @@ class MessageSource(KafkaSource):
 
     def unsubscribe(self) -> None:
         """Leave the group; what was assigned is revoked in a poll to come."""
+        self._unowned = None  # it would join again
         self.client.unsubscribe()
 
     def _sort(self, messages: Sequence[Message], batch: Batch) -> Batch:
@@ -256,7 +258,7 @@ class MessageSource(KafkaSource):
         """An offset as a number, where it may be OFFSET_BEGINNING or OFFSET_END. Raises SourceError."""
         if offset >= 0:
             return offset
-        return self._list_offsets([partition], offset, deadline)[partition]
+        return offsets_at(self.client, [partition], offset, deadline, ENDS)[partition]
 
 
 def _failure(deserialise: Callable[[Message], None], message: Message) -> Exception | None:

@@ -6,7 +6,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.adapters.kafka import broker_features, faults, leave_static
+from holdfast.adapters.kafka import broker_features, faults, leave_static, unowned
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.broker_features import NOT_ASKED, BrokerFeatures
 from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
@@ -90,8 +90,9 @@ class KafkaSource:
         self._session = GroupSession(self._checked.group, ids.admin)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default)
+        self._unowned: unowned.Watch | None = None
+        self._drain_s = self._rebuild_at = 0.0
         self._rebuilds = 0
-        self._rebuild_at = 0.0
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._checked!r})"
@@ -130,6 +131,7 @@ class KafkaSource:
     def check_settings(self, settings: Settings) -> None:
         """Hold the app's settings against the client's. Raises SettingError."""
         check_drain(self._checked, settings.drain_timeout_s)
+        self._drain_s = settings.drain_timeout_s
 
     def dead_letters(self) -> KafkaDeadLetters:
         """Dead letters on the same brokers, with the same credentials."""
@@ -153,10 +155,10 @@ class KafkaSource:
 
     def _make_client(self, deadline: Deadline) -> None:
         """The broker is asked what it can only where the configuration depends on it. Raises SourceError."""
-        self._use(broker_features.ask(self._checked.conf, deadline) if needs_answer(self._checked) else NOT_ASKED)
-        self._consumer = self._build()
+        asked = broker_features.ask(self._checked.conf, deadline) if needs_answer(self._checked) else NOT_ASKED
+        self._consumer = self._build(self._use(asked))
 
-    def _use(self, asked: BrokerFeatures) -> None:
+    def _use(self, asked: BrokerFeatures) -> ClientConfig:
         if self._static_id is not None:
             static_id, self._static_id = id_from(self._static_id), None
             self._checked = check(with_id(self._checked.conf, static_id), self._checked.assignment)
@@ -172,6 +174,7 @@ class KafkaSource:
             why = leave_static.cannot(self._checked.conf) if consumer_protocol else None
             if self._leave and why is not None:
                 _log.warning("leave=True: %s, so others wait for this member's session when it stops", why)
+        return self._client
 
     def _warn(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -192,8 +195,6 @@ class KafkaSource:
 
         Measured on Kafka 4.3: with an unpolled rebalance pending, close() with a synchronous commit in on_revoke hung
         in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7.
-
-        librdkafka's close() of a static member says nothing to the group (classic), or that it comes back (KIP-848).
         """
         consumer, self._consumer = self._consumer, None
         if consumer is None:
@@ -213,6 +214,8 @@ class KafkaSource:
         if consumer is None:
             self._rebuild(timeout_s)
             return NOTHING
+        if self._unowned is not None:
+            self._unowned.step(consumer, self._topics)
         assignments = self._callbacks.assignments
         # poll() returns at the first message, consume() only when it is full or the time is over.
         first = consumer.poll(timeout_s) if timeout_s > 0 or max_records == 1 else None
@@ -306,13 +309,12 @@ class KafkaSource:
         if wait_s > 0 or self._client is None or (self._refusals is not None and self._refusals.final):
             SYSTEM_CLOCK.sleep(min(max(wait_s, 0.0), timeout_s))
             return
-        self._consumer = self._build()
+        self._consumer = self._build(self._client)
         self._join()
 
-    def _build(self) -> Consumer:
-        if self._client is None:
-            raise AssertionError(self)
-        return consumer_of(self._client, self._callbacks, begins_by_itself=self._starting_offsets.chosen)
+    def _build(self, client: ClientConfig) -> Consumer:
+        self._unowned = unowned.watch(client, self._callbacks, self._ids.admin, self._drain_s)
+        return consumer_of(client, self._callbacks, begins_by_itself=self._starting_offsets.chosen)
 
     def _join(self) -> None:
         if self._consumer is not None:
@@ -348,10 +350,7 @@ class KafkaSource:
 
     def last_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """With isolation.level=read_committed (the default): up to where no transaction is open."""
-        return self._list_offsets(partitions, LATEST, deadline)
-
-    def _list_offsets(self, partitions: Sequence[Partition], when: int, deadline: Deadline) -> Mapping[Partition, int]:
-        return offsets_at(self._client_or_raise(), partitions, when, deadline, ENDS)
+        return offsets_at(self._client_or_raise(), partitions, LATEST, deadline, ENDS)
 
     def look_at_ends(self, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
         """The ends of the logs, as of `last_offsets`, without waiting."""

@@ -195,10 +195,10 @@ class Field:
         self.until_works(new)
         return new
 
-    def ready(self, name: str) -> Member:
+    def ready(self, name: str, **changes: Any) -> Member:
         """Start a process that has everything to be a member, and waits for `let_begin`."""
         go = self.home / f"{name}.go.{uuid.uuid4().hex[:8]}"
-        new = self.start(name, go=str(go))
+        new = self.start(name, go=str(go), **changes)
         self.until(Path(f"{go}.waits").exists, f"the next {name} is ready")
         return new
 

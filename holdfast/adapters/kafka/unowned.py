@@ -1,0 +1,191 @@
+"""Partitions that nobody owns: a static member of the cooperative protocol notices them, and joins its group anew.
+
+A static member is killed while it gives partitions up, and comes back under its name within its session. The group is
+stable, so the coordinator answers its join with what the last rebalance left it, and begins no other. The member has
+nothing to revoke, so its client does not join again, and what it was giving up has no owner until something else causes
+a rebalance: 22 of 22 tries on Kafka 4.3.1 with librdkafka 2.16, one of them watched for 330 s.
+
+`unsubscribe` and `subscribe` together cured it in 12 of 12, within a second: the client gives up what it has, and its
+next join, with other metadata, begins a rebalance. `subscribe` to the same topics does nothing. Any member may do it.
+The consumer protocol has no such hole: the broker waits until each member has said that it gave a partition up.
+
+From outside, another member's drain looks the same for as long as it lasts: the second look comes after it. To ask
+takes DESCRIBE on the group and its topics, which READ includes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdfast.adapters.kafka._client import KafkaException, TopicCollection
+from holdfast.adapters.kafka.config import GroupProtocol
+from holdfast.adapters.kafka.joining import join
+from holdfast.errors import SourceError, SourceUnavailable
+from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from holdfast.adapters.kafka._client import Consumer
+    from holdfast.adapters.kafka.admin import Admin
+    from holdfast.adapters.kafka.callbacks import Callbacks
+    from holdfast.adapters.kafka.emission import ClientConfig
+
+_log = logging.getLogger("holdfast.kafka")
+
+#: From a client's first assignment to the first look: most rebalances have ended by then.
+_FIRST_S: Final = 3.0
+#: Between the two looks, beyond the longest drain: who has drained still has to commit and to join.
+_BEYOND_DRAIN_S: Final = 2.0
+#: How long the admin client goes on with one question.
+_REQUEST_S: Final = 5.0
+#: How many partitions are named.
+_NAMED: Final = 10
+
+
+class Sight(NamedTuple):
+    """A stable group as it was seen once: two that are equal had no rebalance between them that mattered."""
+
+    #: By member id.
+    assigned: Mapping[str, frozenset[Partition]]
+    unowned: frozenset[Partition]
+
+
+class Watch:
+    """Of one client, from before it joins. One thread, the one that polls.
+
+    Args:
+        client: its configuration.
+        callbacks: they count assignments.
+        admin: makes the admin client, or gives the one that is there.
+        drain_s: the longest that a member drains.
+    """
+
+    def __init__(self, client: ClientConfig, callbacks: Callbacks, admin: Callable[[], Admin], drain_s: float) -> None:
+        self._client, self._callbacks, self._admin = client, callbacks, admin
+        self._between_s = drain_s + _BEYOND_DRAIN_S
+        self._before = callbacks.assignments
+        self._topics: Sequence[str] = ()
+        self._looks = self._look_twice()
+        self._found: frozenset[Partition] = frozenset()
+
+    def step(self, consumer: Consumer, topics: Sequence[str]) -> None:
+        """Go on, without waiting for anything. Raises SourceUnavailable: partitions have no owner, and the client joins
+        anew; what it has is revoked in a poll to come."""
+        if not self._found:
+            self._topics = topics
+            try:
+                next(self._looks)
+            except StopIteration as over:
+                self._found = over.value or frozenset()  # None: it was over before
+            if not self._found:
+                return
+        try:
+            # Without LeaveGroup, as long as it has partitions. A signal handler may raise here: then both again.
+            consumer.unsubscribe()
+            join(consumer, topics, self._callbacks)
+        except (KafkaException, SourceError) as error:  # only a client that is finished refuses: a poll tells why
+            _log.info("%s: not joined anew (%s)", self._client.group, error)
+            self._found = frozenset()
+            return
+        found, self._found = self._found, frozenset()
+        raise SourceUnavailable(
+            f"{self._client.group}: nobody owns {_names(found)}. A static member was killed while it gave them up, and "
+            "came back without a rebalance. This member gives its partitions up and joins anew, so that the group "
+            "shares them out again"
+        )
+
+    # ---- inside: each `yield` is the end of a step
+    def _look_twice(self) -> Generator[None, None, frozenset[Partition]]:
+        nothing: frozenset[Partition] = frozenset()
+        while self._callbacks.assignments == self._before:
+            yield
+        try:
+            yield from _pause(_FIRST_S)
+            first = yield from self._look()
+            if first is None or not first.unowned:
+                return nothing
+            _log.debug("%s: nobody owns %s now", self._client.group, _names(first.unowned))
+            yield from _pause(self._between_s)
+            return first.unowned if (yield from self._look()) == first else nothing
+        except KafkaException as error:
+            _log.info("whether partitions of %s have no owner cannot be asked: %s", self._client.group, error.args[0])
+            return nothing
+
+    def _look(self) -> Generator[None, None, Sight | None]:
+        """None: the group is not stable."""
+        client, group = self._admin().client, self._client.group
+        groups = client.describe_consumer_groups([group], request_timeout=_REQUEST_S)
+        described = yield from _answer(groups[group])
+        if (assigned := assigned_in(described)) is None:
+            return None
+        counts: dict[str, int] = {}
+        if topics := topics_of(self._topics, assigned):
+            asked = client.describe_topics(TopicCollection(sorted(topics)), request_timeout=_REQUEST_S)
+            for topic, future in asked.items():
+                try:
+                    counts[topic] = len((yield from _answer(future)).partitions)
+                except KafkaException as error:
+                    _log.debug("the partitions of %s are not known: %s", topic, error.args[0])
+        return Sight(assigned, unowned(counts, assigned))
+
+
+def watch(client: ClientConfig, callbacks: Callbacks, admin: Callable[[], Admin], drain_s: float) -> Watch | None:
+    """A watch for a client that can come back into such a group; None = it cannot."""
+    if client.static_id is None or client.protocol is not GroupProtocol.COOPERATIVE:
+        return None
+    return Watch(client, callbacks, admin, drain_s)
+
+
+# ---- pure
+def assigned_in(described: Any) -> dict[str, frozenset[Partition]] | None:  # noqa: ANN401 - as the binding has it
+    """Read who has what, by member id. None: a classic group tells it only while it is stable."""
+    if described.state.name != "STABLE" or described.type.name == "CONSUMER":
+        return None
+    return {
+        member.member_id: frozenset(Partition(one.topic, one.partition) for one in member.assignment.topic_partitions)
+        for member in described.members
+    }
+
+
+def topics_of(subscription: Collection[str], assigned: Mapping[str, Collection[Partition]]) -> set[str]:
+    """The topics of a subscription: those that it names, and of a pattern those that somebody has partitions of."""
+    named = {each for each in subscription if not each.startswith("^")}
+    known = {partition.topic for each in assigned.values() for partition in each}
+    return named.union(*(_matching(each, known) for each in subscription if each not in named))
+
+
+def unowned(counts: Mapping[str, int], assigned: Mapping[str, Collection[Partition]]) -> frozenset[Partition]:
+    """Of topics with so many partitions each: those in nobody's assignment."""
+    everything = {Partition(topic, number) for topic, count in counts.items() for number in range(count)}
+    return frozenset(everything.difference(*assigned.values()))
+
+
+def _matching(pattern: str, topics: Collection[str]) -> set[str]:
+    try:  # librdkafka's, which Python's understands but for rarities
+        return {topic for topic in topics if re.match(pattern, topic)}
+    except re.error:
+        return set()
+
+
+def _names(partitions: Collection[Partition]) -> str:
+    named = ", ".join(map(str, sorted(partitions)[:_NAMED]))
+    return named if len(partitions) <= _NAMED else f"{named} and {len(partitions) - _NAMED} more"
+
+
+# ---- waiting without waiting
+def _pause(seconds: float) -> Generator[None, None, None]:
+    over_at = SYSTEM_CLOCK.now() + seconds
+    while SYSTEM_CLOCK.now() < over_at:
+        yield
+
+
+def _answer(future: Future[Any]) -> Generator[None, None, Any]:
+    """Raises KafkaException."""
+    while not future.done():
+        yield
+    return future.result()

@@ -189,18 +189,18 @@ def _told(call: Any, noted: Callable[[list[Record]], _Noted], *, batched: bool) 
     if inspect.iscoroutinefunction(call):
 
         @functools.wraps(call)
-        async def coroutine(given: Any) -> Any:
+        async def coroutine(given: Any, **resources: Any) -> Any:
             with noted(of(given)):
                 await asyncio.sleep(0.001)
-                return await call(given)
+                return await call(given, **resources)
 
         return coroutine
 
     @functools.wraps(call)
-    def plain(given: Any) -> Any:
+    def plain(given: Any, **resources: Any) -> Any:
         with noted(of(given)):
             time.sleep(0.001)
-            return call(given)
+            return call(given, **resources)
 
     return plain
 

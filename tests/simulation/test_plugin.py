@@ -191,7 +191,7 @@ world.assert_nothing_lost(charged, by="order_id")
 """
     result = run(pytester, body, test)
     result.stdout.fnmatch_lines(
-        ["E*lost, since not in charged: 1 of 4 records", "E*3 (orders-0@3): a said that it was done", "E*a*crashes"]
+        ["E*lost, since not in charged: 1 of 4 records", "E*(orders-0@*): a said that it was done", "E*a*crashes"]
     )
 
 

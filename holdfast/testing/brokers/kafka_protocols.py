@@ -100,14 +100,14 @@ class Rounds:
         self._begin()
 
     def came(self, seat: Seat) -> None:
-        """A member has come: it is ready for a round. To a seat of its own it comes without one.
+        """A member has come: it has nothing, and is ready for a round. Unless one is open, it comes to a seat of its own
+        without one.
 
         What the one before was giving up when it died has no owner then, until somebody joins anew (seen on Kafka
         4.3.1, cooperative). Our source looks for that a while after it has come, and does.
         """
-        if not seat.assigned:
-            self._begin()
-            seat.ready = True
+        if self._open or not seat.assigned:
+            self.rejoin(seat, frozenset())
         elif any(owner is seat and each not in seat.assigned for each, owner in self._group.owners.items()):
             broker = self._group.broker
             broker.after(broker.time, _UNOWNED_S, self._begin)

@@ -52,6 +52,8 @@ class GroupClient:
         self.expelled: Answer | None = None
         #: A round is open that it has not joined.
         self.round = False
+        #: It has said that it joins, and was not answered.
+        self._rejoins = False
         #: The application is being told: nothing is joined meanwhile.
         self.telling = False
         self.polled_at = 0.0
@@ -86,7 +88,7 @@ class GroupClient:
         if not self.joined:
             member_id = self.id
             self._ask(now, lambda: self._group.join(self._member, member_id, self.session_s))
-        elif self.round and not self.is_eager and self.settled:
+        elif self._rejoins or (self.round and not self.is_eager and self.settled):
             self.join_round(now)
         elif self.session_s is None or now >= self._beat_at:
             member_id, owned, static_id = self.id, self._member.owned, self._member.static_id
@@ -100,7 +102,7 @@ class GroupClient:
 
     def join_round(self, now: float) -> None:
         """Ready for the next generation, or, under the consumer protocol, said at once what it has given up."""
-        self.round = False
+        self.round, self._rejoins = False, True
         if self.is_eager:
             self.meant = frozenset()  # until the round is over
         member_id, owned, static_id = self.id, self._member.owned, self._member.static_id
@@ -121,7 +123,7 @@ class GroupClient:
         """Come back as another member than before."""
         self.id = next(_IDS)
         self.epoch, self.joined, self.meant, self.expelled, self.round = 0, False, None, None, False
-        self._asked = None
+        self._asked, self._rejoins = None, False
         self._due.set()
 
     # ---- what is told
@@ -139,7 +141,7 @@ class GroupClient:
 
         def answered(told: Told) -> None:
             if self._asked is not None and self._asked[0] == number:  # else it was given up
-                self._asked = None
+                self._asked, self._rejoins = None, False
                 self._learn(member_id, told)
 
         self._broker.send(self.line, now, ask, answered)

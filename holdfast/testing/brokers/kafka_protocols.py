@@ -100,8 +100,8 @@ class Rounds:
         self._begin()
 
     def came(self, seat: Seat) -> None:
-        """A member has come: it has nothing, and is ready for a round. Unless one is open, it comes to a seat of its own
-        without one.
+        """A member has come: it has nothing, and is ready for a round. To a seat of its own it comes without a round,
+        unless one is open.
 
         What the one before was giving up when it died has no owner then, until somebody joins anew (seen on Kafka
         4.3.1, cooperative). Our source looks for that a while after it has come, and does.

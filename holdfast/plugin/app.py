@@ -12,7 +12,7 @@ from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
-from holdfast.plugin.handlers import BatchOf, Routes, new_handler
+from holdfast.plugin.handlers import BatchOf, Routes, as_topics, new_handler
 from holdfast.plugin.injection import Injection
 from holdfast.plugin.letter_limit import limit_for
 from holdfast.plugin.observe.health import Health, HealthCheck
@@ -159,7 +159,7 @@ class Holdfast:
         def register(call: F) -> F:
             if self._engine is not None:
                 raise StateError("register handlers before run()")
-            if dead_letter is not None and dead_letter in _as_tuple(topics):
+            if dead_letter is not None and dead_letter in as_topics(topics):
                 raise SettingError(
                     "dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler"
                 )
@@ -167,7 +167,7 @@ class Holdfast:
                 self._injection.bind(call),
                 value=value,
                 name=name,
-                topics=_as_tuple(topics),
+                topics=as_topics(topics),
                 scope=scope,
                 key=key,
                 retry=retry or (Retry(attempts=1) if self._broker_retries else Retry()),
@@ -258,9 +258,13 @@ class Holdfast:
 
         The end of the body stops the app and waits for it. If the app fails, the body is cancelled, and the end of it
         raises what the app failed with.
+
+        Raises:
+            SettingError, StateError: as `run`, before the body begins.
         """
-        if self._beside is not None or self._engine is not None:
+        if self._beside is not None:
             raise StateError("an app runs once: make a new one")
+        self._check()
         self._beside = Beside(lambda: self.run_async(install_signal_handlers=False), self._stop_once)
         return self
 
@@ -285,18 +289,21 @@ class Holdfast:
     def _name(self) -> str:
         return f"holdfast-{self._source.group}"
 
-    def _made(self, home: Home | None = None) -> Engine:
+    def _check(self) -> None:
+        """Raises SettingError, StateError: it cannot run."""
         if not self._routes.handlers:
             raise SettingError("handlers", (), "register at least one handler before run()")
         if self._engine is not None:
             raise StateError("an app runs once: make a new one")
-        if self._settings.on_handler_timeout == "stop" and all(
-            each.timeout_s is None for each in self._routes.handlers
-        ):
+        none_timed = all(each.timeout_s is None for each in self._routes.handlers)
+        if self._settings.on_handler_timeout == "stop" and none_timed:
             raise SettingError(
                 "on_handler_timeout", "stop", "no handler has a timeout: set handler_timeout_s, or timeout_s of one"
             )
         self._routes.check_letters()
+
+    def _made(self, home: Home | None = None) -> Engine:
+        self._check()
         letters = self._letters
         wants_letters = (
             self._broker_retries
@@ -391,7 +398,3 @@ class Holdfast:
         if self._engine is None:
             raise StateError("subscribe() changes a running app; before run(), handlers name their topics")
         self._engine.subscribe(topics)
-
-
-def _as_tuple(topics: str | Sequence[str]) -> tuple[str, ...]:
-    return (topics,) if isinstance(topics, str) else tuple(topics)

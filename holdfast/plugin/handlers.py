@@ -113,6 +113,11 @@ class Handling(TypedDict, total=False):
     timeout_s: float | None
 
 
+def as_topics(topics: str | Sequence[str]) -> tuple[str, ...]:
+    """One topic, or several."""
+    return (topics,) if isinstance(topics, str) else tuple(topics)
+
+
 def new_handler(
     call: Callable[..., Any],
     *,

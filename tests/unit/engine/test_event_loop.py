@@ -376,6 +376,16 @@ class TestAsyncWith:
 
         run(main())
 
+    def test_what_cannot_run_is_told_before_the_body(self) -> None:
+        app = Holdfast(MemoryPartitionedSource(Group().broker), claims=MemoryClaims())
+
+        async def main() -> None:
+            with pytest.raises(SettingError, match="register at least one handler"):
+                async with app:
+                    raise AssertionError
+
+        run(main())
+
     def test_an_error_of_the_body_goes_on(self) -> None:
         group = Group()
 

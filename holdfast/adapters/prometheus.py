@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from holdfast.errors import MissingExtraError
@@ -85,7 +84,6 @@ def _family(metric: Metric) -> Family:
 
 def _add(family: Family, labels: Sequence[str], value: Value) -> None:
     if isinstance(family, HistogramMetricFamily) and isinstance(value, Histogram):
-        bounds = [*map(str, value.bounds), "+Inf"]
-        family.add_metric(labels, list(zip(bounds, accumulate(value.counts), strict=True)), value.sum)
+        family.add_metric(labels, value.cumulative(), value.sum)
     elif isinstance(family, CounterMetricFamily | GaugeMetricFamily) and not isinstance(value, Histogram):
         family.add_metric(labels, float(value))

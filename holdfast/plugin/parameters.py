@@ -113,15 +113,18 @@ def typed(function: Callable[..., Any], spec: object, *, name: str, batch: bool)
 
 def is_coroutine(function: Any) -> bool:  # noqa: ANN401 - anything that can be called
     """Whether calling it makes a coroutine."""
-    function = _inner(function)
-    function = function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
-    return inspect.iscoroutinefunction(function)
+    return inspect.iscoroutinefunction(_routine(_inner(function)))
 
 
 def _inner(function: Any) -> Any:  # noqa: ANN401 - as above
     while isinstance(function, functools.partial):
         function = function.func
     return function
+
+
+def _routine(function: Any) -> Any:  # noqa: ANN401 - as above
+    """The routine that a call runs: of an object its `__call__`."""
+    return function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
 
 
 # ---- what is asked for
@@ -259,8 +262,7 @@ def _without_none(annotation: object) -> tuple[object, bool]:
 
 def _names_of(function: Any, wanted: object) -> dict[str, Any]:  # noqa: ANN401 - as above
     """Names that the function's annotations may use: its module's names before ours."""
-    function = inspect.unwrap(_inner(function))
-    function = function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
+    function = _routine(inspect.unwrap(_inner(function)))
     own = {wanted.__name__: wanted} if isinstance(wanted, type) else {}
     return {**_USUAL, **own, **getattr(getattr(function, "__func__", function), "__globals__", {})}
 

@@ -298,12 +298,14 @@ class Stage:
         while self._judged < len(attempts):
             attempt = attempts[self._judged]
             self._judged += 1
+            if attempt.fate is not CommitFate.DONE:
+                continue
             at, name = next(
                 ((at, each.name) for at, each in enumerate(self.members) if each.source is attempt.member),
                 (len(self.members), "somebody"),
             )
             # RocketMQ takes a commit that was under way at a reset: no member can do anything about that.
-            if attempt.fate is CommitFate.DONE and at >= self.left_before_reset:
+            if at >= self.left_before_reset:
                 self.ground.judge(name, attempt)
 
     def _start_again(self) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds
-from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.cli.lagging import Line, Rates, Total, lines_of, names
+from holdfast.adapters.cli.looks import again_and_again
 from holdfast.adapters.cli.output import CLEAR, count, shown, span
 from holdfast.errors import SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK, Deadline, wall_ms
@@ -62,7 +60,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         view = _look(group, options)
         lines = lines_of(view)
         _tell(view, lines, output)
-    return int(bool(view.unseen) or any(line.wrong for line in lines))
+    return _code(view, lines)
 
 
 def _look(group: GroupViews, options: argparse.Namespace) -> GroupView:
@@ -70,28 +68,19 @@ def _look(group: GroupViews, options: argparse.Namespace) -> GroupView:
 
 
 def _watch(group: GroupViews, options: argparse.Namespace, output: Output) -> int:
-    rates, looks = Rates(), 0
-    view: GroupView | None = None
-    lines: list[Line] = []
-    live = sys.stdout.isatty() and not output.as_json
-    with Interrupt() as interrupt:
-        while True:
-            next_s = SYSTEM_CLOCK.now() + options.every
-            try:
-                view = _look(group, options)
-            except SourceUnavailable as error:
-                if view is None:
-                    raise
-                output.note(f"holdfast: {error}")
-            else:
-                rates.add(SYSTEM_CLOCK.now(), view)
-                lines = lines_of(view, rates)
-                _tell(view, lines, output, watching=True, height=shutil.get_terminal_size().lines if live else None)
-            looks += 1
-            if looks == options.count or interrupt.before(next_s):
-                return int(bool(view.unseen) or any(line.wrong for line in lines))
-            if not live:
-                output.say()
+    rates = Rates()
+
+    def tell(view: GroupView, height: int | None) -> int:
+        rates.add(SYSTEM_CLOCK.now(), view)
+        lines = lines_of(view, rates)
+        _tell(view, lines, output, watching=True, height=height)
+        return _code(view, lines)
+
+    return again_and_again(options, output, lambda: _look(group, options), tell, SourceUnavailable)
+
+
+def _code(view: GroupView, lines: list[Line]) -> int:
+    return int(bool(view.unseen) or any(line.wrong for line in lines))
 
 
 # ---- telling

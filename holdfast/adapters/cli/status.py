@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds
-from holdfast.adapters.cli.interrupt import Interrupt
+from holdfast.adapters.cli.looks import again_and_again
 from holdfast.adapters.cli.output import CLEAR, count, shown, span
 from holdfast.errors import HoldfastError, SettingError
-from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import argparse
@@ -57,25 +54,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Ask, and tell. Raises SettingError, NoAnswer."""
     if not options.watch and not options.count:
         return _tell(_ask(options), output)
-    looks, code = 0, None
-    live = sys.stdout.isatty() and not output.as_json
-    with Interrupt() as interrupt:
-        while True:
-            next_s = SYSTEM_CLOCK.now() + options.every
-            try:
-                apps = _ask(options)
-            except NoAnswer as error:
-                if code is None:
-                    raise
-                output.note(f"holdfast: {error}")
-            else:
-                code = _tell(apps, output, height=shutil.get_terminal_size().lines if live else None)
-                sys.stdout.flush()
-            looks += 1
-            if looks == options.count or interrupt.before(next_s):
-                return code or 0
-            if not live:
-                output.say()
+    return again_and_again(
+        options, output, lambda: _ask(options), lambda apps, height: _tell(apps, output, height), NoAnswer
+    )
 
 
 # ---- asking
@@ -112,7 +93,7 @@ def _ask(options: argparse.Namespace) -> list[App]:
 
 
 # ---- telling
-def _tell(apps: list[App], output: Output, *, height: int | None = None) -> int:
+def _tell(apps: list[App], output: Output, height: int | None = None) -> int:
     """Args: height: of a terminal that is drawn anew."""
     if height is not None:
         output.say(CLEAR.rstrip("\n"))

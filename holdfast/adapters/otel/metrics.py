@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from holdfast.errors import MissingExtraError
@@ -115,7 +114,7 @@ def _sum(value: Value, attributes: dict[str, str]) -> Iterable[Observation]:
 
 def _buckets(value: Value, attributes: dict[str, str]) -> Iterable[Observation]:
     if isinstance(value, Histogram):
-        for bound, count in zip([*map(str, value.bounds), "+Inf"], accumulate(value.counts), strict=True):
+        for bound, count in value.cumulative():
             yield Observation(count, {**attributes, "le": bound})
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from typing import TYPE_CHECKING, get_args
 
 from holdfast.plugin.observe.snapshot import BUCKETS_S, State
@@ -39,6 +40,10 @@ class Histogram:
     def count(self) -> int:
         """Of all values."""
         return sum(self.counts)
+
+    def cumulative(self) -> list[tuple[str, int]]:
+        """Count, of each bound and "+Inf" last, the values that are at most that, as exporters tell it."""
+        return list(zip([*map(str, self.bounds), "+Inf"], accumulate(self.counts), strict=True))
 
 
 Labels = tuple[str, ...]

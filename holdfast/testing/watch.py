@@ -31,7 +31,9 @@ _STARVED_LOOKS, _STARVED_STARTS = 4, 100
 class _Waits(NamedTuple):
     """Since when something waits that could start, and what had started then."""
 
+    #: While its member was in order, without a break; and in all.
     looks: int
+    in_all: int
     own: int
     others: int
 
@@ -50,7 +52,10 @@ class Watch:
         stage, waits = self._stage, dict[tuple[str, str], _Waits]()
         for member in stage.living:
             engine = member.engine
-            if stage.world.loop or engine is None or not self._works(member, engine):
+            if stage.world.loop or engine is None:
+                continue
+            if not self._works(member, engine):
+                waits.update(self._held_up(member.name))
                 continue
             if member.client is not None:
                 member.client.look(engine)
@@ -69,9 +74,17 @@ class Watch:
         before = self._waits.get((member, handler))
         if judges.running[member][handler]:
             return None
-        return (
-            _Waits(0, own, others) if before is None or before.own != own else before._replace(looks=before.looks + 1)
-        )
+        if before is None or before.own != own:
+            return _Waits(0, 0, own, others)
+        return before._replace(looks=before.looks + 1, in_all=before.in_all + 1)
+
+    def _held_up(self, member: str) -> dict[tuple[str, str], _Waits]:
+        """What waits where a handler in the polling thread holds the loop up; none, if something else does."""
+        if self._stage.world.settings.workers or not self._stage.judges.running[member].total():
+            return {}
+        return {
+            at: waits._replace(looks=0, in_all=waits.in_all + 1) for at, waits in self._waits.items() if at[0] == member
+        }
 
     def _others(self, member: str, handler: str) -> int:
         """How many records of other handlers have started that share its room: workers' threads, or the event loop."""
@@ -83,7 +96,7 @@ class Watch:
         """P5, and that no kind of handler starves another."""
         judges, kind = self._stage.judges, ready.handler.kind
         others = self._others(member.name, ready.handler.name) - seen.others
-        if seen.looks >= _STARVED_LOOKS and others > _STARVED_STARTS:
+        if seen.in_all >= _STARVED_LOOKS and others > _STARVED_STARTS:
             judges.broken("STARVED", f"{ready!r} could start at {member.name}, and {others} others have started since")
         free = engine.parts.workers.room(kind) > 0 and engine.parts.unacked.room(kind) >= ready.count
         idle = not others and not judges.running[member.name].total()

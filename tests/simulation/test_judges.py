@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Settings
+from holdfast import BatchOf, Settings
 from holdfast.dedup.memory_state import StoredPosition
-from holdfast.testing.play import Stage
+from holdfast.plugin.engine.record.dispatch import Dispatch
+from holdfast.testing.member import AppMember
+from holdfast.testing.play import Stage, play
 from holdfast.testing.store import SimulatedStore
-from holdfast.testing.world import Handling, Topic, World
+from holdfast.testing.world import Handling, Planned, Topic, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,3 +58,42 @@ def test_what_a_session_has_not_acknowledged_is_let_go_by_another(stage: Stage) 
     assert rule(stage) is None
     witness("c", 0, lambda: position.running.pop(5))
     assert rule(stage) == "HANDS"
+
+
+def played(world: World) -> str | None:
+    """The rule that its judges saw broken."""
+    found = play(world).found
+    return found and found.rule
+
+
+def test_one_kind_of_handler_has_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(
+        settings=Settings(workers=0),
+        handlers=(
+            Handling(name="plain", topics=("t",)),
+            Handling(name="batch", topics=("u",), kind="batch", batch=BatchOf(records=1)),
+        ),
+        topics=(Topic(name="t"), Topic(name="u")),
+        records=tuple(Planned(topic=topic, takes_s=1.5) for topic in ("t", "u") for _ in range(150)),
+    )
+    assert played(world) is None
+    step = Dispatch.step
+
+    def same_turn(self: Dispatch) -> None:
+        self._turns = 0
+        step(self)
+
+    monkeypatch.setattr(Dispatch, "step", same_turn)
+    assert played(world) == "STARVED"
+
+
+def test_a_member_that_is_asked_to_leave_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(
+        settings=Settings(),
+        handlers=(Handling(name="h", topics=("t",)),),
+        topics=(Topic(name="t"),),
+        records=(Planned(topic="t"),),
+    )
+    assert played(world) is None
+    monkeypatch.setattr(AppMember, "stop", lambda _: None)
+    assert played(world) == "NO END"

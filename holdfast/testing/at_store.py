@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimKey
     from holdfast.dedup.memory_state import StoredPosition
     from holdfast.testing.book import LogName, Placed
-    from holdfast.testing.play import Stage
+    from holdfast.testing.stage import Stage
     from holdfast.testing.store import SimulatedStore
 
 _T = TypeVar("_T")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.ports import Batch, RebalanceListener, Start
     from holdfast.records import Fence, Partition, Record
     from holdfast.testing.book import Run
-    from holdfast.testing.member import Member
+    from holdfast.testing.stage import Actor
     from holdfast.timing import Deadline
 
 #: A loop that is not kept polls again within that time; and so many of the store's timeouts, where that may be slow.
@@ -35,7 +35,7 @@ _TURN_S = 0.2
 class Client:
     """A source with what the world adds to it. Attributes that are not here are those of the source itself."""
 
-    def __init__(self, member: Member, source: Any) -> None:  # noqa: ANN401 - any partitioned source
+    def __init__(self, member: Actor, source: Any) -> None:  # noqa: ANN401 - any partitioned source
         self.member, self._source = member, source
         self.reports = Reports(member)
         ramp = member.stage.world.settings.ramp
@@ -170,7 +170,7 @@ class _Listener:
 class Reports:
     """P9: each assignment, revocation and loss leaves one report, and its figures are those of the book."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Actor) -> None:
         self._member = member
         #: What came, and whether a report of it has to follow.
         self._came: list[tuple[tuple[Partition, ...], bool]] = []

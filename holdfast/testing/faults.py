@@ -10,7 +10,7 @@ from holdfast.testing.faults_broker import BrokerFaults
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.testing.play import Stage
+    from holdfast.testing.stage import Stage
     from holdfast.testing.world import Fault
 
 

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
     from holdfast.records import Partition
     from holdfast.testing.brokers.agenda import Line
-    from holdfast.testing.member import Member
-    from holdfast.testing.play import Stage
+    from holdfast.testing.stage import Actor, Stage
     from holdfast.testing.world import Fault
 
 #: Of `Fault.count`: what is lost between a member and the broker.
@@ -96,7 +95,7 @@ class BrokerFaults:
         places = sorted(self._stage.broker.logs)
         return places[fault.place % len(places)] if places else None
 
-    def _member(self, fault: Fault) -> Member | None:
+    def _member(self, fault: Fault) -> Actor | None:
         now = self._stage.scheduler.now
         able = [each for each in self._stage.living if each.process.stalled_until < now]
         return able[fault.member % len(able)] if able else None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.testing.ground import KafkaGround, QueueGround
+from holdfast.testing.kafka_ground import KafkaGround
 from holdfast.testing.leased_ground import LeasedGround
 from holdfast.testing.pushed_ground import PushedGround
+from holdfast.testing.queue_ground import QueueGround
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.testing.ground import Ground
-    from holdfast.testing.play import Stage
+    from holdfast.testing.stage import Stage
     from holdfast.testing.world import BrokerKind
 
 _GROUNDS: dict[BrokerKind, Callable[[Stage], Ground]] = {

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from holdfast.testing.book import Placed
     from holdfast.testing.brokers.kafka_group import Attempt
     from holdfast.testing.brokers.proxy import Copy
-    from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
+    from holdfast.testing.stage import Stage
     from holdfast.testing.world import FaultKind, Planned
 
 #: Polls are shorter than the real proxy's (5 s), and what is given back comes sooner (4 s), as leases are. As there, a

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from holdfast.records import Partition, Record
     from holdfast.runtime import Queue
     from holdfast.testing.book import Run
-    from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
+    from holdfast.testing.stage import Stage
     from holdfast.testing.world import Loop, World
 
 _Place = tuple["Partition", int]

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from holdfast.plugin.events import Event
     from holdfast.plugin.own_loop.driven import Driven
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
-    from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
+    from holdfast.testing.stage import Stage
     from holdfast.testing.tasks import Task
     from holdfast.testing.world import Handling, Kind
     from holdfast.timing import Deadline

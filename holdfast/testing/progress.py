@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.testing.play import Stage
+    from collections.abc import Callable
+
+    from holdfast.testing.stage import Stage
+    from holdfast.testing.watch import Watch
 
 #: After the last thing that happens, something more is committed within so long, until all is.
 _PROGRESS_S = 20.0
@@ -16,10 +19,16 @@ _LOOK_S = 0.25
 
 
 class Progress:
-    """Looks at a stage, a few times a second."""
+    """Looks at a stage, a few times a second.
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    Args:
+        stage: what is played on it.
+        watch: looks with it.
+        busy: whether something is still to be stored, or everybody has left for a while.
+    """
+
+    def __init__(self, stage: Stage, watch: Watch, *, busy: Callable[[], bool]) -> None:
+        self._stage, self._watch, self._busy = stage, watch, busy
         #: All is handled and committed.
         self.settled = False
         #: What was committed in all, and when that last changed.
@@ -29,12 +38,12 @@ class Progress:
     def look(self) -> None:
         """Now, and again and again."""
         stage = self._stage
-        stage.watch.look()
+        self._watch.look()
         committed = stage.ground.progress
         if committed != self._committed or stage.now < stage.world.calm_s:
             self._committed, self._progress_at = committed, stage.now
-        calm = stage.now > stage.world.calm_s and not stage.unsent and not stage.faults.resetting
+        calm = stage.now > stage.world.calm_s and not self._busy()
         self.settled = calm and not stage.ground.behind()
         if not self.settled and stage.now - self._progress_at > self._patience_s:
-            stage.watch.stands_still()
+            self._watch.stands_still()
         stage.scheduler.at(stage.scheduler.now + _LOOK_S, self.look)

@@ -8,15 +8,15 @@ from holdfast.records import Partition
 from holdfast.testing.book import GROUP, Place
 from holdfast.testing.brokers.pushed import PushGroup, PushMember
 from holdfast.testing.brokers.rocketmq_member import UNIQUE_KEY
-from holdfast.testing.ground import RocketGround
+from holdfast.testing.queue_ground import RocketGround
 
 if TYPE_CHECKING:
     from holdfast.testing.book import LogName, Placed
     from holdfast.testing.brokers.kafka_group import Attempt
     from holdfast.testing.brokers.logs import Stored
     from holdfast.testing.brokers.rocketmq import RocketBroker
-    from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
+    from holdfast.testing.stage import Stage
     from holdfast.testing.world import FaultKind, Planned
 
 #: For so long others do not hear a member that loses its queues.

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from holdfast.plugin.ramp import Ramp
     from holdfast.records import Partition, Record
     from holdfast.testing.book import Placed
-    from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
+    from holdfast.testing.stage import Stage
 
 #: So long after an assignment nothing has doubled yet, whatever handlers do.
 _JUDGED_S = 0.45

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.own_loop.driven import Driven
     from holdfast.records import Partition
-    from holdfast.testing.member import Member
-    from holdfast.testing.play import Stage
+    from holdfast.testing.stage import Actor, Stage
 
 #: What may start does so within so many looks, where nothing runs and a worker is free; and where others go on, within
 #: so many looks and starts of others.
@@ -92,7 +91,7 @@ class Watch:
         starts = self._stage.judges.starts[member]
         return sum(count for each, count in starts.items() if each != handler and is_async[each] == is_async[handler])
 
-    def _judge(self, member: Member, engine: Engine | Driven, ready: Entry, seen: _Waits) -> None:
+    def _judge(self, member: Actor, engine: Engine | Driven, ready: Entry, seen: _Waits) -> None:
         """P5, and that no kind of handler starves another."""
         judges, kind = self._stage.judges, ready.handler.kind
         others = self._others(member.name, ready.handler.name) - seen.others
@@ -117,7 +116,7 @@ class Watch:
         """Members were asked to stop, and are still there."""
         self._stage.judges.broken("NO END", ", ".join(each.name for each in self._stage.living))
 
-    def failed(self, member: Member) -> None:
+    def failed(self, member: Actor) -> None:
         """The member's app has raised what no world brings about."""
         self._stage.judges.broken("ERROR", f"{member.name} ended with {member.error!r}")
 
@@ -127,7 +126,7 @@ class Watch:
             self._stage.judges.broken("ERROR", f"{crash}\n{crash.trace}")
 
     # ---- inside
-    def _works(self, member: Member, engine: Engine | Driven) -> bool:
+    def _works(self, member: Actor, engine: Engine | Driven) -> bool:
         """Whether it is in order, so that what may start has to."""
         process = member.process
         return (

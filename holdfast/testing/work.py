@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from holdfast.records import Record
     from holdfast.testing.book import Placed, Run
-    from holdfast.testing.play import Stage
     from holdfast.testing.process import Process
+    from holdfast.testing.stage import Stage
 
 #: How often a function that heeds looks at `record.cancelled`.
 _LOOKS_S = 0.05

@@ -41,7 +41,7 @@ def test_every_contract_of_the_arrows_is_kept() -> None:
     assert " 0 kept" not in ran.stdout
 
 
-#: Two circles are left, in the simulated world alone: Kafka's broker and its members; a stage and who plays on it.
+#: One circle is left, in the simulated world alone: Kafka's broker and its members.
 _KAFKA = {
     "kafka",
     "kafka_answers",
@@ -52,11 +52,7 @@ _KAFKA = {
     "kafka_fetch",
     "kafka_questions",
 }
-_STAGE = {
-    "at_store", "client", "faults", "faults_broker", "ground", "grounds", "leased_ground", "loop_member", "member",
-    "play", "progress", "pushed_ground", "spikes", "watch", "work",
-}  # fmt: skip
-_LEFT = ({f"holdfast.testing.brokers.{each}" for each in _KAFKA}, {f"holdfast.testing.{each}" for each in _STAGE})
+_LEFT = ({f"holdfast.testing.brokers.{each}" for each in _KAFKA},)
 
 
 def test_no_module_is_in_a_circle_with_another_not_even_for_types(graph: grimp.ImportGraph) -> None:

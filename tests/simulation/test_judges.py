@@ -10,18 +10,20 @@ from holdfast import BatchOf, Settings
 from holdfast.dedup.memory_state import StoredPosition
 from holdfast.plugin.engine.record.dispatch import Dispatch
 from holdfast.testing.member import AppMember
-from holdfast.testing.play import Stage, play
+from holdfast.testing.play import Play, play
 from holdfast.testing.store import SimulatedStore
 from holdfast.testing.world import Handling, Planned, Topic, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast.testing.stage import Stage
+
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """Before anything happens."""
-    made = Stage(World(settings=Settings(), handlers=(Handling(name="h", topics=("t",)),), topics=(Topic(name="t"),)))
+    made = Play(World(settings=Settings(), handlers=(Handling(name="h", topics=("t",)),), topics=(Topic(name="t"),)))
     yield made
     made.scheduler.end()
 

@@ -1,0 +1,76 @@
+"""Partition ground: the common part of all grounds whose records lie in partitions or queues, each with an offset."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from holdfast.testing.book import Place
+
+if TYPE_CHECKING:
+    from holdfast.records import Fence, Partition
+    from holdfast.testing.book import LogName, Placed
+    from holdfast.testing.brokers.kafka import MemoryBroker
+    from holdfast.testing.brokers.kafka_group import Attempt
+    from holdfast.testing.ground import Group
+    from holdfast.testing.stage import Stage
+
+
+class PartitionGround(ABC):
+    """The common part of all kinds of partitions and queues."""
+
+    broker: MemoryBroker
+    _stage: Stage
+
+    @property
+    @abstractmethod
+    def group(self) -> Group:
+        """Implements `Ground.group`."""
+
+    def store_again(self, first: Placed) -> Place | None:
+        """Implements `Ground.store_again`."""
+        (topic, number, _), _ = first.log
+        return Place(first.log, self.broker.store_again(topic, number, first.offset))
+
+    def number(self, partition: Partition, offset: int, source: object) -> int:  # noqa: ARG002 - as of Ground
+        """Implements `Ground.number`."""
+        book = self._stage.book
+        logs = [log for log in book.logs if log.partition == partition]  # of a topic that was made again, several
+        found = [each for log in reversed(logs) if (each := book.at(log, offset)) is not None]
+        return next((each for each in found if each.runs), found[0]).number
+
+    def judge(self, member: str, attempt: Attempt) -> None:
+        """P1: nothing below is left out."""
+        self._stage.judges.committed(member, self._stage.log(attempt.partition), attempt.offset)
+
+    def done(self, record: Placed) -> bool:
+        """By its position, of the log that it is in."""
+        return self._stage.store.is_done(self._position(record.log), record.offset)
+
+    def position(self, partition: Partition) -> str:
+        """Implements `Ground.position`."""
+        return self._position(self._stage.log(partition))
+
+    def is_blind(self, fence: Fence, record: Placed) -> bool:
+        """Implements `Ground.is_blind`."""
+        return getattr(fence, "name", "") not in ("", self._position(record.log))
+
+    @abstractmethod
+    def _position(self, log: LogName) -> str: ...
+
+    def committed(self, partition: Partition) -> int | None:
+        """Implements `Ground.committed`."""
+        return self.group.offset(partition)
+
+    @property
+    def progress(self) -> int:
+        """Implements `Ground.progress`."""
+        return sum(self.committed(each) or 0 for each in self.broker.logs)
+
+    def behind(self) -> list[str]:
+        """Implements `Ground.behind`."""
+        return [
+            f"{partition}: {committed} of {log.end}"
+            for partition, log in self.broker.logs.items()
+            if log.end and (committed := self.committed(partition)) != log.end
+        ]

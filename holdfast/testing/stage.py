@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Onlooker(Protocol):
-    """Who sees what a member's source does."""
+    """Sees a member's source at work, and judges."""
 
     @property
     def held(self) -> bool:
@@ -62,12 +62,12 @@ class Actor(Protocol):
 
     @property
     def source(self) -> object:
-        """Its client of the broker."""
+        """The member's client of the broker."""
         ...
 
     @property
     def client(self) -> Onlooker | None:
-        """What the judges see of its source; None where they look at none of its kind."""
+        """Look on at the member's source; None where the judges look at none of its kind."""
         ...
 
     @property

@@ -78,7 +78,7 @@ class Watch:
         return before._replace(looks=before.looks + 1, in_all=before.in_all + 1)
 
     def _held_up(self, member: str) -> dict[tuple[str, str], _Waits]:
-        """What waits where a handler in the polling thread holds the loop up; none, if something else does."""
+        """Waits of a member whose loop a handler in the polling thread holds up; none, if something else does."""
         if self._stage.world.settings.workers or not self._stage.judges.running[member].total():
             return {}
         return {

@@ -41,26 +41,9 @@ def test_every_contract_of_the_arrows_is_kept() -> None:
     assert " 0 kept" not in ran.stdout
 
 
-#: One circle is left, in the simulated world alone: Kafka's broker and its members.
-_KAFKA = {
-    "kafka",
-    "kafka_answers",
-    "kafka_client",
-    "kafka_group",
-    "kafka_protocols",
-    "kafka_member",
-    "kafka_fetch",
-    "kafka_questions",
-}
-_LEFT = ({f"holdfast.testing.brokers.{each}" for each in _KAFKA},)
-
-
 def test_no_module_is_in_a_circle_with_another_not_even_for_types(graph: grimp.ImportGraph) -> None:
     inside = {each for each in graph.modules if each.startswith("holdfast.")}
     imports = {each: graph.find_modules_directly_imported_by(each) & inside for each in inside}
-    for circle in _LEFT:
-        for each in circle:
-            imports[each] -= circle
     TopologicalSorter(imports).prepare()  # raises CycleError, which names them
 
 

@@ -1,15 +1,16 @@
-"""Answers of Kafka's coordinator, and what it keeps of a member."""
+"""Answers of Kafka's coordinator, what it asks of a member, and what it keeps of one."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from holdfast.plugin.ports import CommitFate
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from holdfast.records import Partition
-    from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
 
 class Answer(Enum):
@@ -58,12 +59,52 @@ class Told(NamedTuple):
     refusal: Answer | None = None
 
 
+class GroupMember(Protocol):
+    """A member as its group reaches it. All with the broker's lock."""
+
+    #: For judges and stories.
+    name: str
+    static_id: str | None
+    max_poll_interval_s: float
+
+    @property
+    def readers(self) -> Collection[Partition]:
+        """The partitions that it reads."""
+        ...
+
+    @property
+    def lost(self) -> Collection[Partition]:
+        """Taken away by the broker, not told yet."""
+        ...
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        """The partitions that the member says it has."""
+        ...
+
+    def wants(self, topic: str) -> bool:
+        """Whether a topic is subscribed to."""
+        ...
+
+    def stir(self) -> None:
+        """There may be news."""
+        ...
+
+    def loses(self, partitions: Sequence[Partition]) -> None:
+        """The broker takes these away without a word."""
+        ...
+
+    def is_told(self, member_id: int, told: Told) -> None:
+        """Tell the member what it should have."""
+        ...
+
+
 class Seat:
     """A member's place in its group. A static member's outlives the process."""
 
     __slots__ = ("assigned", "away", "deadline", "epoch", "id", "member", "owned", "ready", "since", "static_id")
 
-    def __init__(self, member: MemoryPartitionedSource, member_id: int, static_id: str | None) -> None:
+    def __init__(self, member: GroupMember, member_id: int, static_id: str | None) -> None:
         self.member, self.id, self.static_id = member, member_id, static_id
         #: When its session ends; None = never, where no clock counts.
         self.deadline: float | None = None

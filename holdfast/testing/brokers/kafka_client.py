@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.records import Partition
-    from holdfast.testing.brokers.kafka import MemoryBroker
+    from holdfast.testing.brokers.kafka_answers import GroupMember
     from holdfast.testing.brokers.kafka_group import MemoryGroup
-    from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
+    from holdfast.testing.brokers.kafka_topics import KafkaTopics
 
 _IDS = count(1)
 #: No wait is shorter: of two that differ by the last digit of a float, no time would pass in between.
@@ -30,7 +30,7 @@ class GroupClient:
     at once.
     """
 
-    def __init__(self, member: MemoryPartitionedSource, broker: MemoryBroker, group: MemoryGroup) -> None:
+    def __init__(self, member: GroupMember, broker: KafkaTopics, group: MemoryGroup) -> None:
         self._member, self._broker, self._group = member, broker, group
         self.line = Line()
         self.session_s: float | None = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.records import Fence, Partition
-    from holdfast.testing.brokers.kafka import MemoryBroker
+    from holdfast.testing.brokers.kafka_topics import KafkaTopics
 
 
 class Reader:
@@ -35,7 +35,7 @@ class Fetched(NamedTuple):
 
 
 def fetch(
-    broker: MemoryBroker, readers: dict[Partition, Reader], owners: Mapping[Partition, Fence], at_most: int
+    broker: KafkaTopics, readers: dict[Partition, Reader], owners: Mapping[Partition, Fence], at_most: int
 ) -> Fetched:
     """Read on where the readers stand. Called with the broker's lock.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.brokers.kafka_answers import FATES, Answer, Seat, Told
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from holdfast.records import Partition
-    from holdfast.testing.brokers.kafka import MemoryBroker
-    from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
+    from holdfast.testing.brokers.kafka_answers import GroupMember
+    from holdfast.testing.brokers.kafka_topics import KafkaTopics
 
 Rebalancing = Literal["eager", "cooperative", "consumer"]
+_M = TypeVar("_M", bound="GroupMember")
 
 
 class Attempt(NamedTuple):
@@ -48,7 +49,7 @@ class Kept(NamedTuple):
 class CommitRequest(NamedTuple):
     """A commit as it was when it was sent."""
 
-    member: MemoryPartitionedSource
+    member: GroupMember
     member_id: int
     epoch: int
     offsets: Mapping[Partition, int]
@@ -61,7 +62,7 @@ class MemoryGroup:
     """A group's partitions: who has them, who is meant to have them, and what is committed. Guarded by the broker's
     lock."""
 
-    def __init__(self, broker: MemoryBroker, name: str, protocol: Rebalancing) -> None:
+    def __init__(self, broker: KafkaTopics, name: str, protocol: Rebalancing) -> None:
         self.broker, self.name, self.protocol = broker, name, protocol
         self.seats: dict[int, Seat] = {}
         self.owners: dict[Partition, Seat] = {}
@@ -72,17 +73,17 @@ class MemoryGroup:
         #: In the consumer protocol before Kafka 4.3: whatever became of the partition.
         self.refuses_old_epochs = False
         self.rules = Epochs(self) if protocol == "consumer" else Rounds(self, eager=protocol == "eager")
-        self._script: dict[Partition, MemoryPartitionedSource] | None = None
+        self._script: dict[Partition, GroupMember] | None = None
         self._refusals: dict[Partition, deque[Answer | CommitFate]] = defaultdict(deque)
 
     # ---- for tests, and for the users of a world
-    def aim(self, target: Mapping[MemoryPartitionedSource, Iterable[Partition]]) -> None:
+    def aim(self, target: Mapping[_M, Iterable[Partition]]) -> None:
         """From now on this is who is meant to have what; joins and leaves change nothing about it."""
         with self.broker.changed:
             self._script = {partition: member for member, own in target.items() for partition in own}
             self.balance()
 
-    def lose(self, member: MemoryPartitionedSource, *partitions: Partition) -> None:
+    def lose(self, member: GroupMember, *partitions: Partition) -> None:
         """The broker takes these (all, if none is named) from a member, which learns of it in its next poll."""
         with self.broker.changed:
             gone = list(partitions or self.of(member))
@@ -114,7 +115,7 @@ class MemoryGroup:
         with self.broker.changed:
             self._refusals[partition].extend(answers)
 
-    def of(self, member: MemoryPartitionedSource) -> list[Partition]:
+    def of(self, member: GroupMember) -> list[Partition]:
         """The partitions that the broker takes for a member's."""
         with self.broker.changed:
             return sorted(partition for partition, seat in self.owners.items() if seat.member is member)
@@ -126,12 +127,12 @@ class MemoryGroup:
             return found and found.offset
 
     @property
-    def members(self) -> list[MemoryPartitionedSource]:
+    def members(self) -> list[GroupMember]:
         """The members that have a seat, alive or not."""
         return [seat.member for seat in self.seats.values()]
 
     # ---- requests
-    def join(self, member: MemoryPartitionedSource, member_id: int, session_s: float | None) -> Told:
+    def join(self, member: GroupMember, member_id: int, session_s: float | None) -> Told:
         """A member comes, or comes again under its name; asked twice it is the same."""
         if member_id in self.seats:
             return self.rules.beat(self.seats[member_id], frozenset())

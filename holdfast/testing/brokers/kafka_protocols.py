@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.testing.brokers.kafka_answers import Answer, Told
 
 if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.testing.brokers.kafka_answers import Seat
-    from holdfast.testing.brokers.kafka_group import MemoryGroup
+    from holdfast.testing.brokers.kafka_topics import KafkaTopics
 
 
 #: When a static member that has come back looks for partitions that nobody owns.
 _UNOWNED_S = 5.0
+
+
+class Group(Protocol):
+    """A group as its rules see it, and change it."""
+
+    broker: KafkaTopics
+    seats: dict[int, Seat]
+    #: Who has what; and who is meant to have it.
+    owners: dict[Partition, Seat]
+    target: dict[Partition, Seat]
+    generation: int
+    #: In the consumer protocol before Kafka 4.3: whatever became of the partition.
+    refuses_old_epochs: bool
+
+    def leave(self, member_id: int) -> None:
+        """A member goes."""
+        ...
+
+    def balance(self) -> None:
+        """Plan who is meant to have what."""
+        ...
+
+    def stir(self) -> None:
+        """There may be news for everybody."""
+        ...
 
 
 class Epochs:
@@ -23,7 +48,7 @@ class Epochs:
     #: Nobody waits for anybody.
     until: float | None = None
 
-    def __init__(self, group: MemoryGroup) -> None:
+    def __init__(self, group: Group) -> None:
         self._group = group
 
     def changed(self) -> None:
@@ -89,7 +114,7 @@ class Rounds:
     given up after the round, and a second round gives it to them.
     """
 
-    def __init__(self, group: MemoryGroup, *, eager: bool) -> None:
+    def __init__(self, group: Group, *, eager: bool) -> None:
         self._group, self._eager = group, eager
         self._open = False
         #: How long an open round waits.

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.runtime import Runtime
     from holdfast.testing.brokers.agenda import Line
-    from holdfast.testing.brokers.kafka import MemoryBroker
     from holdfast.testing.brokers.kafka_client import GroupClient
     from holdfast.testing.brokers.kafka_group import MemoryGroup
+    from holdfast.testing.brokers.kafka_topics import KafkaTopics
     from holdfast.timing import Deadline
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Questions:
     #: Whether its commits carry holdfast's mark.
     marked = True
 
-    def __init__(self, broker: MemoryBroker, client: GroupClient, of_group: MemoryGroup, runtime: Runtime) -> None:
+    def __init__(self, broker: KafkaTopics, client: GroupClient, of_group: MemoryGroup, runtime: Runtime) -> None:
         self.broker, self.client, self.of_group = broker, client, of_group
         self._runtime = runtime
         self._faults: dict[str, deque[Exception]] = defaultdict(deque)

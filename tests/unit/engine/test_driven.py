@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 
@@ -549,7 +549,7 @@ def test_a_hand_over_that_is_torn_is_made_up_for(where: str, lines: int) -> None
         with suppress(KeyboardInterrupt), Interrupt(line, where) as interrupt:
             until(lambda loop=one, by=interrupt: take(loop) == [] and bool(by.struck))  # type: ignore[misc]
         target = loops.broker.group("g").target
-        [moved] = [partition for partition, seat in target.items() if seat.member is two.family.source]
+        moved = next(at for at, seat in target.items() if cast("object", seat.member) is two.family.source)
         loops.produce("c", number=moved.number)
         got: list[str] = []
         stands = f"interrupted at {interrupt.struck}: it stands still"

@@ -51,9 +51,9 @@ def test_lag_is_told_by_partition_and_by_member_and_an_offset_that_is_missing_is
     assert found[f"{crew.topic}-0"] == ["till-1", "4", "10", "6"]
     assert found[f"{crew.topic}-1"] == ["till-1", "-", "20", "-", "never", "committed;", "20", "in", "the", "log"]
     assert found[f"{crew.topic}-2"] == ["till-2", "-", "0", "0", "never", "committed;", "the", "log", "is", "empty"]
-    assert found["till-1"][1:] == ["2", "6", "and", "1", "not", "known"]
+    assert found["till-1"][1:] == ["2", "6,", "unknown", "in", "1"]
     assert found["till-2"][1:] == ["1", "0"]
-    assert "lag: 6 and 1 not known in 3 partitions, 1 without an offset of the group (20 records in the log)" in told
+    assert "lag: 6 in 2 partitions, unknown in 1, 1 without a committed offset (20 records in the log)" in told
 
     group, *partitions = map(json.loads, crew.tell("lag", "--json").splitlines())
     assert (group["lag"], group["lag_known"], group["lag_not_known_in"]) == (None, 6, 1)
@@ -101,7 +101,7 @@ def test_the_consumer_protocol_tells_what_is_on_its_way(kafka: KafkaServer, here
         crew.until(lambda view: any(each.target != each.partitions for each in view.members), "till-2")
         told = crew.tell("lag")
         assert "consumer protocol with uniform, epoch" in told
-        assert told.count("goes to till-2") == 1
+        assert told.count("moves to till-2") == 1
 
 
 def test_watching_tells_rates_and_ends_when_it_is_told(crew: Crew) -> None:
@@ -127,7 +127,7 @@ def test_a_group_of_rocketmq_is_told_with_the_members_of_the_plan_in_redis(
         owner = app.source._client.client_id
         assert rows(told)[f"{field.topic}-broker-a-0"] == [owner, "2", "2", "0"]
         assert "holdfast's plan, generation" in told
-        assert "its Redis knows who has what" in here(*where).stdout
+        assert "only its Redis knows the owners" in here(*where).stdout
         app.stop()
         field.produce("d", "e", "f", queue=1)
         told = here(*where, "--topic", field.topic).stdout

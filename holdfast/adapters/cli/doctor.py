@@ -156,7 +156,7 @@ def _summary(watched: Watched) -> str:
     lags = [each.lag for each in now.partitions.values()]
     unknown = lags.count(None)
     behind = f"{sum(each or 0 for each in lags):,} behind in {len(lags) - unknown} partitions"
-    parts.append(behind + (f" and not known in {unknown}" if unknown else ""))
+    parts.append(behind + (f" and unknown in {unknown}" if unknown else ""))
     looks = len(watched.views)
     parts.append(f"{looks} look{'' if looks == 1 else f's within {watched.apart_s:.0f} s'}")
     return f"group {now.group} ({', '.join(part for part in parts if part)})"

@@ -25,9 +25,9 @@ _EXAMPLE = """\
   holdfast lag --group billing --bootstrap localhost:9092 --watch
   holdfast lag --group billing --namesrv localhost:9876 --redis redis://localhost:6379/0 --json
 
-exit code 1: of some partition the lag cannot be told (it has no leader, its topic is gone, the offset is beyond the
-log's end), or its log has lost records that the group had not read. Partitions in which the group has never committed
-are none of that.
+exit code 1: the lag of a partition is unknown (it has no leader, its topic is gone, or the committed offset is beyond
+the log's end), or its log has lost records that the group had not read. A partition without a committed offset does not
+count.
 """
 _REMARK = 90
 #: Lines of a screen beside the table of partitions: heading, names, the members' table and its names, total, notes.
@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
     made = shared.command(commands, "lag", "how far a consumer group is behind", _EXAMPLE)
     made.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
     made.add_argument(
-        "--topic", action="append", default=[], metavar="NAME", help="of this topic alone; may be given several times"
+        "--topic", action="append", default=[], metavar="NAME", help="only this topic; may be given several times"
     )
     made.add_argument("--watch", action="store_true", help="again and again, with rates, until Ctrl-C")
     made.add_argument(
@@ -48,12 +48,12 @@ def add(commands: Commands) -> None:
     )
     made.add_argument("--count", type=at_least_1, metavar="N", help="end after so many looks")
     shared.add_brokers(made)
-    shared.add_redis(made, "RocketMQ: it knows who has what in a group of holdfast's", required=False)
+    shared.add_redis(made, "RocketMQ: it knows the owners of the queues in a group of holdfast members", required=False)
     made.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Look, and tell. Raises HoldfastError."""
+    """Look, and print. Raises HoldfastError."""
     with shared.group_views_of(options) as group:
         if options.watch or options.count:
             return _watch(group, options, output)
@@ -162,15 +162,20 @@ def _rates(consumed_s: float | None, produced_s: float | None, catch_up_s: float
 
 def _summary(view: GroupView, lines: list[Line], *, watching: bool) -> str:
     if not lines:
-        return "lag: not known: the broker does not tell now which topics the group reads"
+        return "lag: unknown: the broker does not tell now which topics the group reads"
     total = Total.of(lines)
-    parts = [f"lag: {total.text} in {count(total.partitions, 'partition')}"]
+    known = total.partitions - total.unknown
+    if known:
+        parts = [f"lag: {total.lag:,} in {count(known, 'partition')}"]
+        parts += [f"unknown in {total.unknown}"] if total.unknown else []
+    else:
+        parts = [f"lag: unknown in {count(total.partitions, 'partition')}"]
     if view.unseen:
-        parts.append(f"without {', '.join(sorted(view.unseen))}, of which nothing is known")
+        parts.append(f"without {', '.join(sorted(view.unseen))}, which cannot be described")
     new = [line for line in lines if line.state == "never_committed" and line.in_log]
     if new:
         in_log = sum(line.in_log or 0 for line in new)
-        parts.append(f"{len(new)} without an offset of the group ({in_log:,} records in the log)")
+        parts.append(f"{len(new)} without a committed offset ({in_log:,} records in the log)")
     if view.rebalancing:
         parts.append("the group rebalances")
     elif not view.members and not any(line.view.given_out for line in lines):

@@ -91,9 +91,9 @@ class Line:
     """One partition of a group."""
 
     view: PartitionView
-    #: Who has it, as people call it; "" = nobody; None = not told.
+    #: The name of the member that has it; "" = nobody; None = the broker does not tell.
     member: str | None
-    #: Who is to have it, where that is told and another.
+    #: The name of the member that gets it next, if the broker tells and it is another one.
     heir: str = ""
     rate: Rate = UNKNOWN
 
@@ -134,13 +134,13 @@ class Line:
         elif self.state == "beyond_end":
             parts.append("the offset is beyond the log's end: the topic was made again, or has lost records")
         elif self.state == "given_out" and view.end is not None and view.committed is not None:
-            parts.append(f"{view.end - view.committed:,} not given out yet; what is in hand is not told")
+            parts.append(f"{view.end - view.committed:,} not given out yet; messages in flight are not counted")
         elif view.fault:
             parts.append(view.fault)
         if view.lost:
             parts.append(f"{view.lost:,} lost: the log begins at {view.first:,}")
         if self.heir:
-            parts.append(f"goes to {self.heir}")
+            parts.append(f"moves to {self.heir}")
         return "; ".join(parts)
 
     def as_json(self) -> dict[str, object]:
@@ -190,10 +190,10 @@ class Total(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The lag for people: never a number that leaves something out without a word."""
+        """The lag for people. It says of how many partitions the lag is unknown."""
         if not self.unknown:
             return f"{self.lag:,}"
-        return "not known" if self.unknown == self.partitions else f"{self.lag:,} and {self.unknown} not known"
+        return "unknown" if self.unknown == self.partitions else f"{self.lag:,}, unknown in {self.unknown}"
 
 
 def lines_of(view: GroupView, rates: Rates | None = None) -> list[Line]:

@@ -156,7 +156,7 @@ class RocketMQGroupViews:
         ours = [name for name in found if is_ours(name)]
         if ours and not coordinated:
             notes.append(
-                "holdfast coordinates this group: its Redis knows who has what, and is not named (--redis)"
+                "holdfast coordinates it: only its Redis knows the owners of the queues; --redis is missing"
                 if self._coordinator is None
                 else "holdfast coordinates this group in another Redis or namespace than the one that is named"
             )

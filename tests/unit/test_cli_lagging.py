@@ -44,7 +44,7 @@ def member(name: str, client: str, host: str = "h", instance_id: str | None = No
         (at(11, 10), None, "beyond_end", "the offset is beyond the log's end"),
         (at(4, None, None, leader=None, fault="it has no leader now"), None, "no_leader", "it has no leader now"),
         (at(4, None, None, leader=None, exists=False, fault="no such topic"), None, "gone", "no such topic"),
-        (at(10, 10, given_out=True), None, "given_out", "0 not given out yet; what is in hand is not told"),
+        (at(10, 10, given_out=True), None, "given_out", "0 not given out yet; messages in flight are not counted"),
         (at(4, None, None, fault="its leader does not answer"), None, "not_told", "its leader does not answer"),
     ],
 )
@@ -54,7 +54,7 @@ def test_a_partitions_lag_is_right_or_not_there(view: PartitionView, lag: int | 
     assert line.remark.startswith(said)
     assert line.as_json()["lag"] == lag
     assert line.wrong == (state not in ("known", "never_committed", "given_out") or view.lost > 0)
-    assert Total.of([line]).text == ("not known" if lag is None else str(lag))
+    assert Total.of([line]).text == ("unknown" if lag is None else str(lag))
 
 
 def test_rates_are_over_the_window_and_begin_anew_where_an_offset_fell() -> None:
@@ -104,4 +104,4 @@ def test_members_are_called_by_the_shortest_name_that_is_theirs_alone() -> None:
 def test_what_has_no_numbers_adds_no_0_to_a_sum() -> None:
     other = Partition("orders", 1)
     view = look(at(4, 10), PartitionView(partition=other, committed=None, first=0, end=5, leader=NODE))
-    assert Total.of(lines_of(view)).text == "6 and 1 not known"
+    assert Total.of(lines_of(view)).text == "6, unknown in 1"

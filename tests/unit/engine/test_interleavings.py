@@ -48,6 +48,7 @@ def steps_of(worker: Callable[[], object], meanwhile: Callable[[int], None]) -> 
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 tells of none if it is asked after `settrace`
     sys.settrace(trace)
     try:
         worker()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.audit.files import FileEvents
     from holdfast.plugin.audit.loops import LoopAudit
     from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.handler_call import HandlerCall
     from holdfast.plugin.handlers import BatchOf
     from holdfast.plugin.letter_limit import DeadLetterLimit
     from holdfast.plugin.ramp import Ramp
@@ -37,6 +38,7 @@ __all__ = [
     "Deserializer",
     "Fenced",
     "FileEvents",
+    "HandlerCall",
     "Holdfast",
     "HoldfastError",
     "KeyBusy",
@@ -69,6 +71,7 @@ _HOMES = {
     "Deserializer": "holdfast.plugin.values",
     "Fenced": "holdfast.errors",
     "FileEvents": "holdfast.plugin.audit.files",
+    "HandlerCall": "holdfast.plugin.handler_call",
     "Holdfast": "holdfast.plugin.app",
     "HoldfastError": "holdfast.errors",
     "KeyBusy": "holdfast.errors",

@@ -199,6 +199,11 @@ def key_text(found: object) -> str | None:
     return None
 
 
+def text_of(key: str) -> str:
+    """The text of a key for people, without what it was."""
+    return key[2:]
+
+
 def no_key(found: object) -> str:
     """Why it is none, without what it holds."""
     return "its key is empty" if found in ("", b"") else f"its key is of type {type(found).__name__}"

@@ -12,8 +12,8 @@ from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
-from holdfast.plugin.handlers import BatchOf, Routes, as_topics, new_handler
-from holdfast.plugin.injection import Injection
+from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
+from holdfast.plugin.hooks import Hooks
 from holdfast.plugin.letter_limit import limit_for
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
@@ -43,7 +43,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 T = TypeVar("T")
 
 
-class Holdfast:
+class Holdfast(Hooks):
     """An app: one source, one store, handlers by topic.
 
     Args:
@@ -72,6 +72,7 @@ class Holdfast:
         audit: Audit | None = None,
         runtime: Runtime | None = None,
     ) -> None:
+        super().__init__()
         brought: Runtime = getattr(source, "runtime", MACHINE)
         self._runtime = brought if runtime is None else runtime
         self._source = source
@@ -80,8 +81,6 @@ class Holdfast:
         self._observers = tuple(observers)
         self._letters = dead_letters
         self._audit = checked(audit)
-        self._routes, self._injection = Routes(), Injection()
-        self._engine: Engine | None = None
         self._background: Background | None = None
         self._beside: Beside | None = None
         self._health, self._asked_for_health = HealthCheck(self._runtime), threading.Lock()
@@ -157,8 +156,7 @@ class Holdfast:
         leased = isinstance(self._source, LeasedSource)
 
         def register(call: F) -> F:
-            if self._engine is not None:
-                raise StateError("register handlers before run()")
+            self._check_not_begun("handlers")
             if dead_letter is not None and dead_letter in as_topics(topics):
                 raise SettingError(
                     "dead_letter", dead_letter, "a dead letter may not go to a topic of the same handler"
@@ -182,37 +180,10 @@ class Holdfast:
                 raise SettingError(
                     "timeout_s", timeout_s, "use workers=1 or more: the thread that polls cannot watch itself"
                 )
-            self._routes.add(handler)
+            self._add(handler)
             return call
 
         return register
-
-    def resource(self, function: F) -> F:
-        """Register what is opened before the app joins its group, and closed when it has left: a pool, a client.
-
-        A generator function without parameters, plain or `async`, that yields once: what comes before opens, what comes
-        after closes. Handlers that are registered later and have a keyword-only parameter of its name get what it
-        yields. In the order of registration, closed the other way round. A plain one runs in the thread of the app, an
-        `async` one in one task of the event loop in which `async def` handlers run.
-
-        What it raises before the yield ends the start, and `run()` raises it; what it raises after it, too, unless the
-        app has failed before. Handlers have ended by then, but for those that were given up.
-
-        Raises:
-            SettingError: it does not yield, takes arguments, or has a name that is taken.
-        """
-        self._injection.add(function)
-        return function
-
-    def on_startup(self, function: F) -> F:
-        """Register what is called before the app joins its group; plain or `async`, as `resource`."""
-        self._injection.at_start(function)
-        return function
-
-    def on_shutdown(self, function: F) -> F:
-        """Register what is called when the app has left; plain or `async`, as `resource`."""
-        self._injection.at_end(function)
-        return function
 
     def run(self, *, install_signal_handlers: bool = True) -> None:
         """Consume until SIGTERM, SIGINT or `stop()`: fence, drain, commit, leave; a second signal is faster.
@@ -328,6 +299,7 @@ class Holdfast:
             runtime=self._runtime,
             family=self._family,
             home=home,
+            around=self._around(self._source.group),
             resources=self._injection.resources(),
         )
         if self._stop_asked and not engine.parts.stopping.begun:

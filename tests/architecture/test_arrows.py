@@ -103,6 +103,7 @@ def test_the_face_is_what_it_is_on_purpose() -> None:
         "Deserializer",
         "Fenced",
         "FileEvents",
+        "HandlerCall",
         "Holdfast",
         "HoldfastError",
         "KeyBusy",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
+    from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.engine.resources import Resources
     from holdfast.plugin.handlers import Routes
@@ -61,6 +62,7 @@ class Engine:
         audit: Audit | None = None,
         runtime: Runtime = MACHINE,
         home: Home | None = None,
+        around: Around | None = None,
         resources: Resources | None = None,
     ) -> None:
         host = EngineHost()
@@ -75,6 +77,7 @@ class Engine:
             runtime=runtime,
             host=host,
             home=home,
+            around=around,
         )
         self.family = family(parts, self)
         host.tell(parts, self.family)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.engine.record.host import Host
     from holdfast.plugin.events import Event
@@ -75,6 +76,7 @@ def make_parts(
     runtime: Runtime,
     host: Host,
     home: Home | None = None,
+    around: Around | None = None,
 ) -> Parts:
     """Put them together. Nothing is asked of the host before it has what this returns."""
     timers, meter, stopping = Timers(runtime), Meter(runtime), Stopping()
@@ -88,7 +90,9 @@ def make_parts(
     at_once = max(1, settings.workers) + (settings.async_workers if any(kind.is_async for kind in kinds) else 0)
     unacked = Unacked(at_once + settings.mark_batch, kinds)
     lanes, owed, intake, outage = Lanes(unacked), Owed(), Intake(settings, runtime), Outage(runtime, tell)
-    workers = Workers(settings.workers, f"holdfast-{group}", runtime, async_count=settings.async_workers, home=home)
+    workers = Workers(
+        settings.workers, f"holdfast-{group}", runtime, async_count=settings.async_workers, home=home, around=around
+    )
     claiming = Claiming(lanes, timers, owed, host.skipped, runtime.random)
     settling = Settling(host.settle_with_source, claiming, unacked, host.taken_over)
     outcomes = Outcomes(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
+from holdfast.plugin.engine.record.calling import call_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.call import Call
     from holdfast.plugin.engine.record.entry import Entry, Lane
-    from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import DeadLetters
     from holdfast.records import Record
     from holdfast.timing import Deadline
@@ -46,20 +45,12 @@ _OK: tuple[Outcome, None] = (Outcome.OK, None)
 _NOT_STARTED: tuple[Outcome, None] = (Outcome.NOT_STARTED, None)
 
 
-def _call(handler: Handler, given: object) -> None:
-    """Call a plain function. One that hides a coroutine (a lambda around an `async def`) has done nothing yet."""
-    returned = handler.call(given)
-    if returned is not None and inspect.iscoroutine(returned):
-        returned.close()
-        raise Unretriable(f"{handler.name} returned a coroutine that nobody awaits: register the `async def` itself")
-
-
 def run_each(call: Call, report: Callable[[Ended], None]) -> None:
     """Call the handler for one record after the other. What follows a failed one in its lane is not started.
 
     Takes from the left of `call.entries`; the loop may take back from the right meanwhile.
     """
-    entries, times = call.entries, 0
+    entries, around, times = call.entries, call.around, 0
     stopped: set[Lane] = set()
     while True:
         try:
@@ -82,7 +73,7 @@ def run_each(call: Call, report: Callable[[Ended], None]) -> None:
                 entry.check()
                 if entry.handler.reading is not None:
                     entry.handler.reading.read(entry.record)
-                _call(entry.handler, entry.record)
+                call_plain(entry.handler, entry.record) if around is None else around.call((entry,), entry.record)
             except BaseException as error:  # noqa: BLE001 - a SystemExit in a handler must not end a worker in silence
                 ended = Ended(entry, *_verdict(call, error))
             else:
@@ -112,7 +103,7 @@ def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | Non
 def _run(run: Entry, call: Call) -> Ended:
     """Call the handler for the records of a run. The loop may take back from the right of `run.todo` meanwhile."""
     todo, enter, handler = run.todo, run.owner.enter, run.handler
-    reading = handler.reading
+    reading, around = handler.reading, call.around
     while True:
         try:
             record = todo.popleft()
@@ -123,7 +114,7 @@ def _run(run: Entry, call: Call) -> Ended:
         try:
             if reading is not None:
                 reading.read(record)
-            _call(handler, record)
+            call_plain(handler, record) if around is None else around.call((run,), record)
         except BaseException as error:  # noqa: BLE001 - as in run_each
             return _stopped(run, *_verdict(call, error))
         run.ended += 1
@@ -141,6 +132,7 @@ def _stopped(run: Entry, outcome: Outcome, error: Exception | None) -> Ended:
 
 async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
     """Run each record by an `async def`."""
+    around = call.around
     stopped: set[Lane] = set()
     for entry in call.entries:
         if entry.lane in stopped or call.uprooted or call.struck is not None or not entry.owner.enter(entry):
@@ -152,7 +144,10 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
                 entry.check()
                 if entry.handler.reading is not None:
                     await entry.handler.reading.read_async(entry.record)
-                await entry.handler.call(entry.record)
+                if around is None:
+                    await entry.handler.call(entry.record)
+                else:
+                    await around.call_async((entry,), entry.record)
             except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
                 ended = Ended(entry, *_verdict(call, error))
             else:
@@ -176,7 +171,7 @@ def run_batch(call: Call, report: Callable[[Ended], None]) -> None:
         if handler.reading is not None:
             undecoded = handler.reading.read_all(records)
         if given := _without(records, undecoded):
-            _call(handler, given)
+            call_plain(handler, given) if call.around is None else call.around.call(started, given)
     except BaseException as error:  # noqa: BLE001 - as above
         _report_batch(call, started, report, error, undecoded)
     else:
@@ -194,7 +189,10 @@ async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
         if handler.reading is not None:
             undecoded = await handler.reading.read_all_async(records)
         if given := _without(records, undecoded):
-            await handler.call(given)
+            if call.around is None:
+                await handler.call(given)
+            else:
+                await call.around.call_async(started, given)
     except BaseException as error:  # noqa: BLE001 - as above
         _report_batch(call, started, report, error, undecoded)
     else:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.runtime import Thread
@@ -23,12 +24,14 @@ class Call:
     batch; or a dead letter (then it has no entries)."""
 
     __slots__ = (
-        "began", "cancel_seen", "current", "entries", "handler", "home", "inline", "kind", "over", "run", "seen",
-        "struck", "task", "thread", "times",
+        "around", "began", "cancel_seen", "current", "entries", "handler", "home", "inline", "kind", "over", "run",
+        "seen", "struck", "task", "thread", "times",
     )  # fmt: skip
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+    def __init__(self, entries: Sequence[Entry] = (), around: Around | None = None) -> None:
         self.entries = deque(entries)
+        #: The middlewares, where there are any.
+        self.around = around
         self.handler = entries[0].handler.name if entries else ""
         #: None: a dead letter.
         self.kind = entries[0].handler.kind if entries else None

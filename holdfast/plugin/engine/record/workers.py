@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.attempts import Ended
+    from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.ports import DeadLetters
     from holdfast.runtime import Queue, Runtime, Thread
@@ -84,8 +85,9 @@ class Workers:
         *,
         async_count: int | None = None,
         home: Home | None = None,
+        around: Around | None = None,
     ) -> None:
-        self._runtime = runtime
+        self._runtime, self._around = runtime, around
         #: Handlers run in `submit`.
         self.inline = count == 0
         self._count = max(1, count)  # dead letters wait for the broker: for them there is a thread in any case
@@ -175,7 +177,7 @@ class Workers:
 
     def submit(self, entries: Sequence[Entry]) -> None:
         """Run the entries' handler: one after the other, or as one batch. Coroutines wait for `begin_coroutines`."""
-        handler, call = entries[0].handler, Call(entries)
+        handler, call = entries[0].handler, Call(entries, self._around)
         call.inline = self.inline
         self._count_one(call)
         if handler.timeout_s is not None:

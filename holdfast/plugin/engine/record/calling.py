@@ -1,0 +1,191 @@
+"""Calling: a handler's function is called, with the middlewares around it where there are any.
+
+A middleware is a generator function of the user's: up to its yield it runs before the function, then after it. What the
+function raises is raised at the yield. Each call makes a generator of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.dedup.keys import text_of
+from holdfast.errors import Unretriable
+from holdfast.plugin.handler_call import HandlerCall
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from types import TracebackType
+
+    from holdfast.dedup.claims import Claim
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.handlers import Handler
+    from holdfast.records import Record
+
+
+def call_plain(handler: Handler, given: object) -> None:
+    """Call a plain function. One that hides a coroutine (a lambda around an `async def`) has done nothing yet."""
+    returned = handler.call(given)
+    if returned is not None and inspect.iscoroutine(returned):
+        returned.close()
+        raise Unretriable(f"{handler.name} returned a coroutine that nobody awaits: register the `async def` itself")
+
+
+class Middleware(NamedTuple):
+    """One of the user's."""
+
+    name: str
+    #: A generator function, plain or async.
+    make: Callable[[HandlerCall], Iterator[None]] | Callable[[HandlerCall], AsyncIterator[None]]
+    is_async: bool
+
+
+class Around:
+    """The middlewares of an app, the first one outermost. Any worker, and the event loop's thread."""
+
+    def __init__(self, middlewares: Sequence[Middleware], group: str) -> None:
+        self._middlewares, self._group = tuple(middlewares), group
+
+    def call(self, entries: Sequence[Entry], given: Record | list[Record]) -> None:
+        """Call the plain handler of these entries. Raises what stands when the outermost middleware has ended."""
+        seen, entered = self._seen(entries, given), list[tuple[Middleware, Any]]()
+        raised: BaseException | None = None
+        try:
+            for each in self._middlewares:
+                entered.append((each, _enter(each, seen)))
+            call_plain(entries[0].handler, given)
+        except BaseException as error:  # noqa: BLE001 - theirs to see, whatever it is
+            raised = error
+        while entered:
+            raised = _leave(*entered.pop(), raised)
+        _raise(raised)
+
+    async def call_async(self, entries: Sequence[Entry], given: Record | list[Record]) -> None:
+        """Call the coroutine handler of these entries; as `call`."""
+        seen, entered = self._seen(entries, given), list[tuple[Middleware, Any]]()
+        raised: BaseException | None = None
+        try:
+            for each in self._middlewares:
+                entered.append((each, await _enter_async(each, seen) if each.is_async else _enter(each, seen)))
+            await entries[0].handler.call(given)
+        except BaseException as error:  # noqa: BLE001 - as above
+            raised = error
+        while entered:
+            each, generator = entered.pop()
+            raised = await _leave_async(each, generator, raised) if each.is_async else _leave(each, generator, raised)
+        _raise(raised)
+
+    def _seen(self, entries: Sequence[Entry], given: Record | list[Record]) -> HandlerCall:
+        is_batch = isinstance(given, list)
+        return HandlerCall(
+            handler=entries[0].handler.name,
+            group=self._group,
+            records=given if isinstance(given, list) else (given,),
+            keys=_keys_of(entries, given) if isinstance(given, list) else (_key_of(entries[0], given.offset),),
+            is_batch=is_batch,
+            attempt=max(entry.attempt for entry in entries) + 1,
+        )
+
+
+def _keys_of(entries: Sequence[Entry], records: Sequence[Record]) -> list[str | None]:
+    found = {claim.token.offset: text_of(claim.key.key) for entry in entries for claim in entry.asked_for}
+    return [found.get(record.offset) for record in records]
+
+
+def _key_of(entry: Entry, offset: int) -> str | None:
+    """Of a run, the loop may split off at any time what is not called just now: so it is found by its offset."""
+    claims = entry.asked_for
+    at = bisect_left(claims, offset, key=_offset_of)
+    return text_of(claims[at].key.key) if at < len(claims) else None
+
+
+def _offset_of(claim: Claim) -> int:
+    return claim.token.offset
+
+
+def _raise(raised: BaseException | None) -> None:
+    try:
+        if raised is not None:
+            raise raised
+    finally:
+        del raised  # its traceback and this frame would keep each other, and the record
+
+
+# ---- one middleware and its generator
+def _enter(middleware: Middleware, seen: HandlerCall) -> Any:  # noqa: ANN401 - its generator
+    generator = middleware.make(seen)
+    for _ in generator:  # type: ignore[union-attr]  # a plain one
+        return generator
+    raise _without_yield(middleware)
+
+
+async def _enter_async(middleware: Middleware, seen: HandlerCall) -> Any:  # noqa: ANN401 - as above
+    generator = middleware.make(seen)
+    async for _ in generator:  # type: ignore[union-attr]  # an async one
+        return generator
+    raise _without_yield(middleware)
+
+
+def _leave(middleware: Middleware, generator: Any, raised: BaseException | None) -> BaseException | None:  # noqa: ANN401
+    """Run it to its end. Returns: the error that stands then; None = what was called counts as handled."""
+    where = None if raised is None else raised.__traceback__
+    try:
+        if raised is None:
+            next(generator)
+        else:
+            generator.throw(raised)
+        generator.close()
+    except StopIteration:
+        return _swallowed(raised)
+    except BaseException as error:  # noqa: BLE001 - it stands now
+        return _what_stands(error, raised, where)
+    return _yielded_twice(middleware, raised)
+
+
+async def _leave_async(middleware: Middleware, generator: Any, raised: BaseException | None) -> BaseException | None:  # noqa: ANN401
+    where = None if raised is None else raised.__traceback__
+    try:
+        if raised is None:
+            await anext(generator)
+        else:
+            await generator.athrow(raised)
+        await generator.aclose()
+    except StopAsyncIteration:
+        return _swallowed(raised)
+    except BaseException as error:  # noqa: BLE001 - as above
+        return _what_stands(error, raised, where)
+    return _yielded_twice(middleware, raised)
+
+
+def _swallowed(raised: BaseException | None) -> BaseException | None:
+    """An Exception is the middleware's to handle. A cancellation, Ctrl-C and the like are not: nobody has handled the
+    record."""
+    return None if isinstance(raised, Exception) else raised
+
+
+def _what_stands(error: BaseException, raised: BaseException | None, where: TracebackType | None) -> BaseException:
+    # A StopIteration that passes through a generator comes out as a RuntimeError.
+    stops = isinstance(raised, StopIteration | StopAsyncIteration) and error.__cause__ is raised
+    if raised is not None and (error is raised or stops):
+        raised.__traceback__ = where  # without the generator's lines
+        return raised
+    return error
+
+
+def _without_yield(middleware: Middleware) -> Unretriable:
+    return Unretriable(
+        f"the middleware {middleware.name} ended without a yield, so the handler was not called: let it yield once, "
+        "whatever the record is; what is not to be handled the handler itself passes over, by a return"
+    )
+
+
+def _yielded_twice(middleware: Middleware, raised: BaseException | None) -> BaseException:
+    if raised is not None and not isinstance(raised, Exception):
+        return raised
+    error = Unretriable(
+        f"the middleware {middleware.name} yielded twice, and calls its handler once: let it yield once; what calls a "
+        "handler again is its retry=Retry(...)"
+    )
+    error.__cause__ = raised
+    return error

@@ -1,0 +1,129 @@
+"""Hooks: what an app calls beside its handlers: resources, middlewares, and functions at its start and end."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.errors import SettingError, StateError
+from holdfast.plugin.engine.record.calling import Around, Middleware
+from holdfast.plugin.handlers import Routes
+from holdfast.plugin.injection import Injection
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.handler_call import HandlerCall
+    from holdfast.plugin.handlers import Handler
+
+F = TypeVar("F", bound="Callable[..., Any]")
+M = TypeVar("M", bound="Callable[[HandlerCall], Iterator[None]] | Callable[[HandlerCall], AsyncIterator[None]]")
+
+
+class Hooks:
+    """What is registered before an app begins."""
+
+    def __init__(self) -> None:
+        self._routes, self._injection = Routes(), Injection()
+        self._middlewares: list[Middleware] = []
+        #: Once it has begun.
+        self._engine: Engine | None = None
+
+    def use(self, middleware: M) -> M:
+        """Register what runs around each call of each handler: each attempt at a record, or at a batch.
+
+        A generator function that takes the call (see `HandlerCall`) and yields once. The handler is called at the
+        yield, and what it raises is raised there. What the middleware lets through, or raises itself, is the attempt's
+        error. If it handles an exception, the record counts as handled. So does nothing else: it has to yield in every
+        case, and cannot swallow a cancellation or Ctrl-C. If it raises after the handler has done its work, the record
+        is tried again.
+
+        The first one that is registered is outermost, of all handlers of the app, also of those registered before it. A
+        plain one runs in the thread or the task of its handler. An `async` one needs handlers that are `async def`.
+
+        Not for records that no handler is called with: without a key, not decoded, or done already.
+
+        Raises:
+            SettingError: it does not yield, takes other arguments, or is `async` and a handler is not.
+            StateError: the app has begun.
+        """
+        self._check_not_begun("middlewares")
+        self._middlewares.append(made := _middleware(middleware))
+        try:
+            for handler in self._routes.handlers:
+                _check_kinds(made, handler)
+        except SettingError:
+            self._middlewares.remove(made)
+            raise
+        return middleware
+
+    def resource(self, function: F) -> F:
+        """Register what is opened before the app joins its group, and closed when it has left: a pool, a client.
+
+        A generator function without parameters, plain or `async`, that yields once: what comes before opens, what comes
+        after closes. Handlers that are registered later and have a keyword-only parameter of its name get what it
+        yields. In the order of registration, closed the other way round. A plain one runs in the thread of the app, an
+        `async` one in one task of the event loop in which `async def` handlers run.
+
+        What it raises before the yield ends the start, and `run()` raises it; what it raises after it, too, unless the
+        app has failed before. Handlers have ended by then, but for those that were given up.
+
+        Raises:
+            SettingError: it does not yield, takes arguments, or has a name that is taken.
+        """
+        self._injection.add(function)
+        return function
+
+    def on_startup(self, function: F) -> F:
+        """Register what is called before the app joins its group; plain or `async`, as `resource`."""
+        self._injection.at_start(function)
+        return function
+
+    def on_shutdown(self, function: F) -> F:
+        """Register what is called when the app has left; plain or `async`, as `resource`."""
+        self._injection.at_end(function)
+        return function
+
+    # ---- inside
+    def _add(self, handler: Handler) -> None:
+        """Register a handler. Raises SettingError."""
+        for each in self._middlewares:
+            _check_kinds(each, handler)
+        self._routes.add(handler)
+
+    def _around(self, group: str) -> Around | None:
+        return Around(self._middlewares, group) if self._middlewares else None
+
+    def _check_not_begun(self, what: str) -> None:
+        if self._engine is not None:
+            raise StateError(f"register {what} before run()")
+
+
+def _middleware(function: Callable[..., Any]) -> Middleware:
+    """Raises SettingError: it cannot be called around a handler."""
+    own = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    is_async = any(map(inspect.isasyncgenfunction, (function, own)))
+    if not (is_async or any(map(inspect.isgeneratorfunction, (function, own)))):
+        remedy, inner = "let it be a generator function, `def around(call): ... yield ...`", inspect.unwrap(function)
+        if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+            remedy = "register the generator function itself, without @contextmanager or another decorator"
+        raise SettingError("middleware", name, remedy)
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        raise SettingError(
+            "middleware", name, "it is called with one argument, the call: give all other parameters defaults"
+        ) from None
+    return Middleware(name, function, is_async)
+
+
+def _check_kinds(middleware: Middleware, handler: Handler) -> None:
+    if middleware.is_async and not handler.is_async:
+        raise SettingError(
+            "middleware",
+            middleware.name,
+            f"it is async, and the handler {handler.name} is a plain function: write the middleware without async, "
+            "which works for both, or that handler as an async def",
+        )

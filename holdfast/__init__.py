@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.handler_call import HandlerCall
     from holdfast.plugin.handlers import BatchOf
     from holdfast.plugin.letter_limit import DeadLetterLimit
+    from holdfast.plugin.log_place import LogPlace
     from holdfast.plugin.ramp import Ramp
     from holdfast.plugin.retry import Retry
     from holdfast.plugin.settings import Settings
@@ -42,6 +43,7 @@ __all__ = [
     "Holdfast",
     "HoldfastError",
     "KeyBusy",
+    "LogPlace",
     "LoopAudit",
     "MemoryClaims",
     "Partition",
@@ -75,6 +77,7 @@ _HOMES = {
     "Holdfast": "holdfast.plugin.app",
     "HoldfastError": "holdfast.errors",
     "KeyBusy": "holdfast.errors",
+    "LogPlace": "holdfast.plugin.log_place",
     "LoopAudit": "holdfast.plugin.audit.loops",
     "MemoryClaims": "holdfast.dedup.memory",
     "Partition": "holdfast.records",

@@ -22,7 +22,7 @@ M = TypeVar("M", bound="Callable[[HandlerCall], Iterator[None]] | Callable[[Hand
 
 
 class Hooks:
-    """What is registered before an app begins."""
+    """Registration of resources, middlewares and hooks, before the app begins."""
 
     def __init__(self) -> None:
         self._routes, self._injection = Routes(), Injection()

@@ -26,6 +26,13 @@ from holdfast.adapters.kafka import KafkaSource
 conf = {"bootstrap.servers": "localhost:9092", "group.id": "billing"}
 source, claims = KafkaSource(conf, assignment="sticky"), MemoryClaims()
 """
+APP = """
+from holdfast import Holdfast
+
+app = Holdfast(source, claims=claims)
+"""
+#: Packages of others that an environment may be without; extra `test` has them.
+OTHERS = ("structlog", "sentry_sdk")
 #: Its client has an environment of its own, which has the test of it: tests/contracts/rocketmq/grpc.
 ELSEWHERE = "LeasedSource("
 #: test_readme.py runs the README's.
@@ -53,7 +60,10 @@ def test_an_example_is_accepted_as_it_stands(code: str, tmp_path: Path) -> None:
         return
     if "Avro(" in code:
         pytest.importorskip("confluent_kafka.schema_registry.avro")
-    subprocess.run([sys.executable, "-W", "error", "-c", GIVEN + code], check=True, cwd=ROOT, timeout=120)
+    for each in OTHERS:
+        if f"import {each}" in code:
+            pytest.importorskip(each)
+    subprocess.run([sys.executable, "-W", "error", "-c", GIVEN + APP + code], check=True, cwd=ROOT, timeout=120)
 
 
 def test_there_are_commands() -> None:

@@ -36,7 +36,7 @@ def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
     if isinstance(value, Partition):
         return str(value)
     if isinstance(value, tuple):
-        return _partitions(value)
+        return ranges_of(value)
     if isinstance(value, dict):
         return ",".join(f"{key}:{_said(each)}" for key, each in value.items())
     text = str(value)
@@ -45,8 +45,8 @@ def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
     return json.dumps(text, ensure_ascii=not plain) if not plain or re.search(r"[\s=\"'\\]|^$", text) else text
 
 
-def _partitions(partitions: Sequence[Partition]) -> str:
-    """Such as orders-[0-3,7]: groups have hundreds of partitions, a line has one."""
+def ranges_of(partitions: Sequence[Partition]) -> str:
+    """Partitions in few words, such as orders-[0-3,7]: groups have hundreds of partitions, a line has one."""
     parts = []
     for (topic, broker), each in groupby(sorted(partitions), key=lambda one: (one.topic, one.broker)):
         numbers = [one.number for one in each]

@@ -29,6 +29,8 @@ class RebalanceReport(EventLine):
     trigger: str
     protocol: str
     group: str
+    #: When it began: wall clock, milliseconds since 1970. The report itself comes later.
+    began_ms: int
     gained: tuple[Partition, ...] = ()
     given: tuple[Partition, ...] = ()
     #: Records whose handlers ended, and were marked, within the drain.
@@ -40,7 +42,7 @@ class RebalanceReport(EventLine):
     handed_back: int = 0
     #: Records that were not run since they were done, on all partitions since the report before.
     duplicates_suppressed: int = 0
-    #: Seconds of each phase: fence, drain, settle, commit, let_go, take_over.
+    #: Seconds of each phase, one after the other from the begin: fence, drain, settle, commit, let_go; or take_over.
     phases_s: Mapping[str, float] = field(default_factory=dict)
     #: From the assignment (or the loss of the session) to the first record started on what was gained; None = none was.
     pause_s: float | None = None

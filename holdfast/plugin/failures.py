@@ -57,7 +57,7 @@ class Failures:
         self._known[kind] = count, told_at
 
 
-def kind_of(error: Exception) -> str:
+def kind_of(error: BaseException) -> str:
     """The type of an error, with its module."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -87,6 +87,7 @@ def test_partitions_and_phases_stay_one_value() -> None:
         trigger="revoked",
         protocol="consumer",
         group="a group",
+        began_ms=1790000000000,
         given=tuple(Partition("orders", number) for number in (0, 1, 2, 7)),
         phases_s={"fence": 0.0, "drain": 0.25},
     )

@@ -50,7 +50,7 @@ class HandOver:
         self._source, self._commits, self._places = source, commits, places
         self._owners, self._deadline, self._trigger = owners, deadline, trigger
         self._phases: dict[str, float] = {}
-        self._since = parts.runtime.now()
+        self._since, self._began_ms = parts.runtime.now(), parts.runtime.wall_ms()
         self._handed_back = 0
         self._unacked_at_first = 0
         self._abandoned = 0
@@ -141,6 +141,7 @@ class HandOver:
             trigger=self._trigger,
             protocol=source.protocol,
             group=source.group,
+            began_ms=self._began_ms,
             given=tuple(sorted(owner.partition for owner in self._owners)),
             drained=self._unacked_at_first - self._abandoned,
             abandoned=self._abandoned,

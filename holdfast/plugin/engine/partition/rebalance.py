@@ -36,7 +36,8 @@ class Rebalance:
 
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         """Take over what is to be had at once; the rest is held back and taken over by the loop."""
-        parts, ours, began = self._parts, self._ours, self._parts.runtime.now()
+        parts, ours = self._parts, self._ours
+        began, began_ms = parts.runtime.now(), parts.runtime.wall_ms()
         ours.moving = True
         ours.assigned.update(partitions)
         starts = dict.fromkeys(partitions, Start(None, hold=True))
@@ -54,6 +55,7 @@ class Rebalance:
                     trigger="assigned",
                     protocol=ours.source.protocol,
                     group=ours.source.group,
+                    began_ms=began_ms,
                     gained=tuple(sorted(partitions)),
                     phases_s={"take_over": parts.runtime.now() - began},
                 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.audit.files import FileEvents
     from holdfast.plugin.audit.loops import LoopAudit
     from holdfast.plugin.audit.settings import Audit
+    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.handler_call import HandlerCall
     from holdfast.plugin.handlers import BatchOf
     from holdfast.plugin.letter_limit import DeadLetterLimit
@@ -43,6 +44,7 @@ __all__ = [
     "Holdfast",
     "HoldfastError",
     "KeyBusy",
+    "Letter",
     "LogPlace",
     "LoopAudit",
     "MemoryClaims",
@@ -77,6 +79,7 @@ _HOMES = {
     "Holdfast": "holdfast.plugin.app",
     "HoldfastError": "holdfast.errors",
     "KeyBusy": "holdfast.errors",
+    "Letter": "holdfast.plugin.dead_letter",
     "LogPlace": "holdfast.plugin.log_place",
     "LoopAudit": "holdfast.plugin.audit.loops",
     "MemoryClaims": "holdfast.dedup.memory",

@@ -300,6 +300,7 @@ class Holdfast(Hooks):
             family=self._family,
             home=home,
             around=self._around(self._source.group),
+            letter_hooks=self._letter_hooks,
             resources=self._injection.resources(),
         )
         if self._stop_asked and not engine.parts.stopping.begun:

@@ -250,6 +250,19 @@ class DeadLettered(EventLine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LetterHookFailed(EventLine):
+    """A function of `app.on_dead_letter` failed, or could not be called. The letter is there all the same."""
+
+    #: Of the record.
+    partition: Partition
+    offset: int
+    handler: str
+    #: The function's name.
+    hook: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterLimitReached(EventLine):
     """So many records of a handler failed for good that it is taken for broken: see `DeadLetterLimit`."""
 
@@ -372,30 +385,9 @@ class SourceTrouble(EventLine):
 
 
 Event = (
-    RebalanceReport
-    | Assigned
-    | Stopping
-    | Stopped
-    | StoreDown
-    | StoreUp
-    | SessionLost
-    | StoreLost
-    | StoreDiffers
-    | ResetHonoured
-    | RewindIgnored
-    | AdvanceIgnored
-    | CommitOverwritten
-    | LogWentBack
-    | RecordsExpired
-    | RecordFailed
-    | DeadLettered
-    | DeadLetterLimitReached
-    | DeadLettersResumed
-    | SentBack
-    | Overrun
-    | HandlerOverdue
-    | HandlerGivenUp
-    | LateResult
-    | Status
+    RebalanceReport | Assigned | Stopping | Stopped | StoreDown | StoreUp | SessionLost | StoreLost
+    | StoreDiffers | ResetHonoured | RewindIgnored | AdvanceIgnored | CommitOverwritten | LogWentBack
+    | RecordsExpired | RecordFailed | DeadLettered | LetterHookFailed | DeadLetterLimitReached
+    | DeadLettersResumed | SentBack | Overrun | HandlerOverdue | HandlerGivenUp | LateResult | Status
     | SourceTrouble
-)
+)  # fmt: skip

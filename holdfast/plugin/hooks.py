@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.record.calling import Around, Middleware
+from holdfast.plugin.engine.record.letter_hooks import LetterHook
 from holdfast.plugin.handlers import Routes
 from holdfast.plugin.injection import Injection
+from holdfast.plugin.parameters import is_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,6 +29,7 @@ class Hooks:
     def __init__(self) -> None:
         self._routes, self._injection = Routes(), Injection()
         self._middlewares: list[Middleware] = []
+        self._letter_hooks: list[LetterHook] = []
         #: Once it has begun.
         self._engine: Engine | None = None
 
@@ -85,6 +88,30 @@ class Hooks:
         self._injection.at_end(function)
         return function
 
+    def on_dead_letter(self, function: F) -> F:
+        """Register what is told of each dead letter; plain or `async`, with resources as a handler.
+
+        Called with the `Letter` when the dead letter topic has it, beside the consumer: nothing waits for it, and what
+        it raises is logged and told as `LetterHookFailed`. The record is settled all the same. After a crash right then
+        it is not called, or called again where the letter is written again. Not for what the broker itself puts away.
+
+        Plain ones are called in a thread of their own, one letter after the other; `async` ones in the event loop of
+        the `async def` handlers, several at a time. When the app leaves it waits for them, 5 s at most. Of what comes
+        while 1,000 calls have not ended they are not told, but `LetterHookFailed` is.
+
+        Raises:
+            SettingError: it has a yield, or takes other arguments.
+            StateError: the app has begun.
+        """
+        self._check_not_begun("on_dead_letter")
+        name = getattr(function, "__qualname__", None) or type(function).__qualname__
+        bound = self._injection.bind(function)
+        _takes_one("on_dead_letter", name, bound, "the letter")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise SettingError("on_dead_letter", name, "it has a yield: called, it makes a generator and runs nothing")
+        self._letter_hooks.append(LetterHook(name, bound, is_coroutine(bound)))
+        return function
+
     # ---- inside
     def _add(self, handler: Handler) -> None:
         """Register a handler. Raises SettingError."""
@@ -110,13 +137,20 @@ def _middleware(function: Callable[..., Any]) -> Middleware:
         if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
             remedy = "register the generator function itself, without @contextmanager or another decorator"
         raise SettingError("middleware", name, remedy)
+    _takes_one("middleware", name, function, "the call")
+    return Middleware(name, function, is_async)
+
+
+def _takes_one(what: str, name: str, function: Callable[..., Any], argument: str) -> None:
+    if not callable(function):
+        raise SettingError(what, function, "register a function")
     try:
         inspect.signature(function).bind(None)
     except TypeError:
-        raise SettingError(
-            "middleware", name, "it is called with one argument, the call: give all other parameters defaults"
-        ) from None
-    return Middleware(name, function, is_async)
+        remedy = f"it is called with one argument, {argument}: give all other parameters defaults"
+        raise SettingError(what, name, remedy) from None
+    except ValueError:  # some functions in C do not tell their parameters
+        pass
 
 
 def _check_kinds(middleware: Middleware, handler: Handler) -> None:

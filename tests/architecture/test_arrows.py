@@ -107,6 +107,7 @@ def test_the_face_is_what_it_is_on_purpose() -> None:
         "Holdfast",
         "HoldfastError",
         "KeyBusy",
+        "Letter",
         "LogPlace",
         "LoopAudit",
         "MemoryClaims",

@@ -119,6 +119,7 @@ class Lifecycle:
     def close(self) -> None:
         """End the user's resources, the client, the letters and the session, in whatever state they are."""
         parts = self._parts
+        parts.letter_hooks.close(Deadline(_CLOSE_S, parts.runtime), lambda: parts.stopping.hurry)
         if (failed := self._resources.close()) is not None:
             parts.stopping.fail(failed)
         parts.workers.stop()

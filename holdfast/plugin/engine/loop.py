@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
+    from holdfast.plugin.engine.record.letter_hooks import LetterHook
     from holdfast.plugin.engine.resources import Resources
     from holdfast.plugin.handlers import Routes
     from holdfast.plugin.ports import Batch, DeadLetters, Observer
@@ -63,6 +64,7 @@ class Engine:
         runtime: Runtime = MACHINE,
         home: Home | None = None,
         around: Around | None = None,
+        letter_hooks: Sequence[LetterHook] = (),
         resources: Resources | None = None,
     ) -> None:
         host = EngineHost()
@@ -78,6 +80,7 @@ class Engine:
             host=host,
             home=home,
             around=around,
+            letter_hooks=letter_hooks,
         )
         self.family = family(parts, self)
         host.tell(parts, self.family)
@@ -144,6 +147,7 @@ class Engine:
         parts.workers.begin_coroutines()
         parts.timers.run_due()
         parts.hung.step()
+        parts.letter_hooks.step()
         parts.sessions.tend()
         if self.snapshots.wanted:
             self.snapshots.publish()

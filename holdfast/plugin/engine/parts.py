@@ -9,6 +9,7 @@ from holdfast.plugin.engine.flow.intake import Intake
 from holdfast.plugin.engine.record.claiming import Claiming
 from holdfast.plugin.engine.record.hung_handlers import Hung
 from holdfast.plugin.engine.record.lanes import Lanes
+from holdfast.plugin.engine.record.letter_hooks import LetterHooks
 from holdfast.plugin.engine.record.outcomes import Outcomes
 from holdfast.plugin.engine.record.recorder import EngineRecorder, Recorder
 from holdfast.plugin.engine.record.settling import Settling
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.engine.record.host import Host
+    from holdfast.plugin.engine.record.letter_hooks import LetterHook
     from holdfast.plugin.events import Event
     from holdfast.plugin.handlers import Routes
     from holdfast.plugin.ports import DeadLetters, Observer
@@ -61,6 +63,7 @@ class Parts:
     settling: Settling
     outcomes: Outcomes
     hung: Hung
+    letter_hooks: LetterHooks
     sessions: Sessions
 
 
@@ -77,6 +80,7 @@ def make_parts(
     host: Host,
     home: Home | None = None,
     around: Around | None = None,
+    letter_hooks: Sequence[LetterHook] = (),
 ) -> Parts:
     """Put them together. Nothing is asked of the host before it has what this returns."""
     timers, meter, stopping = Timers(runtime), Meter(runtime), Stopping()
@@ -92,6 +96,9 @@ def make_parts(
     lanes, owed, intake, outage = Lanes(unacked), Owed(), Intake(settings, runtime), Outage(runtime, tell)
     workers = Workers(
         settings.workers, f"holdfast-{group}", runtime, async_count=settings.async_workers, home=home, around=around
+    )
+    hooks = LetterHooks(
+        letter_hooks, coroutines=workers.coroutines, runtime=runtime, name=f"holdfast-{group}-letters", tell=tell
     )
     claiming = Claiming(lanes, timers, owed, host.skipped, runtime.random)
     settling = Settling(host.settle_with_source, claiming, unacked, host.taken_over)
@@ -109,6 +116,7 @@ def make_parts(
         hung_stop=settings.on_handler_timeout == "stop",
         group=group,
         tell=tell,
+        letter_sent=hooks.sent,
         stop=stopping.fail,
     )
     sessions = Sessions(
@@ -156,5 +164,6 @@ def make_parts(
         settling=settling,
         outcomes=outcomes,
         hung=hung,
+        letter_hooks=hooks,
         sessions=sessions,
     )

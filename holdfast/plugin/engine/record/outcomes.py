@@ -75,13 +75,14 @@ class Outcomes:
         hung_stop: bool,
         group: str,
         tell: Callable[[Event], None],
+        letter_sent: Callable[[Letter], None],
         stop: Callable[[Exception], None],
     ) -> None:
         self._lanes, self._timers, self._workers = lanes, timers, workers
         self._claiming, self._settling, self._owed, self._forget = claiming, settling, owed, host.forget
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
         self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, host.retry_topic_of, host.born_in
-        self._recorder = recorder
+        self._recorder, self._letter_sent = recorder, letter_sent
         self._failures = Failures()
         self._chance = runtime.random
         self.brakes = Brakes(runtime, timers, again=self._retry, tell=tell, stop=stop)
@@ -283,7 +284,8 @@ class Outcomes:
         )
 
     def _sent(self, entry: Entry) -> None:
-        topic = entry.letter.topic if entry.letter else ""
+        letter = entry.letter
+        topic = letter.topic if letter else ""
         away = topic == entry.handler.dead_letter
         self._recorder.ended(entry, Told.DEAD_LETTERED if away else Told.SENT_BACK)
         self._tell(
@@ -295,3 +297,5 @@ class Outcomes:
                 attempts=entry.attempt,
             )
         )
+        if away and letter is not None:
+            self._letter_sent(letter)

@@ -1,0 +1,149 @@
+"""Letter hooks: functions of the application that are told of dead letters which have arrived (`app.on_dead_letter`).
+
+Nothing waits for them, and nothing follows from them: the record is settled as it is without. Plain ones run in one
+thread of their own, one after the other; coroutines are tasks of the event loop of the handlers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.plugin.events import LetterHookFailed
+from holdfast.plugin.failures import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.engine.record.coroutines import Coroutines
+    from holdfast.plugin.events import Event
+    from holdfast.runtime import Queue, Runtime
+    from holdfast.timing import Deadline
+
+_log = logging.getLogger("holdfast")
+
+#: Calls that have not ended. A hook that hangs must not fill the memory: of letters beyond, it is not told.
+_MOST = 1000
+#: How often it is looked whether somebody asks the app to hurry.
+_LOOK_S = 0.02
+
+
+class LetterHook(NamedTuple):
+    """One of the user's."""
+
+    name: str
+    #: Plain, or an `async def`.
+    call: Callable[[Letter], Any]
+    is_async: bool
+
+
+class _Call:
+    """One hook, told of one letter."""
+
+    __slots__ = ("error", "hook", "letter")
+
+    def __init__(self, hook: LetterHook, letter: Letter) -> None:
+        self.hook, self.letter = hook, letter
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            returned = self.hook.call(self.letter)
+            if inspect.iscoroutine(returned):
+                returned.close()
+                raise TypeError("it returned a coroutine that nobody awaits: register the `async def` itself")  # noqa: TRY301
+        except BaseException as error:  # noqa: BLE001 - a SystemExit must not end the thread in silence
+            self.error = error
+
+    async def run_async(self) -> None:
+        try:
+            await self.hook.call(self.letter)
+        except asyncio.CancelledError as error:
+            self.error = error
+            raise
+        except BaseException as error:  # noqa: BLE001 - as above
+            self.error = error
+
+
+class LetterHooks:
+    """One thread, the one that runs the app, but for what is said to be another's."""
+
+    def __init__(
+        self,
+        hooks: Sequence[LetterHook],
+        *,
+        coroutines: Coroutines,
+        runtime: Runtime,
+        name: str,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._hooks, self._coroutines, self._runtime, self._name, self._tell = hooks, coroutines, runtime, name, tell
+        self._jobs: Queue[_Call | None] = runtime.queue()
+        self._has_thread = False
+        self._open = 0
+        #: Calls that have ended, since somebody has looked.
+        self._ended: deque[_Call] = deque()
+        self._wake = runtime.event()
+
+    def sent(self, letter: Letter) -> None:
+        """A letter is there: its broker has acknowledged it."""
+        for hook in self._hooks:
+            if self._open >= _MOST:
+                self._failed(hook, letter, f"not called: {_MOST} of its calls have not ended")
+                continue
+            self._open += 1
+            call = _Call(hook, letter)
+            if hook.is_async:
+                self._coroutines.add(call.run_async, partial(self._over, call))
+                continue
+            if not self._has_thread:
+                self._has_thread = True
+                self._runtime.spawn(self._work, self._name)
+            self._jobs.put(call)
+
+    def step(self) -> None:
+        """Tell of those that failed."""
+        while self._ended:
+            call = self._ended.popleft()
+            self._open -= 1
+            if (error := call.error) is not None:
+                _log.error("%s failed on a dead letter", call.hook.name, exc_info=error)
+                self._failed(call.hook, call.letter, f"{kind_of(error)}: {error}")
+
+    def close(self, deadline: Deadline, hurry: Callable[[], bool]) -> None:
+        """Wait for what has been called, within the deadline, and as long as nobody is in a hurry."""
+        if self._open:
+            with suppress(RuntimeError):  # the application has closed its event loop
+                self._coroutines.begin()
+        while self._open and not deadline.passed and not hurry():
+            self._wake.wait(deadline.left_s(_LOOK_S))
+            self._wake.clear()
+            self.step()
+        if self._open:
+            _log.warning("leaving without waiting for %d calls of on_dead_letter that have not ended", self._open)
+        if self._has_thread:
+            self._jobs.put(None)
+
+    def _failed(self, hook: LetterHook, letter: Letter, error: str) -> None:
+        record = letter.record
+        self._tell(
+            LetterHookFailed(
+                partition=record.partition, offset=record.offset, handler=letter.handler, hook=hook.name, error=error
+            )
+        )
+
+    # ---- the thread of plain ones; of `_over` also the event loop's
+    def _work(self) -> None:
+        while (call := self._jobs.get()) is not None:
+            call.run()
+            self._over(call)
+
+    def _over(self, call: _Call) -> None:
+        self._ended.append(call)
+        self._wake.set()

@@ -117,6 +117,8 @@ def draw(seed: int) -> World:
     world = moved(world, _apart("broker", seed))
     if world.broker not in LEASED and world.loop is None:
         world = options(_apart("options", seed), world)
+    if world.loop is None:
+        world = replace(world, around=_apart("around", seed).random() < 1 / 6)
     return mishaps(_apart("mishaps", seed), world)
 
 

@@ -185,6 +185,10 @@ class AppMember(Member):
         )
         for handling in world.handlers:
             self._register(handling)
+        for middleware in self._work.middlewares:
+            self.app.use(middleware)
+        if world.around:
+            self.app.on_dead_letter(self._work.letter)
         self._begin()
 
     def stop(self) -> None:

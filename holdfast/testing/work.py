@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.handler_call import HandlerCall
     from holdfast.records import Record
     from holdfast.testing.book import Placed, Run
     from holdfast.testing.process import Process
@@ -20,6 +23,10 @@ _LOOKS_S = 0.05
 #: A batch takes as long as its records together, and not longer than that; nor than half of its timeout, or it could
 #: never end.
 _LONGEST_S = 3.0
+#: How long middlewares and what is told of letters take at most; and how often the latter fails.
+_AROUND_S, _FAILS = 0.005, 0.3
+#: How long the handler takes that is called inside of a middleware.
+_TAKES_S: ContextVar[float] = ContextVar("_TAKES_S")
 
 
 class Planned(Exception):
@@ -50,13 +57,58 @@ class Work:
             self.stage.judges.crashed(runs)
         self._calls.clear()
 
+    # ---- the same with middlewares, where the world has some
+    @property
+    def middlewares(self) -> Sequence[Callable[[HandlerCall], Any]]:
+        """An app's middlewares. The first does what the handler does in other worlds, so that it counts how the call ends as
+        a whole; the second is slow."""
+        if not self.stage.world.around:
+            return ()
+        in_loop = {"async" in handling.kind for handling in self.stage.world.handlers}
+        if in_loop == {False, True}:  # none is slow for both, without holding up all coroutines
+            return (self._around,)
+        return (self._around, self._slow_async if in_loop == {True} else self._slow)
+
+    def _around(self, call: HandlerCall) -> Iterator[None]:
+        with self._call(call.records) as takes_s:
+            token = _TAKES_S.set(takes_s)
+            try:
+                yield
+            finally:
+                _TAKES_S.reset(token)
+
+    def _slow(self, call: HandlerCall) -> Iterator[None]:  # noqa: ARG002 - as of a middleware
+        self.process.runtime.sleep(self.stage.chance.random() * _AROUND_S)
+        yield
+        self.process.runtime.sleep(self.stage.chance.random() * _AROUND_S)
+
+    async def _slow_async(self, call: HandlerCall) -> AsyncIterator[None]:  # noqa: ARG002 - as above
+        await asyncio.sleep(self.stage.chance.random() * _AROUND_S)
+        yield
+        await asyncio.sleep(self.stage.chance.random() * _AROUND_S)
+
+    def letter(self, letter: Letter) -> None:  # noqa: ARG002 - as of such functions
+        """A function of `on_dead_letter`."""
+        self.process.runtime.sleep(self.stage.chance.random() * _AROUND_S)
+        if self.stage.chance.random() < _FAILS:
+            raise Curable("nobody is to mind")
+
+    @contextmanager
+    def _within(self, records: Sequence[Record]) -> Iterator[float]:
+        if self.stage.world.around:
+            yield _TAKES_S.get()
+        else:
+            with self._call(records) as takes_s:
+                yield takes_s
+
+    # ---- handlers
     def plain(self, record: Record) -> None:
         """A function of one record."""
         self.batch([record])
 
     def batch(self, records: Sequence[Record]) -> None:
         """A function of several."""
-        with self._call(records) as takes_s:
+        with self._within(records) as takes_s:
             if not all(self.stage.placed(record).plan.heeds for record in records):
                 self.process.runtime.sleep(takes_s)
                 return
@@ -73,7 +125,7 @@ class Work:
 
     async def batch_coroutine(self, records: Sequence[Record]) -> None:
         """A coroutine of several."""
-        with self._call(records) as takes_s:
+        with self._within(records) as takes_s:
             until = asyncio.get_running_loop().time() + takes_s
             while (left_s := until - asyncio.get_running_loop().time()) > 0:
                 try:

@@ -204,6 +204,9 @@ class World:
     clocks: tuple[MachineClock, ...] = ()
     settings: Settings
     handlers: tuple[Handling, ...]
+    #: Apps have middlewares, which are slow and do what handlers do elsewhere (fail as planned, say); and a function of
+    #: `on_dead_letter`, which is slow and fails.
+    around: bool = False
     #: Members are loops of the user's own, around the engine; None: they are apps.
     loop: Loop | None = None
     topics: tuple[Topic, ...]

@@ -54,3 +54,7 @@ def _options() -> list[str]:
 @pytest.mark.parametrize("option", _options())
 def test_it_is_drawn(option: str, drawn: dict[str, set[str]]) -> None:
     assert (len(drawn.get(option, ())) > 1) != (option in _NOT_DRAWN), drawn.get(option)
+
+
+def test_some_worlds_have_middlewares() -> None:
+    assert {draw(seed).around for seed in range(_SEEDS)} == {False, True}

@@ -60,8 +60,8 @@ class Work:
     # ---- the same with middlewares, where the world has some
     @property
     def middlewares(self) -> Sequence[Callable[[HandlerCall], Any]]:
-        """An app's middlewares. The first does what the handler does in other worlds, so that it counts how the call ends as
-        a whole; the second is slow."""
+        """An app's middlewares. The first does what the handler does in other worlds, so that what counts is how the
+        whole call ends; the second is slow."""
         if not self.stage.world.around:
             return ()
         in_loop = {"async" in handling.kind for handling in self.stage.world.handlers}

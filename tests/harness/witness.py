@@ -41,7 +41,7 @@ class Witness:
 
     def __init__(self, source: PartitionedSource, topic: str, runtime: Runtime, *, broker: str = "") -> None:
         self.source, self.topic, self._runtime, self._broker = source, topic, runtime, broker
-        self.polls = True
+        self.polls, self._leaves = True, False
         #: What is told of assignments, by how many partitions; which of them is the assignor's matter.
         self.story: list[str] = []
         self.has: set[int] = set()
@@ -85,9 +85,16 @@ class Witness:
         self.source.position_names([partition], self.deadline())
         return self.source.committed([partition], self.deadline())[partition]
 
+    def close(self, **how: bool) -> None:
+        """Leave the group."""
+        self._leaves = True
+        self.source.close(self.deadline(), **how)
+
     # ---- the listener
     def assigned(self, partitions: Sequence[Partition]) -> Mapping[Partition, Start]:
         self._note("+", partitions)
+        if self._leaves:  # a client that closes may be told of one more assignment; an engine that stops takes nothing
+            return dict.fromkeys(partitions, Start(None, hold=True))
         if not partitions:
             return {}
         self.source.position_names(partitions, self.deadline())

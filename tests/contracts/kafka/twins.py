@@ -104,7 +104,7 @@ class Model:
 
     def close(self, member: Witness, *, leave: bool = False) -> None:
         self.clock.members.remove(member)
-        member.source.close(member.deadline(), leave=leave)
+        member.close(leave=leave)
 
     def produce(self, number: int, count: int) -> None:
         self._broker.produce("orders", number, *"x" * count)
@@ -176,7 +176,7 @@ class Server:
 
     def close(self, member: Witness, *, leave: bool = False) -> None:
         self.clock.members.remove(member)
-        member.source.close(member.deadline(), leave=leave)
+        member.close(leave=leave)
 
     def end(self) -> None:
         for each in list(self.clock.members):

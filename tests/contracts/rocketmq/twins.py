@@ -75,7 +75,7 @@ class Model:
 
     def close(self, member: Witness) -> None:
         self.clock.members.remove(member)
-        member.source.close(member.deadline())
+        member.close()
 
     def produce(self, number: int, count: int) -> None:
         self._broker.produce("orders", number, *"x" * count)
@@ -134,7 +134,7 @@ class Server:
 
     def close(self, member: Witness) -> None:
         self.clock.members.remove(member)
-        member.source.close(member.deadline())
+        member.close()
 
     def end(self) -> None:
         for each in list(self.clock.members):

@@ -183,6 +183,8 @@ class Judges:
         handling = record.handling
         if blind or record.excused:
             record.excused = True  # of a log that is gone: the one at its place in the next may be the unreadable one
+            if not blind:
+                record.letter_of = session
             return
         if not (record.unfit or record.overdue or record.hopeless or record.failures >= handling.attempts):
             self.broken(

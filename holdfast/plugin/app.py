@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError, StateError
+from holdfast.plugin.app_parts import AppParts
 from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.engine.leased.leased import Leased
 from holdfast.plugin.engine.loop import Engine
@@ -235,7 +236,7 @@ class Holdfast(Hooks):
         """
         if self._beside is not None:
             raise StateError("an app runs once: make a new one")
-        self._check()
+        self.check()
         self._beside = Beside(lambda: self.run_async(install_signal_handlers=False), self._stop_once)
         return self
 
@@ -260,34 +261,27 @@ class Holdfast(Hooks):
     def _name(self) -> str:
         return f"holdfast-{self._source.group}"
 
-    def _check(self) -> None:
-        """Raises SettingError, StateError: it cannot run."""
-        if not self._routes.handlers:
-            raise SettingError("handlers", (), "register at least one handler before run()")
+    @property
+    def parts(self) -> AppParts:
+        """What it is made of, for tools. Any thread."""
+        return AppParts(source=self._source, claims=self._store, settings=self._settings, routes=self._routes)
+
+    def check(self) -> None:
+        """Hold handlers and settings against each other, as `run` does before anything else. Reaches nothing.
+
+        Raises:
+            SettingError, StateError: it cannot run.
+        """
         if self._engine is not None:
             raise StateError("an app runs once: make a new one")
-        none_timed = all(each.timeout_s is None for each in self._routes.handlers)
-        if self._settings.on_handler_timeout == "stop" and none_timed:
-            raise SettingError(
-                "on_handler_timeout", "stop", "no handler has a timeout: set handler_timeout_s, or timeout_s of one"
-            )
-        self._routes.check_letters()
+        self.parts.check()
 
     def _made(self, home: Home | None = None) -> Engine:
-        self._check()
+        self.check()
+        wants_letters = self.parts.wants_letters
         letters = self._letters
-        wants_letters = (
-            self._broker_retries
-            or getattr(self._source, "unroutable_letters", None) is not None
-            or any(handler.dead_letter for handler in self._routes.handlers)
-        )
         if letters is None and wants_letters:
-            make = getattr(self._source, "dead_letters", None)
-            if make is None:
-                raise SettingError(
-                    "dead_letters", None, "this source has none of its own: pass Holdfast(dead_letters=...)"
-                )
-            letters = make()
+            letters = self.parts.own_letters()
         engine = self._engine = Engine(
             store=self._store,
             routes=self._routes,

@@ -92,6 +92,13 @@ def at_least_1(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    """A port to listen at; 0: any that is free. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number up to 65535, 0 for any that is free")
+    return int(text)
+
+
 def topic_counts(text: str) -> dict[str, int]:
     """Topics with numbers of partitions: orders=12,payments=4. Raises ArgumentTypeError."""
     found: dict[str, int] = {}

@@ -1,8 +1,9 @@
 """START HERE: from a command line to an exit code. Each command is `run(options, output) -> int` in another module.
 
 Exit codes: 0 done; 1 a problem was found, or what was asked is refused; 2 the command line or a setting cannot work, or
-what the command needs is not on this machine, or fails (a package, Java); 3 the broker, the store or the process that
-is asked gave no answer; 4 warnings alone (`doctor`), or not all is known (`audit`); 130 interrupted.
+what the command needs is not on this machine, or fails (a package, Java, the application's own module); 3 the broker,
+the store or the process that is asked gave no answer; 4 warnings alone (`doctor`, `run --check`), or not all is known
+(`audit`); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -26,22 +27,24 @@ from holdfast.adapters.cli import (
     migrate,
     plan,
     reset,
+    run,
     status,
 )
+from holdfast.adapters.cli.exit_codes import INTERRUPTED, code_of
 from holdfast.adapters.cli.output import Output
 from holdfast.adapters.cli.parser import Parser
-from holdfast.errors import ClientUnusable, HoldfastError, MissingExtraError, SettingError
+from holdfast.errors import HoldfastError, SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-REFUSED, USAGE, NO_ANSWER, INTERRUPTED = 1, 2, 3, 130
-
 _EPILOG = """\
-exit codes: 0 done; 1 a problem was found, or refused; 2 a wrong command line or setting, or a missing package or Java;
-3 no answer from the broker, the store or the process; 4 warnings (doctor), or not all is known (audit); 130 interrupted
+exit codes: 0 done; 1 a problem was found, or refused; 2 a wrong command line or setting, a missing package or Java, or
+an application that cannot be imported; 3 no answer from the broker, the store or the process; 4 warnings (doctor, run
+--check), or not all is known (audit); 130 interrupted
 
 examples:
+  holdfast run billing.main:app --processes 4
   holdfast claims show 4711 --redis redis://localhost:6379/0 --scope billing/orders
   holdfast reset --group billing --topic orders --to 2026-11-20T10:00:00Z --bootstrap localhost:9092 \\
       --redis redis://localhost:6379/0 --dry-run
@@ -53,13 +56,14 @@ def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     whole = Parser(
         prog="holdfast",
-        description="Look after groups that consume with holdfast: claims, positions, dead letters.",
+        description="Run an application that consumes with holdfast, and look after its group: claims, positions, dead "
+        "letters.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     whole.add_argument("--version", action="version", version=f"holdfast {_version()}")
     commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for each in (claims, reset, dead_letters, group, status, healthy, lag, plan, doctor, emit, migrate, audit):
+    for each in (run, claims, reset, dead_letters, group, status, healthy, lag, plan, doctor, emit, migrate, audit):
         each.add(commands)
     return whole
 
@@ -67,9 +71,10 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises SystemExit as argparse does."""
     options = parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.DEBUG if options.debug else logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr
-    )
+    if not getattr(options, "logs_itself", False):
+        logging.basicConfig(
+            level=logging.DEBUG if options.debug else logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr
+        )
     output = Output(as_json=options.json, out=sys.stdout, err=sys.stderr)
     try:
         code: int = options.run(options, output)
@@ -78,9 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             raise
         output.note(f"holdfast: {_sentence(error, options)}")
-        if isinstance(error, SettingError | MissingExtraError | ClientUnusable):
-            return USAGE
-        return NO_ANSWER if error.retriable else REFUSED
+        return code_of(error)
     except KeyboardInterrupt:
         output.note("holdfast: interrupted")
         return INTERRUPTED

@@ -1,0 +1,62 @@
+"""`holdfast run`: starts an application, or says before a deployment whether it would start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.arguments import port
+
+if TYPE_CHECKING:
+    import argparse
+
+    from holdfast.adapters.cli.output import Output
+
+_EXAMPLE = """\
+  holdfast run billing.main:app
+  holdfast run billing.main:make_app --factory --port 9464
+  holdfast run billing.main:app --check
+
+SIGTERM or Ctrl-C: drain, commit, leave; a second one is faster.
+"""
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def add(commands: shared.Commands) -> None:
+    """The command."""
+    made = shared.command(commands, "run", "run an application until SIGTERM or Ctrl-C", _EXAMPLE)
+    add_application(made)
+    made.add_argument("--check", action="store_true", help="say whether it would start, a line a check, and end")
+    seen = made.add_argument_group("how it is seen")
+    seen.add_argument(
+        "--port", type=port, metavar="N", help="answer /live, /ready, /status and /metrics there; 0: any that is free"
+    )
+    seen.add_argument("--host", default="127.0.0.1", help="the address of that port (default: %(default)s)")
+    seen.add_argument("--health-file", metavar="FILE", help="write a file for `holdfast healthy`")
+    seen.add_argument(
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        help="of the lines on standard error, if the application sets up no logging itself (default: %(default)s)",
+    )
+    made.set_defaults(run=run, logs_itself=True)
+
+
+def add_application(made: argparse.ArgumentParser) -> None:
+    """What says which app is meant."""
+    made.add_argument("application", metavar="MODULE:APP", help="such as billing.main:app; the attribute may have dots")
+    made.add_argument("--factory", action="store_true", help="APP is a function that returns the app")
+    made.add_argument(
+        "--app-dir", default=".", metavar="DIR", help="where modules are looked for first (default: this folder)"
+    )
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run or check it."""
+    if options.check:
+        from holdfast.adapters.cli.running.checks import check  # noqa: PLC0415 - a command loads what it uses
+
+        return check(options, output)
+    from holdfast.adapters.cli.running.process import run_here  # noqa: PLC0415 - as above
+
+    return run_here(options)

@@ -1,0 +1,1 @@
+"""What `holdfast run` does: supervisor.py START HERE with several processes, process.py with one."""

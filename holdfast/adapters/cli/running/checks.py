@@ -1,0 +1,59 @@
+"""`holdfast run --check`: what would keep an app from starting, before a deployment. A line a check."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.adapters.cli.output import count, shown
+from holdfast.adapters.cli.running.application import load
+from holdfast.errors import HoldfastError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from holdfast.adapters.cli.output import Output
+    from holdfast.plugin.app import Holdfast
+
+Result = Literal["ok", "warning", "error"]
+#: As of `holdfast doctor`.
+_CODES: dict[Result, int] = {"ok": 0, "warning": 4, "error": 1}
+_WORST: tuple[Result, ...] = ("error", "warning", "ok")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    check: str
+    result: Result
+    detail: str
+
+
+def check(options: argparse.Namespace, output: Output) -> int:
+    """Check it, and tell. Raises SettingError, ImportFailed: there is no app to look at."""
+    app = load(options.application, factory=options.factory, folder=options.app_dir)
+    results = []
+    for each in _checks(app, options):
+        results.append(each.result)
+        output.json({"type": "check", **asdict(each)})
+        output.say(f"{each.result:<8}{each.check:<16}{shown(each.detail, 2_000)}")
+    return _CODES[next(each for each in _WORST if each in results)]
+
+
+def _checks(app: Holdfast, options: argparse.Namespace) -> Iterator[Check]:
+    parts = app.parts
+    yield Check("import", "ok", f"{options.application} is the app of group {parts.source.group}")
+    yield from _handlers(app)
+
+
+def _handlers(app: Holdfast) -> Iterator[Check]:
+    try:
+        app.check()
+    except HoldfastError as error:
+        yield Check("handlers", "error", str(error))
+        return
+    handlers = app.parts.routes.handlers
+    told = "; ".join(f"{', '.join(each.topics)} by {each.name}" for each in handlers)
+    yield Check("handlers", "ok", f"{count(len(handlers), 'handler')}: {told}")

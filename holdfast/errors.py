@@ -57,11 +57,15 @@ class HoldfastError(Exception):
 
 
 class SettingError(HoldfastError, ValueError):
-    """A setting that cannot work: names the field, its value and the remedy. Raised at construction."""
+    """A setting that cannot work: names the field, its value and the remedy. Raised at construction.
 
-    def __init__(self, field: str, value: object, remedy: str) -> None:
-        super().__init__(f"{field}={value!r}: {remedy}")
-        self.field, self.value, self.remedy = field, value, remedy
+    Args:
+        origin: where the value stands, if that is not the program: "environment", or a file's name.
+    """
+
+    def __init__(self, field: str, value: object, remedy: str, *, origin: str = "") -> None:
+        super().__init__(f"{field}={value!r}{f' ({origin})' if origin else ''}: {remedy}")
+        self.field, self.value, self.remedy, self.origin = field, value, remedy, origin
 
 
 class MissingExtraError(HoldfastError, ImportError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from holdfast.dedup.none import NoClaims
@@ -87,10 +87,9 @@ class Holdfast(Hooks):
         self._health, self._asked_for_health = HealthCheck(self._runtime), threading.Lock()
         self._stop_asked = self._leave_asked = False
         self._broker_retries = getattr(source, "retries", None) is not None
-        for name, asked in (("check_settings", self._settings), ("check_claims", claims)):
-            check = getattr(source, name, None)
-            if check is not None:
-                check(asked)
+        self.parts.check_settings()
+        if (check_claims := getattr(source, "check_claims", None)) is not None:
+            check_claims(claims)
 
     @overload
     def handler(
@@ -173,14 +172,9 @@ class Holdfast(Hooks):
                 dead_letter=dead_letter,
                 limit=None if dead_letter is None else limit_for(dead_letter_limit, leased=leased),
                 batch=batch,
-                timeout_s=self._settings.handler_timeout_s if timeout_s is None else timeout_s,
+                timeout_s=timeout_s,
             )
-            if self._settings.workers == 0 and handler.is_async:
-                raise SettingError("workers", 0, f"{handler.name} is an async def, which needs workers=1 or more")
-            if self._settings.workers == 0 and (timeout_s or math.inf) < math.inf:
-                raise SettingError(
-                    "timeout_s", timeout_s, "use workers=1 or more: the thread that polls cannot watch itself"
-                )
+            self.parts.check_handler(handler)
             self._add(handler)
             return call
 
@@ -266,6 +260,18 @@ class Holdfast(Hooks):
         """What it is made of, for tools. Any thread."""
         return AppParts(source=self._source, claims=self._store, settings=self._settings, routes=self._routes)
 
+    def reconfigure(self, settings: Settings) -> None:
+        """Run with other settings than it was made with: what `holdfast run` does with those of the environment.
+
+        Raises:
+            SettingError: they contradict the source, or a handler.
+            StateError: it has begun to run.
+        """
+        if self._engine is not None:
+            raise StateError("change settings before run()")
+        replace(self.parts, settings=settings).check_settings()
+        self._settings = settings
+
     def check(self) -> None:
         """Hold handlers and settings against each other, as `run` does before anything else. Reaches nothing.
 
@@ -278,6 +284,7 @@ class Holdfast(Hooks):
 
     def _made(self, home: Home | None = None) -> Engine:
         self.check()
+        self.parts.time_handlers()
         wants_letters = self.parts.wants_letters
         letters = self._letters
         if letters is None and wants_letters:
@@ -358,10 +365,7 @@ class Holdfast(Hooks):
         Raises:
             SettingError: no handler matches one of the names.
         """
-        known = set(self._routes.topics)
-        for topic in topics:
-            if topic not in known and (topic.startswith("^") or self._routes.find(topic) is None):
-                raise SettingError("topics", topic, "no handler matches it: register one before run()")
+        self._routes.check_subscription(topics)
         if self._engine is None:
             raise StateError("subscribe() changes a running app; before run(), handlers name their topics")
         self._engine.subscribe(topics)

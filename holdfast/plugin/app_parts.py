@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
-    from holdfast.plugin.handlers import Routes
+    from holdfast.plugin.handlers import Handler, Routes
     from holdfast.plugin.ports import DeadLetters, LeasedSource, PartitionedSource
     from holdfast.plugin.settings import Settings
 
@@ -33,11 +34,36 @@ class AppParts:
         if not self.routes.handlers:
             raise SettingError("handlers", (), "register at least one handler before run()")
         none_timed = all(each.timeout_s is None for each in self.routes.handlers)
-        if self.settings.on_handler_timeout == "stop" and none_timed:
+        if self.settings.on_handler_timeout == "stop" and none_timed and self.settings.handler_timeout_s is None:
             raise SettingError(
                 "on_handler_timeout", "stop", "no handler has a timeout: set handler_timeout_s, or timeout_s of one"
             )
         self.routes.check_letters()
+
+    def check_settings(self) -> None:
+        """Hold the settings against the source and each handler. Raises SettingError."""
+        check = getattr(self.source, "check_settings", None)
+        if check is not None:
+            check(self.settings)
+        for handler in self.routes.handlers:
+            self.check_handler(handler)
+
+    def check_handler(self, handler: Handler) -> None:
+        """Hold a handler against the settings. Raises SettingError."""
+        if self.settings.workers != 0:
+            return
+        if handler.is_async:
+            raise SettingError("workers", 0, f"{handler.name} is an async def, which needs workers=1 or more")
+        if handler.timeout_s is not None and handler.timeout_s < math.inf:
+            raise SettingError(
+                "timeout_s", handler.timeout_s, "use workers=1 or more: the thread that polls cannot watch itself"
+            )
+
+    def time_handlers(self) -> None:
+        """Give each handler without a timeout of its own that of the settings. Once, before the app runs."""
+        timeout_s = self.settings.handler_timeout_s
+        if timeout_s is not None:
+            self.routes.change(lambda each: each if each.timeout_s is not None else replace(each, timeout_s=timeout_s))
 
     @property
     def wants_letters(self) -> bool:

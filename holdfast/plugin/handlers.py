@@ -211,12 +211,19 @@ class Routes:
         self._by_topic.update({topic: handler for topic in handler.topics if not topic.startswith("^")})
         self._found.clear()
 
-    def look_on(self, watched: Callable[[Handler], Handler]) -> None:
-        """Put in the place of each handler what `watched` makes of it: for a simulated world, before `run`."""
+    def change(self, changed: Callable[[Handler], Handler]) -> None:
+        """Put in the place of each handler what `changed` makes of it. Before `run`."""
         handlers = self._handlers
         self._handlers, self._patterns, self._by_topic = [], [], {}
         for handler in handlers:
-            self.add(watched(handler))
+            self.add(changed(handler))
+
+    def check_subscription(self, topics: Sequence[str]) -> None:
+        """Raises SettingError: no handler matches one of these names or patterns."""
+        known = set(self.topics)
+        for topic in topics:
+            if topic not in known and (topic.startswith("^") or self.find(topic) is None):
+                raise SettingError("topics", topic, "no handler matches it: register one before run()")
 
     def check_letters(self) -> None:
         """Raises SettingError: a handler's pattern matches its own dead letter topic. Its letters would come back to

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
 from holdfast.errors import SettingError
+from holdfast.plugin.overrides import of_environment, of_file
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.setting_names import known
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 Ordering = Literal["key", "partition", "none"]
 
@@ -91,6 +97,33 @@ class Settings:
             if not (value > 0 or (value == 0 and field.name in _MAY_BE_ZERO)):
                 raise SettingError(field.name, value, "use a value above 0")
         self._hold_together()
+
+    @classmethod
+    def from_environment(
+        cls,
+        defaults: Settings | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        file: str | Path | None = None,
+    ) -> Settings:
+        """Read settings from the environment: HOLDFAST_WORKERS=16 is `workers=16`, HOLDFAST_RAMP_HEADROOM=1.2 is
+        `ramp=Ramp(headroom=1.2)`, and `none` is None. Nothing else of holdfast's library reads the environment.
+
+        The environment wins over the file, and the file over `defaults`: code says what the program was written for, a
+        file what this deployment needs, and a variable what an operator wants now.
+
+        Args:
+            defaults: what the program says; None: `Settings()`.
+            environment: None: that of this process.
+            file: TOML; of a pyproject.toml the table [tool.holdfast]. None: no file.
+
+        Raises:
+            SettingError: a name that is no setting's, with the nearest, or a value that cannot work, by its name there.
+        """
+        overrides = of_environment(cls, os.environ if environment is None else environment)
+        if file is not None:
+            overrides = of_file(cls, file).under(overrides)
+        return overrides.over(defaults or cls())
 
     def _hold_together(self) -> None:
         if self.workers == 0 and self.handler_timeout_s is not None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.cli import (
     audit,
     claims,
+    config,
     dead_letters,
     doctor,
     emit,
@@ -63,7 +64,22 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"holdfast {_version()}")
     commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for each in (run, claims, reset, dead_letters, group, status, healthy, lag, plan, doctor, emit, migrate, audit):
+    for each in (
+        run,
+        config,
+        claims,
+        reset,
+        dead_letters,
+        group,
+        status,
+        healthy,
+        lag,
+        plan,
+        doctor,
+        emit,
+        migrate,
+        audit,
+    ):
         each.add(commands)
     return whole
 
@@ -104,7 +120,7 @@ def _sentence(error: HoldfastError, options: argparse.Namespace) -> str:
             field = "--" + name.replace("_", "-")
             break
     shown = "" if error.value is None or isinstance(error.value, bool) else f"={error.value!r}"
-    return f"{field}{shown}: {error.remedy}"
+    return f"{field}{shown}{f' ({error.origin})' if error.origin else ''}: {error.remedy}"
 
 
 def _version() -> str:

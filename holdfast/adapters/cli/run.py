@@ -26,6 +26,7 @@ def add(commands: shared.Commands) -> None:
     """The command."""
     made = shared.command(commands, "run", "run an application until SIGTERM or Ctrl-C", _EXAMPLE)
     add_application(made)
+    add_config(made)
     made.add_argument("--check", action="store_true", help="say whether it would start, a line a check, and end")
     seen = made.add_argument_group("how it is seen")
     seen.add_argument(
@@ -42,12 +43,26 @@ def add(commands: shared.Commands) -> None:
     made.set_defaults(run=run, logs_itself=True)
 
 
-def add_application(made: argparse.ArgumentParser) -> None:
+def add_application(made: argparse.ArgumentParser, *, required: bool = True) -> None:
     """What says which app is meant."""
-    made.add_argument("application", metavar="MODULE:APP", help="such as billing.main:app; the attribute may have dots")
+    made.add_argument(
+        "application",
+        nargs=None if required else "?",
+        metavar="MODULE:APP",
+        help="such as billing.main:app; the attribute may have dots",
+    )
     made.add_argument("--factory", action="store_true", help="APP is a function that returns the app")
     made.add_argument(
         "--app-dir", default=".", metavar="DIR", help="where modules are looked for first (default: this folder)"
+    )
+
+
+def add_config(made: argparse.ArgumentParser) -> None:
+    """Where settings are read besides the environment."""
+    made.add_argument(
+        "--config",
+        metavar="FILE",
+        help="settings as TOML (default: holdfast.toml, or [tool.holdfast] of pyproject.toml, in this folder)",
     )
 
 

@@ -187,7 +187,7 @@ class Member:
         self.app = app
         for handler in app._routes.handlers:  # noqa: SLF001 - the one place where the world looks on
             self._world.topics_of(handler)
-        app._routes.look_on(self._watched)  # noqa: SLF001 - as above
+        app._routes.change(self._watched)  # noqa: SLF001 - as above
         process = self.process
         process.spawn(lambda: self._run(app), "main")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.adapters.cli.output import count, shown
 from holdfast.adapters.cli.running.application import load
+from holdfast.adapters.cli.running.in_force import apply, in_force, overrides
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -45,7 +46,19 @@ def check(options: argparse.Namespace, output: Output) -> int:
 def _checks(app: Holdfast, options: argparse.Namespace) -> Iterator[Check]:
     parts = app.parts
     yield Check("import", "ok", f"{options.application} is the app of group {parts.source.group}")
+    yield _settings(app, options)
     yield from _handlers(app)
+
+
+def _settings(app: Holdfast, options: argparse.Namespace) -> Check:
+    try:
+        chosen = overrides(options.config)
+        apply(app, chosen)
+    except HoldfastError as error:
+        return Check("settings", "error", str(error))
+    others = [each for each in in_force(app.parts.settings, chosen) if each.origin != "default"]
+    told = ", ".join(f"{each.name}={each.value} from {each.origin}" for each in others)
+    return Check("settings", "ok", told or "all as by default")
 
 
 def _handlers(app: Holdfast) -> Iterator[Check]:

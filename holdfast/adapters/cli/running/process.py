@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli.running.application import load
+from holdfast.adapters.cli.running.in_force import apply, overrides
 from holdfast.adapters.watching.endpoint import serve
 from holdfast.adapters.watching.health_file import write_health
 
@@ -21,7 +22,9 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def run_here(options: argparse.Namespace) -> int:
     """Load the app and run it until SIGTERM, SIGINT or its own stop. Raises HoldfastError, and what the app raises."""
+    chosen = overrides(options.config)
     app = load(options.application, factory=options.factory, folder=options.app_dir)
+    apply(app, chosen)
     set_up_logging(options)
     app.check()
     with ExitStack() as stack:

@@ -1,0 +1,121 @@
+"""`holdfast config`: which settings are in force, and where each comes from. `holdfast run` applies the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.adapters.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Found = Callable[..., dict[str, tuple[object, str]]]
+
+APP = """
+from holdfast import Holdfast, RedisClaims, Settings
+from holdfast.adapters.kafka import KafkaSource
+
+source = KafkaSource(
+    {"bootstrap.servers": "localhost:9092", "group.id": "billing", "sasl.password": "hush"}, assignment="sticky"
+)
+claims = RedisClaims.from_url("redis://me:hush@localhost:6379/0")
+app = Holdfast(source, claims=claims, settings=Settings(workers=4, drain_timeout_s=20))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with an app."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "billing", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "billing.py").write_text(APP)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def found(folder: Path, capsys: pytest.CaptureFixture[str]) -> Found:
+    """Settings with their values and where they come from."""
+
+    def run(*arguments: str) -> dict[str, tuple[object, str]]:
+        assert main(["config", *arguments, "--json"]) == 0
+        values = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return {each["name"]: (each["value"], each["from"]) for each in values}
+
+    return run
+
+
+def test_each_setting_says_where_it_comes_from(found: Found, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "holdfast.toml").write_text("drain_timeout_s = 15\npoll_batch = 9\n")
+    monkeypatch.setenv("HOLDFAST_POLL_BATCH", "11")
+    monkeypatch.setenv("HOLDFAST_RAMP_HEADROOM", "2")
+    told = found("billing:app")
+    assert told["workers"] == (4, "code")
+    assert told["drain_timeout_s"] == (15, "drain_timeout_s (holdfast.toml)")
+    assert told["poll_batch"] == (11, "HOLDFAST_POLL_BATCH (environment)")
+    assert told["ramp.headroom"] == (2, "HOLDFAST_RAMP_HEADROOM (environment)")
+    assert told["ramp.over_s"] == (30, "default")
+    assert told["handler_timeout_s"] == ("none", "default")
+
+
+def test_without_an_app_it_tells_what_any_app_gets(found: Found, folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.holdfast]\nworkers = 3\nramp = 'none'\n")
+    told = found()
+    assert told["workers"] == (3, "workers (pyproject.toml)")
+    assert told["ramp"] == ("none", "ramp (pyproject.toml)")
+
+
+def test_a_file_that_is_named_is_read_in_the_place_of_the_folder_s(found: Found, folder: Path) -> None:
+    (folder / "holdfast.toml").write_text("workers = 3\n")
+    (folder / "staging.toml").write_text("workers = 5\n")
+    assert found("--config", "staging.toml")["workers"] == (5, "workers (staging.toml)")
+
+
+def test_two_files_are_one_too_many(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "holdfast.toml").write_text("workers = 3\n")
+    (folder / "pyproject.toml").write_text("[tool.holdfast]\nworkers = 3\n")
+    assert main(["config"]) == 2
+    assert "pyproject.toml has [tool.holdfast] as well: leave one of the two out" in capsys.readouterr().err
+
+
+def test_source_and_store_are_told_without_credentials(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "billing:app"]) == 0
+    told = capsys.readouterr().out
+    assert "'bootstrap.servers': 'localhost:9092'" in told
+    assert "'sasl.password': '***'" in told
+    assert "localhost:6379" in told
+    assert "hush" not in told
+
+
+def test_a_value_that_cannot_be_is_a_sentence_with_its_origin(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_WORKERS", "eight")
+    for command in (["config"], ["run", "billing:app"]):
+        assert main(command) == 2
+        assert capsys.readouterr().err == "holdfast: HOLDFAST_WORKERS='eight' (environment): use a whole number\n"
+
+
+def test_a_value_that_the_source_refuses_is_told_by_its_variable(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_DRAIN_TIMEOUT_S", "400")
+    assert main(["config", "billing:app"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("holdfast: HOLDFAST_DRAIN_TIMEOUT_S='400' (environment): a drain runs between two polls")
+
+
+def test_a_check_before_a_deployment_tells_what_is_not_by_default(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_WORKERS", "6")
+    main(["run", "billing:app", "--check"])
+    told = capsys.readouterr().out.splitlines()[1]
+    assert told.split(maxsplit=2)[:2] == ["ok", "settings"]
+    assert "workers=6 from HOLDFAST_WORKERS (environment), drain_timeout_s=20 from code" in told

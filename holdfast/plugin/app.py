@@ -336,7 +336,7 @@ class Holdfast(Hooks):
         with self._asked_for_health:  # two at once would get one snapshot, and the second take it for silence
             return self._health.judge(self.snapshot(), stall_s=stall_s, silent_s=silent_s)
 
-    def stop(self, *, leave: bool = False, wait: bool = False) -> None:
+    def stop(self, *, leave: bool = False, wait: bool = False, why: str = "stop()") -> None:
         """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done.
 
         Args:
@@ -344,8 +344,9 @@ class Holdfast(Hooks):
                 partitions at once, not after its session.
             wait: return when an app that was started by `start()` has left, and raise what it failed with. Not in a
                 handler, which the app waits for.
+            why: for the log.
         """
-        self._stop("stop()", leave=leave)
+        self._stop(why, leave=leave)
         if wait and self._background is not None:
             self._background.join()
 

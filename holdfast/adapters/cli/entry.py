@@ -87,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises SystemExit as argparse does."""
     options = parser().parse_args(arguments)
+    options.command_line = list(sys.argv[1:] if arguments is None else arguments)
     if not getattr(options, "logs_itself", False):
         logging.basicConfig(
             level=logging.DEBUG if options.debug else logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr

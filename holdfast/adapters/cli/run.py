@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
-from holdfast.adapters.cli.arguments import port
+from holdfast.adapters.cli.arguments import at_least_0, at_least_1, port, span_s
 
 if TYPE_CHECKING:
     import argparse
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = """\
   holdfast run billing.main:app
+  holdfast run billing.main:app --processes 4 --static --port 9464
   holdfast run billing.main:make_app --factory --port 9464
   holdfast run billing.main:app --check
 
@@ -28,12 +29,46 @@ def add(commands: shared.Commands) -> None:
     add_application(made)
     add_config(made)
     made.add_argument("--check", action="store_true", help="say whether it would start, a line a check, and end")
+    several = made.add_argument_group("several processes")
+    several.add_argument(
+        "--processes", type=at_least_1, default=1, metavar="N", help="so many, under one supervisor (default: 1)"
+    )
+    several.add_argument(
+        "--static",
+        nargs="?",
+        const="",
+        metavar="PREFIX",
+        help="static members: each process comes back under its own name, PREFIX-0, PREFIX-1, ... (without a PREFIX: "
+        "this host's name); behind MODULE:APP",
+    )
+    several.add_argument(
+        "--restarts",
+        type=at_least_0,
+        default=5,
+        metavar="N",
+        help="of one process in a row, until the supervisor gives up; who has run for a minute begins a new row "
+        "(default: %(default)s)",
+    )
+    several.add_argument(
+        "--grace",
+        type=span_s,
+        metavar="TIME",
+        help="what a stop may take in all, such as 25s; then what still runs is killed (default: as long as the app's "
+        "drain_timeout_s and linger_timeout_s say)",
+    )
     seen = made.add_argument_group("how it is seen")
     seen.add_argument(
-        "--port", type=port, metavar="N", help="answer /live, /ready, /status and /metrics there; 0: any that is free"
+        "--port",
+        type=port,
+        metavar="N",
+        help="answer /live, /ready, /status and /metrics there; 0: any that is free; several processes: from N on",
     )
     seen.add_argument("--host", default="127.0.0.1", help="the address of that port (default: %(default)s)")
-    seen.add_argument("--health-file", metavar="FILE", help="write a file for `holdfast healthy`")
+    seen.add_argument(
+        "--health-file",
+        metavar="FILE",
+        help="write a file for `holdfast healthy`; several processes: FILE.0, FILE.1, ...",
+    )
     seen.add_argument(
         "--log-level",
         choices=LEVELS,
@@ -72,6 +107,23 @@ def run(options: argparse.Namespace, output: Output) -> int:
         from holdfast.adapters.cli.running.checks import check  # noqa: PLC0415 - a command loads what it uses
 
         return check(options, output)
+    from holdfast.adapters.cli.running.lifeline import Lifeline  # noqa: PLC0415 - as above
     from holdfast.adapters.cli.running.process import run_here  # noqa: PLC0415 - as above
 
-    return run_here(options)
+    if (lifeline := Lifeline.of_this_process()) is not None:
+        return run_here(options, lifeline)
+    return run_here(options) if options.processes == 1 else _supervise(options)
+
+
+def _supervise(options: argparse.Namespace) -> int:
+    from holdfast.adapters.cli.running.child import Child  # noqa: PLC0415 - as above
+    from holdfast.adapters.cli.running.process import set_up_logging  # noqa: PLC0415 - as above
+    from holdfast.adapters.cli.running.supervisor import Supervisor  # noqa: PLC0415 - as above
+
+    set_up_logging(options)
+    return Supervisor(
+        lambda ordinal: Child(options.command_line, ordinal),
+        options.processes,
+        restarts=options.restarts,
+        grace_s=options.grace,
+    ).run()

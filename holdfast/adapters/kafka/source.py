@@ -20,7 +20,7 @@ from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
-from holdfast.adapters.kafka.static_member import Refusals, id_from, with_id
+from holdfast.adapters.kafka.static_member import Refusals, chosen, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.ports import NOTHING, Batch, End
@@ -71,11 +71,9 @@ class KafkaSource:
         static_id: str | Callable[[], str] | None = None,
         leave: bool = False,
     ) -> None:
-        self._static_id = static_id if callable(static_id) else None
-        self._leave = leave
-        self._checked = check(
-            conf if static_id is None or callable(static_id) else with_id(conf, static_id), assignment
-        )
+        self._static_id, self._leave = static_id if callable(static_id) else None, leave
+        named = conf if static_id is None or callable(static_id) else with_id(conf, static_id)
+        self._checked = check(named, assignment)
         self._warned: list[Finding] = []
         self._warn(self._checked.findings)
         self._refusals: Refusals | None = None
@@ -91,8 +89,7 @@ class KafkaSource:
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default)
         self._unowned: unowned.Watch | None = None
-        self._drain_s = self._rebuild_at = 0.0
-        self._rebuilds = 0
+        self._drain_s, self._rebuild_at, self._rebuilds = 0.0, 0.0, 0
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._checked!r})"
@@ -132,6 +129,10 @@ class KafkaSource:
         """Hold the app's settings against the client's. Raises SettingError."""
         check_drain(self._checked, settings.drain_timeout_s)
         self._drain_s = settings.drain_timeout_s
+
+    def use_static_id(self, static_id: str) -> None:
+        """Take this name, before `open`. Raises SettingError: it has another."""
+        self._static_id = chosen(self._checked.conf, self._static_id, static_id)
 
     def dead_letters(self) -> KafkaDeadLetters:
         """Dead letters on the same brokers, with the same credentials."""

@@ -50,6 +50,20 @@ def with_id(conf: Mapping[str, object], static_id: object) -> dict[str, object]:
     return {**conf, PROPERTY: name}
 
 
+def chosen(conf: Mapping[str, object], asked: Callable[[], str] | None, static_id: str) -> Callable[[], str]:
+    """The name that somebody gives to a source which has none. Raises SettingError.
+
+    Args:
+        conf: of the source.
+        asked: the function that it would ask for its name.
+        static_id: the name.
+    """
+    if asked is not None:
+        raise SettingError("static_id", static_id, "the source asks a function for its name: leave one of the two out")
+    with_id(conf, static_id)
+    return lambda: static_id
+
+
 def id_from(told: Callable[[], str]) -> str:
     """Ask the user's function for the name. Raises SettingError."""
     try:

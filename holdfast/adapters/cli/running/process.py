@@ -1,47 +1,141 @@
-"""One process that runs an app: logging, the app, its endpoint and health file, and its loop until a signal."""
+"""One process that runs an app: logging, the app, its endpoint and health file, and its loop until it is to stop."""
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import socket
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.cli.exit_codes import USAGE, code_of
 from holdfast.adapters.cli.running.application import load
 from holdfast.adapters.cli.running.in_force import apply, overrides
+from holdfast.adapters.cli.running.lifeline import CLOSE_S
 from holdfast.adapters.watching.endpoint import serve
 from holdfast.adapters.watching.health_file import write_health
+from holdfast.errors import HoldfastError, SettingError, StaticIdTaken
+from holdfast.plugin.overrides import PROCESS
 
 if TYPE_CHECKING:
     import argparse
 
+    from holdfast.adapters.cli.running.lifeline import Lifeline
     from holdfast.plugin.app import Holdfast
 
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
+def run_here(options: argparse.Namespace, lifeline: Lifeline | None = None) -> int:
+    """Load the app and run it until a signal, its supervisor or its own stop. Raises HoldfastError, and what the app
+    raises.
 
-def run_here(options: argparse.Namespace) -> int:
-    """Load the app and run it until SIGTERM, SIGINT or its own stop. Raises HoldfastError, and what the app raises."""
-    chosen = overrides(options.config)
-    app = load(options.application, factory=options.factory, folder=options.app_dir)
-    apply(app, chosen)
-    set_up_logging(options)
-    app.check()
-    with ExitStack() as stack:
-        watch(app, options, stack)
-        app.run()
+    Args:
+        options: of the command line.
+        lifeline: to the supervisor; None: nobody supervises it.
+    """
+    try:
+        _run(options, lifeline)
+    except Exception as error:
+        if lifeline is not None:
+            lifeline.tell(type="failed", why=type(error).__name__, again=_again(error))
+        raise
     return 0
 
 
-def set_up_logging(options: argparse.Namespace) -> None:
+def _again(error: Exception) -> bool:
+    """Whether a restart may help: not where the program or its settings have to change, nor where another process has
+    this one's name, which would be thrown out in its turn."""
+    final = isinstance(error, HoldfastError) and (code_of(error) == USAGE or isinstance(error, StaticIdTaken))
+    return not final
+
+
+def _run(options: argparse.Namespace, lifeline: Lifeline | None) -> None:
+    ordinal = 0 if lifeline is None else lifeline.ordinal
+    os.environ[PROCESS] = str(ordinal)  # for the app: a client's name, a port of its own
+    chosen = overrides(options.config)
+    app = load(options.application, factory=options.factory, folder=options.app_dir)
+    apply(app, chosen)
+    set_up_logging(options, "" if lifeline is None else f"[{ordinal}] ")
+    if options.static is not None:
+        name(app, static_id(options.static, ordinal))
+    app.check()
+    with ExitStack() as stack:
+        watch(app, options, ordinal, stack)
+        if lifeline is None:
+            app.run()
+        else:
+            _run_supervised(app, lifeline)
+
+
+def _run_supervised(app: Holdfast, lifeline: Lifeline) -> None:
+    settings, stops = app.parts.settings, Stops(app)
+    stop_s = settings.drain_timeout_s + settings.linger_timeout_s + CLOSE_S
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: stops.signalled(signal.Signals(number)))
+    lifeline.serve(stops.ask, stops.hurry, stop_s)
+    lifeline.tell(type="loaded", stop_s=stop_s)
+    app.run(install_signal_handlers=False)
+
+
+class Stops:
+    """Who asks a supervised app to stop: its supervisor, or somebody who signals this process. Each may ask, and that
+    is one stop: only who asks twice hurries it. Any thread, and any signal handler."""
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app, self._signals = app, 0
+        #: Who takes it is the first. pop() is one step: there is no lock that a signal handler could wait for.
+        self._first = [True]
+
+    def ask(self, why: str) -> None:
+        """Drain and leave, if nobody has asked before."""
+        try:
+            self._first.pop()
+        except IndexError:
+            return
+        self._app.stop(why=why)
+
+    def hurry(self) -> None:
+        """Drain no longer."""
+        self.ask("hurry")
+        self._app.stop()
+
+    def signalled(self, number: signal.Signals) -> None:
+        """Answer a signal: the second one hurries."""
+        self._signals += 1
+        if self._signals == 1:
+            self.ask(number.name)
+        else:
+            self.hurry()
+
+
+def static_id(prefix: str, ordinal: int) -> str:
+    """The name of a process. An empty prefix: this host's name."""
+    return f"{prefix or socket.gethostname()}-{ordinal}"
+
+
+def name(app: Holdfast, static_id: str) -> None:
+    """Give an app's source its name. Raises SettingError: it takes none, or has another."""
+    source = app.parts.source
+    use = getattr(source, "use_static_id", None)
+    if use is None:
+        raise SettingError("--static", static_id, f"{type(source).__name__} has no static members: leave it out")
+    use(static_id)
+
+
+def set_up_logging(options: argparse.Namespace, who: str = "") -> None:
     """Lines on standard error, unless the application has set up logging when it was imported."""
     level = "debug" if options.debug else options.log_level
-    logging.basicConfig(level=level.upper(), format=_FORMAT, stream=sys.stderr)
+    form = f"%(asctime)s %(levelname)s {who}%(name)s: %(message)s"
+    logging.basicConfig(level=level.upper(), format=form, stream=sys.stderr)
 
 
-def watch(app: Holdfast, options: argparse.Namespace, stack: ExitStack) -> None:
-    """Open the endpoint and write the health file, as far as asked. Raises SettingError."""
+def watch(app: Holdfast, options: argparse.Namespace, ordinal: int, stack: ExitStack) -> None:
+    """Open the endpoint and write the health file, as far as asked; of several processes each has its own. Raises
+    SettingError."""
     if options.port is not None:
-        stack.enter_context(serve(app, host=options.host, port=options.port))
+        port = options.port and options.port + ordinal
+        stack.enter_context(serve(app, host=options.host, port=port))
     if options.health_file is not None:
-        stack.enter_context(write_health(options.health_file, app))
+        file = f"{options.health_file}.{ordinal}" if options.processes > 1 else options.health_file
+        stack.enter_context(write_health(file, app))

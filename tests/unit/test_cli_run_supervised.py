@@ -1,0 +1,163 @@
+"""`holdfast run --processes`, its parts: restarts, who asks to stop, and names by ordinal."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast import Holdfast, MemoryClaims
+from holdfast.adapters.cli.exit_codes import ImportFailed
+from holdfast.adapters.cli.running.child import told
+from holdfast.adapters.cli.running.process import Stops, _again, name, static_id
+from holdfast.adapters.cli.running.restarts import LONGEST_WAIT_S, WELL_S, Restarts
+from holdfast.adapters.kafka import KafkaSource
+from holdfast.errors import HandlerFailed, SettingError, SourceUnavailable, StaticIdTaken
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+CONF = {"bootstrap.servers": "localhost:9092", "group.id": "billing"}
+
+
+class TestRestarts:
+    def test_wait_longer_each_time_up_to_a_bound(self) -> None:
+        restarts = Restarts(limit=50)
+        waits = [restarts.after(1.0, 0) for _ in range(50)]
+        assert waits[:4] == [0.5, 1.0, 2.0, 4.0]
+        assert waits[-1] == LONGEST_WAIT_S
+
+    def test_are_given_up_after_so_many_in_a_row_and_say_since_when(self) -> None:
+        restarts = Restarts(limit=2)
+        assert [restarts.after(1.0, now_ms) is None for now_ms in (10, 20, 30)] == [False, False, True]
+        assert (restarts.ends, restarts.since_ms) == (3, 10)
+
+    def test_of_who_was_well_for_a_minute_begin_a_new_row(self) -> None:
+        restarts = Restarts(limit=2)
+        for now_ms in range(20):
+            assert restarts.after(WELL_S, now_ms) == 0.5
+        assert restarts.since_ms == 19
+
+    def test_may_be_none(self) -> None:
+        assert Restarts(limit=0).after(1.0, 0) is None
+
+
+class _App:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def stop(self, *, why: str = "again") -> None:
+        self.asked.append(why)
+
+
+class TestStops:
+    @pytest.fixture
+    def app(self) -> Any:
+        return _App()
+
+    @pytest.fixture
+    def stops(self, app: Any) -> Stops:
+        return Stops(app)
+
+    def test_a_supervisor_and_a_signal_are_one_stop_in_either_order(self, app: _App, stops: Stops) -> None:
+        stops.ask("SIGTERM")
+        stops.signalled(signal.SIGTERM)
+        stops.ask("the supervisor has gone")
+        assert app.asked == ["SIGTERM"]
+        other: Any = _App()
+        stops = Stops(other)
+        stops.signalled(signal.SIGINT)
+        stops.ask("SIGTERM")
+        assert other.asked == ["SIGINT"]
+
+    @pytest.mark.parametrize("twice", [True, False], ids=["two signals", "the supervisor"])
+    def test_who_asks_twice_hurries(self, app: _App, stops: Stops, twice: bool) -> None:
+        stops.signalled(signal.SIGTERM)
+        if twice:
+            stops.signalled(signal.SIGTERM)
+        else:
+            stops.hurry()
+        assert app.asked == ["SIGTERM", "again"]
+
+    def test_a_hurry_that_comes_first_is_a_stop_too(self, app: _App, stops: Stops) -> None:
+        stops.hurry()
+        assert app.asked == ["hurry", "again"]
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (HandlerFailed("a record"), True),
+        (SourceUnavailable("no answer"), True),
+        (LookupError("a resource of the user's"), True),
+        (SettingError("workers", -1, "use more"), False),
+        (ImportFailed("a traceback"), False),
+        # Both would throw each other out for ever.
+        (StaticIdTaken("another process"), False),
+    ],
+)
+def test_a_restart_may_help_but_where_somebody_has_to_change_something(error: Exception, again: bool) -> None:
+    assert _again(error) is again
+
+
+@pytest.mark.parametrize(
+    ("code", "says"), [(0, "exit code 0"), (7, "exit code 7"), (-9, "SIGKILL"), (-99, "signal 99")]
+)
+def test_an_end_is_told_as_people_say_it(code: int, says: str) -> None:
+    assert told(code) == says
+
+
+class TestStaticIds:
+    def test_are_the_prefix_or_this_host_with_the_ordinal(self) -> None:
+        assert static_id("till", 0) == "till-0"
+        assert static_id("", 3) == f"{socket.gethostname()}-3"
+
+    def app(self, **source: Any) -> Holdfast:
+        return Holdfast(
+            KafkaSource({**CONF, **source.pop("conf", {})}, assignment="sticky", **source), claims=MemoryClaims()
+        )
+
+    def test_become_the_source_s_own(self) -> None:
+        app = self.app()
+        name(app, "till-1")
+        assert app.parts.source._static_id() == "till-1"  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize(
+        ("source", "says"),
+        [
+            ({"static_id": "mine"}, "group.instance.id='mine' says another"),
+            ({"conf": {"group.instance.id": "mine"}}, "group.instance.id='mine' says another"),
+            ({"static_id": lambda: "mine"}, "the source asks a function for its name: leave one of the two out"),
+        ],
+    )
+    def test_are_refused_where_the_app_has_one(self, source: dict[str, Any], says: str) -> None:
+        with pytest.raises(SettingError, match=says):
+            name(self.app(**source), "till-1")
+
+    def test_that_are_none_are_refused(self) -> None:
+        with pytest.raises(SettingError, match="1 to 249 letters"):
+            name(self.app(), "till 1")
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    from holdfast.adapters.cli.entry import parser  # noqa: PLC0415 - beside what it is about
+
+    return parser().parse_args(["run", "billing:app", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "get", "expected"),
+    [
+        ((), lambda options: (options.processes, options.static, options.restarts, options.grace), (1, None, 5, None)),
+        (("--static",), lambda options: options.static, ""),
+        (("--static", "till"), lambda options: options.static, "till"),
+        (("--processes", "4", "--grace", "25s"), lambda options: (options.processes, options.grace), (4, 25.0)),
+    ],
+)
+def test_the_options_are_read(
+    arguments: tuple[str, ...], get: Callable[[argparse.Namespace], object], expected: object
+) -> None:
+    assert get(parsed(*arguments)) == expected

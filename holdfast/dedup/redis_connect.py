@@ -196,14 +196,30 @@ def agree_on_layout(client: redis.Redis, where: str, layout: Layout) -> str:
         StoreUnavailable: no answer.
         StoreRefused: this namespace is laid out in another way.
     """
-    found = _first_word(client, where, layout.layout_key, layout.description)
+    _compare(_first_word(client, where, layout.layout_key, layout.description), where, layout)
+    return _first_word(client, where, layout.id_key, secrets.token_hex(8))
+
+
+def compare_layout(client: redis.Redis, where: str, layout: Layout) -> None:
+    """Compare what all members have to agree on with what is written down, if anything is.
+
+    Raises:
+        StoreUnavailable: no answer.
+        StoreRefused: this namespace is laid out in another way.
+    """
+    with asking(where):
+        stored = client.get(layout.layout_key)
+    if stored is not None:
+        _compare(_text(stored), where, layout)
+
+
+def _compare(found: str, where: str, layout: Layout) -> None:
     if found != layout.description:
         raise StoreRefused(
             f"the namespace in the Redis at {where} is laid out as '{found}' and this process wants "
             f"'{layout.description}': set shards, hash_keys and keys_expected as the other members do, run their "
             "version of holdfast, or use another namespace"
         )
-    return _first_word(client, where, layout.id_key, secrets.token_hex(8))
 
 
 def _first_word(client: redis.Redis, where: str, key: bytes, ours: str) -> str:
@@ -213,4 +229,8 @@ def _first_word(client: redis.Redis, where: str, key: bytes, ours: str) -> str:
         if stored is None:
             client.set(key, ours, nx=True)
             stored = client.get(key)
+    return _text(stored)
+
+
+def _text(stored: object) -> str:
     return stored.decode(errors="replace") if isinstance(stored, bytes) else str(stored)

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from holdfast.dedup.calls.here import Calls
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
-from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, inspect, where_is
+from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, compare_layout, inspect, where_is
 from holdfast.dedup.redis_errors import once_let_in
 from holdfast.dedup.redis_keys import Times
 from holdfast.dedup.redis_layout import Layout
@@ -223,6 +223,16 @@ class RedisClaims:
     def lease_s(self) -> float | None:
         """The longest lease of a session; None = as `begin` says."""
         return self._lease_s
+
+    def look(self) -> str:
+        """Ask the server whether it can hold the promise, and write nothing there. Returns: what it promises.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `connect`.
+        """
+        server = inspect(self._client, self._where, wait_for_replica=self._wait)
+        compare_layout(self._client, self._where, self._layout)
+        return f"{self._where}: {server.text}"
 
     def parts(self) -> Parts:
         """The store's parts, connected, for tools of this package.

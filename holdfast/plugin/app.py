@@ -257,7 +257,7 @@ class Holdfast(Hooks):
 
     @property
     def parts(self) -> AppParts:
-        """What it is made of, for tools. Any thread."""
+        """The app's parts, for tools. Any thread."""
         return AppParts(source=self._source, claims=self._store, settings=self._settings, routes=self._routes)
 
     def reconfigure(self, settings: Settings) -> None:

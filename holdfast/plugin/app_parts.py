@@ -1,4 +1,4 @@
-"""What an app is made of: for those who start it, check it before a deployment, or show its settings."""
+"""The parts of an app: for those who start it, check it before a deployment, or show its settings."""
 
 from __future__ import annotations
 

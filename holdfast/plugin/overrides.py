@@ -57,7 +57,7 @@ class Overrides:
     values: Mapping[str, Given] = field(default_factory=dict)
 
     def under(self, later: Overrides) -> Overrides:
-        """These, and in their places those of another that wins over them."""
+        """Merge these with others, which win."""
 
         def stays(path: str) -> bool:
             above = path.rpartition(".")[0]
@@ -67,7 +67,7 @@ class Overrides:
         return Overrides(values={**mine, **later.values})
 
     def over(self, base: T) -> T:
-        """The same settings with these in their places. Raises SettingError, by the names that they have there."""
+        """Change settings to these. Raises SettingError, by the names that they have there."""
         whole: dict[str, object] = {}
         nested: dict[str, dict[str, object]] = {}
         for path, given in self.values.items():
@@ -83,7 +83,7 @@ class Overrides:
         return made
 
     def named(self, error: SettingError) -> SettingError:
-        """The same error by the name that the setting has there, if its value is one of these."""
+        """Name the setting of an error as it is called there, if its value is one of these."""
         given = self.values.get(error.field)
         if given is not None:
             return given.error(error.remedy)

@@ -144,3 +144,37 @@ class DeadLetterTool(Protocol):
     def close(self) -> None:
         """Give the connections back."""
         ...
+
+
+class SourceLook(Protocol):
+    """A look at what a source would find at its broker, before it joins: for checks. Joins no group, makes no topic."""
+
+    @property
+    def addresses(self) -> str:
+        """Where its brokers or name servers are said to be."""
+        ...
+
+    @property
+    def default_port(self) -> int | None:
+        """The port of an address that names none; None: it has to."""
+        ...
+
+    def reach(self, deadline: Deadline) -> str:
+        """Reach one server and log in there. Returns: which one, in words."""
+        ...
+
+    def configuration(self) -> Mapping[str, object] | None:
+        """Make what its client would get, for `holdfast.plugin.advice.doctor`; None: nothing that the doctor judges."""
+        ...
+
+    def partitions(self, topic: str, deadline: Deadline) -> int:
+        """How many partitions a topic has. Raises UnknownTopic."""
+        ...
+
+    def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:
+        """The topics that a pattern (^...) names now."""
+        ...
+
+    def close(self) -> None:
+        """Give the connections back."""
+        ...

@@ -29,6 +29,7 @@ def add(commands: shared.Commands) -> None:
     add_application(made)
     add_config(made)
     made.add_argument("--check", action="store_true", help="say whether it would start, a line a check, and end")
+    made.add_argument("--offline", action="store_true", help="with --check: ask neither the broker nor the store")
     several = made.add_argument_group("several processes")
     several.add_argument(
         "--processes", type=at_least_1, default=1, metavar="N", help="so many, under one supervisor (default: 1)"
@@ -79,7 +80,7 @@ def add(commands: shared.Commands) -> None:
 
 
 def add_application(made: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """What says which app is meant."""
+    """MODULE:APP, --factory and --app-dir."""
     made.add_argument(
         "application",
         nargs=None if required else "?",
@@ -93,7 +94,7 @@ def add_application(made: argparse.ArgumentParser, *, required: bool = True) -> 
 
 
 def add_config(made: argparse.ArgumentParser) -> None:
-    """Where settings are read besides the environment."""
+    """--config."""
     made.add_argument(
         "--config",
         metavar="FILE",

@@ -69,7 +69,7 @@ class Topics:
     def look(self, deadline: Deadline, *, first: bool = False) -> list[Partition]:
         """Ask the name servers. Raises SourceError; UnknownTopic, at the first time, for a name that does not exist."""
         if self._patterns:
-            self._found = matching(self._all(deadline), self._patterns)
+            self._found = matching(self.all_names(deadline), self._patterns)
         now = SYSTEM_CLOCK.now()
         # The retry topic, which nobody has named, last: an error is about what somebody knows.
         for topic in [*sorted({*self._names, *self._found}), self._retry]:
@@ -89,7 +89,8 @@ class Topics:
                 del self._queues[queue]
         self._queues.update(dict.fromkeys(listed, now))
 
-    def _all(self, deadline: Deadline) -> list[str]:
+    def all_names(self, deadline: Deadline) -> list[str]:
+        """All topics that the name servers list. Raises SourceError."""
         answer = self._client.ask_name_server(codes.Request.GET_ALL_TOPICS, {}, deadline)
         try:
             return [str(topic) for topic in json.loads(answer.body)["topicList"]]

@@ -1,1 +1,1 @@
-"""What `holdfast run` does: supervisor.py START HERE with several processes, process.py with one."""
+"""`holdfast run` at work: supervisor.py START HERE with several processes, process.py with one."""

@@ -65,7 +65,7 @@ def _not_run(target: str) -> Iterator[None]:
 
 
 def _path_remedy(said: str) -> str:
-    """What to say in the place of a file's path; "" = it is none."""
+    """Tell which module is meant where a file's path is given; "" = it is no path."""
     if not said.endswith(".py") and "/" not in said:
         return ""
     path = Path(said).with_suffix("")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli.output import count, shown
 from holdfast.adapters.cli.running.application import load
+from holdfast.adapters.cli.running.check import Check, code_of
 from holdfast.adapters.cli.running.in_force import apply, in_force, overrides
+from holdfast.adapters.cli.running.server_checks import of_source, of_store
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -16,20 +19,6 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.cli.output import Output
     from holdfast.plugin.app import Holdfast
-
-Result = Literal["ok", "warning", "error"]
-#: As of `holdfast doctor`.
-_CODES: dict[Result, int] = {"ok": 0, "warning": 4, "error": 1}
-_WORST: tuple[Result, ...] = ("error", "warning", "ok")
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at."""
-
-    check: str
-    result: Result
-    detail: str
 
 
 def check(options: argparse.Namespace, output: Output) -> int:
@@ -40,7 +29,8 @@ def check(options: argparse.Namespace, output: Output) -> int:
         results.append(each.result)
         output.json({"type": "check", **asdict(each)})
         output.say(f"{each.result:<8}{each.check:<16}{shown(each.detail, 2_000)}")
-    return _CODES[next(each for each in _WORST if each in results)]
+        sys.stdout.flush()  # a server may take its time to answer
+    return code_of(results)
 
 
 def _checks(app: Holdfast, options: argparse.Namespace) -> Iterator[Check]:
@@ -48,6 +38,10 @@ def _checks(app: Holdfast, options: argparse.Namespace) -> Iterator[Check]:
     yield Check("import", "ok", f"{options.application} is the app of group {parts.source.group}")
     yield _settings(app, options)
     yield from _handlers(app)
+    parts = app.parts  # by the settings that are in force now
+    yield from of_source(parts, options.timeout, offline=options.offline)
+    if not options.offline:
+        yield of_store(parts)
 
 
 def _settings(app: Holdfast, options: argparse.Namespace) -> Check:

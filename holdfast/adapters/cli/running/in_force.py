@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
 
 def overrides(file: str | None) -> Overrides:
-    """What the file and the environment say. The environment wins.
+    """Read the file and the environment. The environment wins.
 
     Args:
         file: None: `holdfast.toml`, or `pyproject.toml` if it has a table [tool.holdfast], of the current folder.

@@ -79,8 +79,8 @@ def _run_supervised(app: Holdfast, lifeline: Lifeline) -> None:
 
 
 class Stops:
-    """Who asks a supervised app to stop: its supervisor, or somebody who signals this process. Each may ask, and that
-    is one stop: only who asks twice hurries it. Any thread, and any signal handler."""
+    """Stops of a supervised app: by its supervisor, and by somebody who signals this process. Each may ask, and that is
+    one stop: only who asks twice hurries it. Any thread, and any signal handler."""
 
     def __init__(self, app: Holdfast) -> None:
         self._app, self._signals = app, 0

@@ -11,7 +11,7 @@ DEFAULT_LIMIT = 5
 
 
 class Restarts:
-    """Those of one process.
+    """Restarts of one process.
 
     Args:
         limit: so many restarts in a row; 0: none.

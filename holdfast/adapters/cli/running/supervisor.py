@@ -34,12 +34,12 @@ _NOT_WELL = 1
 
 
 class Changes(Protocol):
-    """What makes all processes begin anew, in development."""
+    """Changes that make all processes begin anew, in development."""
 
     every_s: float
 
     def seen(self) -> str:
-        """What has changed since the last look, in words; "" = nothing."""
+        """Look, and tell in words what has changed since the last look; "" = nothing."""
         ...
 
 

@@ -1,0 +1,131 @@
+"""Checks that ask the broker and the store of an app, before it is deployed. They join no group and write nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.cli.output import count
+from holdfast.adapters.cli.reach import await_listener
+from holdfast.adapters.cli.running.check import Check
+from holdfast.dedup.memory import MemoryClaims
+from holdfast.dedup.none import NoClaims
+from holdfast.dedup.redis_store import RedisClaims
+from holdfast.errors import HoldfastError
+from holdfast.plugin.advice import doctor
+from holdfast.plugin.advice.doctor import Circumstances, Client, ClientConf, Severity
+from holdfast.timing import Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.plugin.app_parts import AppParts
+    from holdfast.plugin.tool_ports import SourceLook
+
+#: Topics that a pattern matches are shown up to so many.
+_SHOWN = 5
+
+
+def of_source(parts: AppParts, timeout_s: float, *, offline: bool) -> Iterator[Check]:
+    """The broker, the configuration for it, and the topics. Not the broker and the topics, if `offline`."""
+    try:
+        look = _look_at(parts)
+    except HoldfastError as error:
+        yield Check("configuration", "error", str(error))
+        return
+    if look is None:
+        why = f"a {type(parts.source).__name__} is not looked at from the side"
+        yield Check("broker", "skipped", why)
+        return
+    with closing(look):
+        reached = False
+        if not offline:
+            broker = _reach(look, timeout_s)
+            yield broker
+            reached = broker.result == "ok"
+        yield from _configuration(look, parts)
+        if reached:
+            yield from _topics(look, parts, timeout_s)
+        elif not offline:
+            yield Check("topic", "skipped", "the broker was not reached")
+
+
+def of_store(parts: AppParts) -> Check:
+    """The store of claims."""
+    claims = parts.claims
+    if isinstance(claims, NoClaims):
+        return Check("store", "ok", "none, as claims=None says")
+    if isinstance(claims, MemoryClaims):
+        return Check("store", "warning", "MemoryClaims is in this process alone, for tests: use RedisClaims")
+    if not isinstance(claims, RedisClaims):
+        return Check("store", "skipped", f"a {type(claims).__name__} is not looked at from the side")
+    try:
+        return Check("store", "ok", claims.look())
+    except HoldfastError as error:
+        return Check("store", "error", str(error))
+
+
+def _look_at(parts: AppParts) -> SourceLook | None:
+    """By the class that the app has made, or that its own is made of: of other brokers no client may be installed."""
+    homes = {f"{each.__module__}.{each.__name__}" for each in type(parts.source).__mro__}
+    if "holdfast.adapters.kafka.source.KafkaSource" in homes:
+        from holdfast.adapters.kafka.source_look import KafkaSourceLook  # noqa: PLC0415 - as above
+
+        return KafkaSourceLook(parts.source)  # type: ignore[arg-type]  # it is one
+    if "holdfast.adapters.rocketmq.source.RocketMQSource" in homes:
+        from holdfast.adapters.rocketmq.source_look import RocketMQSourceLook  # noqa: PLC0415 - as above
+
+        return RocketMQSourceLook(parts.source)  # type: ignore[arg-type]  # it is one
+    return None
+
+
+def _reach(look: SourceLook, timeout_s: float) -> Check:
+    try:
+        await_listener(look.addresses, look.default_port, timeout_s)
+        return Check("broker", "ok", look.reach(Deadline(timeout_s)))
+    except HoldfastError as error:
+        return Check("broker", "error", str(error))
+
+
+def _configuration(look: SourceLook, parts: AppParts) -> Iterator[Check]:
+    settings = parts.settings
+    try:
+        conf = look.configuration()
+    except HoldfastError as error:
+        yield Check("configuration", "error", str(error))
+        return
+    if conf is None:
+        return
+    circumstances = Circumstances(
+        workers=max(settings.workers, 1), drain_s=settings.drain_timeout_s, polls_meanwhile=settings.workers > 0
+    )
+    texts = {name: value for name, value in conf.items() if not callable(value)}
+    findings = doctor.examine_conf(ClientConf(texts, client=Client.HOLDFAST, circumstances=circumstances))
+    worth = [each for each in findings if each.severity is not Severity.NOTE]
+    for each in worth:
+        detail = f"{each.where}: {each.found}: {each.why}; {each.remedy} [{each.rule}]"
+        yield Check("configuration", "error" if each.severity is Severity.ERROR else "warning", detail)
+    if not worth:
+        yield Check("configuration", "ok", "holdfast doctor finds nothing")
+
+
+def _topics(look: SourceLook, parts: AppParts, timeout_s: float) -> Iterator[Check]:
+    for topic in parts.routes.topics:
+        yield _topic(look, topic, topic, timeout_s)
+    # RocketMQ's own (%DLQ%...) are made by their brokers.
+    letters = {each.dead_letter for each in parts.routes.handlers if each.dead_letter}
+    for topic in sorted(each for each in letters if not each.startswith("%")):
+        yield _topic(look, topic, f"{topic} (dead letters)", timeout_s)
+
+
+def _topic(look: SourceLook, topic: str, called: str, timeout_s: float) -> Check:
+    try:
+        if not topic.startswith("^"):
+            return Check("topic", "ok", f"{called}: {count(look.partitions(topic, Deadline(timeout_s)), 'partition')}")
+        found = look.matching(topic, Deadline(timeout_s))
+    except HoldfastError as error:
+        return Check("topic", "error", f"{called}: {error}")
+    if not found:
+        return Check("topic", "warning", f"{called}: no topic matches it now")
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return Check("topic", "ok", f"{called}: {', '.join(found[:_SHOWN])}{more}")

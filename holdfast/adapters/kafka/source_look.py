@@ -1,0 +1,69 @@
+"""A look at what a KafkaSource would find, without joining its group: for a check before a deployment."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka import broker_features, faults
+from holdfast.adapters.kafka._client import KafkaException
+from holdfast.adapters.kafka.admin import Admin, request_s
+from holdfast.adapters.kafka.broker_features import NOT_ASKED
+from holdfast.adapters.kafka.emission import emit, needs_answer
+from holdfast.adapters.kafka.properties import addresses
+from holdfast.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.adapters.kafka.source import KafkaSource
+    from holdfast.timing import Deadline
+
+
+class KafkaSourceLook:
+    """`plugin.tool_ports.SourceLook`. One thread.
+
+    Args:
+        source: it need not be open.
+
+    Raises:
+        SettingError: librdkafka refuses its configuration.
+    """
+
+    default_port = 9092
+
+    def __init__(self, source: KafkaSource) -> None:
+        self._checked = source._checked  # noqa: SLF001 - the same package; it has credentials, so it is nobody else's
+        self.addresses = addresses(self._checked.conf)
+        self._features = NOT_ASKED
+        self._admin = Admin(self._checked.conf)
+
+    def reach(self, deadline: Deadline) -> str:
+        """Log in at one broker, and ask what it can. Raises SourceError."""
+        cluster = self._admin.reach(deadline)
+        if needs_answer(self._checked):
+            self._features = broker_features.ask(self._checked.conf, deadline)
+        return f"Kafka at {self.addresses} answers (cluster {cluster})"
+
+    def configuration(self) -> Mapping[str, object]:
+        """Make what the client would get, as far as is known of the broker. Raises SettingError: the broker cannot."""
+        return emit(self._checked, self._features).conf
+
+    def partitions(self, topic: str, deadline: Deadline) -> int:
+        """How many partitions a topic has, all with a leader. Raises UnknownTopic and other SourceErrors."""
+        leaders = self._admin.leaders([topic], deadline)
+        for found in leaders.values():
+            if isinstance(found, SourceError):
+                raise found
+        return len(leaders)
+
+    def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:
+        """The topics that a pattern (^...) names now. Raises SourceError."""
+        try:
+            topics = self._admin.client.list_topics(timeout=request_s(deadline)).topics
+        except KafkaException as error:
+            raise faults.as_source_error(error.args[0], f"listing the topics at {self.addresses}") from error
+        return sorted(each for each in topics if re.match(pattern, each))
+
+    def close(self) -> None:
+        """Nothing is kept."""

@@ -1,0 +1,51 @@
+"""A look at what a RocketMQSource would find, without joining its group: for a check before a deployment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.rocketmq.names import matching
+from holdfast.adapters.rocketmq.remoting.admin import Admin
+from holdfast.adapters.rocketmq.topics import Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.adapters.rocketmq.source import RocketMQSource
+    from holdfast.timing import Deadline
+
+
+class RocketMQSourceLook:
+    """`plugin.tool_ports.SourceLook`. One thread.
+
+    Args:
+        source: it need not be open.
+    """
+
+    default_port = None
+
+    def __init__(self, source: RocketMQSource) -> None:
+        settings = source._settings  # noqa: SLF001 - the same package; they have credentials, so they are nobody else's
+        self.addresses = settings.namesrv
+        self._client = settings.connect()
+        self._topics = Topics(self._client, settings.group, settings.subscriptions)
+
+    def reach(self, deadline: Deadline) -> str:
+        """Ask the name servers for the brokers, and one of these. Raises SourceError."""
+        return f"RocketMQ {Admin(self._client).version(deadline)} by {self.addresses} answers"
+
+    def configuration(self) -> Mapping[str, object] | None:
+        """Judged when the source was made: there is no other client's to judge."""
+        return None
+
+    def partitions(self, topic: str, deadline: Deadline) -> int:
+        """How many queues a topic has that can be read. Raises UnknownTopic and other SourceErrors."""
+        return len(self._client.route(topic, deadline, fresh=True).queues())
+
+    def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:
+        """The topics that a pattern (^...) names now. Raises SourceError."""
+        return sorted(matching(self._topics.all_names(deadline), [pattern]))
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._client.close()

@@ -24,8 +24,8 @@ _log = logging.getLogger("holdfast.run")
 
 #: What the supervisor says, and why it says so behind a blank.
 STOP, HURRY = "stop", "hurry"
-#: Beyond drain and linger: the last commit, dead letters on their way, and what the user's own resources take.
-CLOSE_S = 10.0
+#: Beyond drain and linger: the last commit, dead letters on their way and who is told of them, the user's own resources.
+CLOSE_S = 15.0
 
 
 class Lifeline:

@@ -24,7 +24,7 @@ _log = logging.getLogger("holdfast.run")
 
 #: What the supervisor says, and why it says so behind a blank.
 STOP, HURRY = "stop", "hurry"
-#: Beyond drain and linger: the last commit, dead letters on their way and who is told of them, the user's own resources.
+#: Beyond drain and linger: the last commit, dead letters on their way, who is told of them, and the user's resources.
 CLOSE_S = 15.0
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Collection, Hashable
 
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition
@@ -150,6 +150,10 @@ class Sight(Protocol):
 
     def finished(self, key: tuple[str, str]) -> bool:
         """Whether the store knows that key as done."""
+        ...
+
+    def logs(self) -> Collection[LogName]:
+        """All logs, also those without a record."""
         ...
 
     def owner(self, log: LogName) -> str | None:

@@ -28,6 +28,8 @@ _AWAY_S, _AWAY_CALLS = 1.0, 8
 #: A takeover may wait so long for the broker, inside the call that tells of what comes; and all else that is done in
 #: such a call takes so long at most.
 _LOOK_S, _TOLD_S = 3.0, 0.25
+#: What has ended when a drain is over is marked all the same: so long for each call of the store.
+_MARK_S = 0.003
 #: Neither a poll nor a turn takes so long by itself.
 _TURN_S = 0.2
 
@@ -103,8 +105,11 @@ class Client:
 
     def revoked(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:
         """Tell that these partitions go."""
-        drain_s = self.member.stage.world.settings.drain_timeout_s
-        with self._telling(drain_s), self.reports.going("revoked", partitions):
+        world = self.member.stage.world
+        settings = world.settings
+        at_once = settings.async_workers if any("async" in each.kind for each in world.handlers) else settings.workers
+        marks = at_once / settings.mark_batch
+        with self._telling(settings.drain_timeout_s + marks * _MARK_S), self.reports.going("revoked", partitions):
             listener.revoked(partitions)
 
     def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:

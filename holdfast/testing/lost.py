@@ -20,10 +20,10 @@ class Known(NamedTuple):
 
     @classmethod
     def now(cls, book: Book, sight: Sight) -> Known:
-        """All that it knows of the records of a book."""
+        """All that it knows of logs, and of the records of a book."""
         records = book.records.values()
         return cls(
-            {log: sight.owned(log) for log in book.logs},
+            {log: sight.owned(log) for log in sight.logs()},
             {record for record in records if sight.done(record)},
             {key: sight.held(key) for key in dict.fromkeys(record.unit.key for record in records) if key is not None},
         )

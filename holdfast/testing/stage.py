@@ -19,7 +19,7 @@ from holdfast.testing.story import Line
 from holdfast.testing.world import LEASED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Sequence
 
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.own_loop.driven import Driven
@@ -222,6 +222,10 @@ class Stage(ABC):
     def finished(self, key: tuple[str, str]) -> bool:
         """Implements `Sight.finished`."""
         return self.store.is_finished(ClaimKey(*key))
+
+    def logs(self) -> Collection[LogName]:
+        """Implements `Sight.logs`."""
+        return {*self.book.logs, *map(self.log, self.broker.logs)}
 
     def owner(self, log: LogName) -> str | None:
         """Implements `Sight.owner`."""

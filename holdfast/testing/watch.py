@@ -132,6 +132,7 @@ class Watch:
         return (
             process.stalled_until < self._stage.scheduler.now
             and not engine.parts.stopping.begun
+            and not member.interrupted  # it leaves, and may have to wait for answers of the broker
             and engine.parts.sessions.session is not None
             and engine.parts.sessions.session.live()
             and not engine.parts.outage.down

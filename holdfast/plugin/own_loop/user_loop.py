@@ -71,7 +71,7 @@ class UserLoop:
                 continue  # `let` wakes it
             whole = self._run_of(head) if at_most == 1 and self.done_when == "next_poll" else 0
             for entry in lanes.give(lane, max(whole, at_most - len(out))):
-                if not entry.owner.enter_all(entry):
+                if not entry.owner.enter_all((entry,)):
                     refused.append(entry)
                     continue
                 self._giving.append(entry)

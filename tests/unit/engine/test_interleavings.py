@@ -112,6 +112,34 @@ class TestTakenBackBehindASlowRecord:
         assert len(list(at_each_step(self.play))) > 100
 
 
+class _Frozen(NoSession):
+    """Its process is frozen, and its lease runs out, after the first look at the clock."""
+
+    looks = 0
+
+    def live(self) -> bool:
+        self.looks += 1
+        return self.looks == 1
+
+
+def test_a_batch_whose_process_is_frozen_while_its_records_start_starts_with_all_or_with_none() -> None:
+    owner, given = Ownership(Partition("t", 0), _Frozen()), list[list[int]]()
+    owner.own(Ledger(0))
+
+    def handle(batch: list[Record]) -> None:
+        given.append([record.offset for record in batch])
+
+    handler = Handler(name="h", call=handle, topics=("t",), batch=BatchOf(records=6))
+    for after in ([[0, 1, 2, 3]], []):  # the second one comes when the lease is over
+        ended = list[Ended]()
+        entries = [taken(Entry.run(records(owner, *pair), owner, handler, 0.0)) for pair in ((0, 1), (2, 3))]
+        run_batch(Call(entries), ended.append)
+        assert given == after
+        assert {each.outcome for each in ended} == {Outcome.OK if after else Outcome.NOT_STARTED}
+        assert [entry.started for entry in entries] == ([2, 2] if after else [0, 0])
+        given.clear()
+
+
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("is_async", [False, True])
 class TestOverdueAndBack:

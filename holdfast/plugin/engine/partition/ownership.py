@@ -14,6 +14,8 @@ from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.dedup.claims import Acquired, ClaimSession
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.engine.record.owner import Starting
@@ -195,12 +197,16 @@ class Ownership:
             entry.started += 1
             return True
 
-    def enter_all(self, entry: Starting) -> bool:
-        """Open the gate for all records of an entry, which a batch handler starts together."""
+    def enter_all(self, entries: Sequence[Starting]) -> bool:
+        """Open the gate for all records of these entries, which start together; or for none of them.
+
+        The clock is asked once: a process that was frozen between two of its entries must not start the first ones.
+        """
         with self._gate:
             if self._phase is not Phase.OWNED or not self.session_.live():
                 return False
-            entry.started = entry.count
+            for entry in entries:
+                entry.started = entry.count
             return True
 
     def still_ours(self, offset: int) -> bool:

@@ -10,7 +10,7 @@ from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
 from holdfast.plugin.engine.record.calling import call_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.call import Call
@@ -162,7 +162,7 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
 
 def run_batch(call: Call, report: Callable[[Ended], None]) -> None:
     """Call a batch handler once with all records that may start, and can be decoded."""
-    call.current = started = _enter_all(call.entries, report)
+    call.current = started = _enter_all(call, report)
     if not started:
         return
     call.times, handler, records = 1, started[0].handler, _records(started)
@@ -180,7 +180,7 @@ def run_batch(call: Call, report: Callable[[Ended], None]) -> None:
 
 async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
     """Run a batch by an `async def`."""
-    call.current = started = _enter_all(call.entries, report)
+    call.current = started = _enter_all(call, report)
     if not started:
         return
     call.times, handler, records = 1, started[0].handler, _records(started)
@@ -235,12 +235,14 @@ def _without(records: list[Record], undecoded: Mapping[int, Exception]) -> list[
     return [record for at, record in enumerate(records) if at not in undecoded] if undecoded else records
 
 
-def _enter_all(entries: Iterable[Entry], report: Callable[[Ended], None]) -> list[Entry]:
+def _enter_all(call: Call, report: Callable[[Ended], None]) -> list[Entry]:
+    """The entries that start; all are of one lane, and so of one owner."""
+    if not call.entries[0].owner.enter_all(call.entries):
+        report_not_started(call, report)
+        return []
     started = []
-    for entry in entries:
-        if not entry.owner.enter_all(entry):
-            report(Ended(entry, Outcome.NOT_STARTED, None, [_NOT_STARTED] * entry.count))
-        elif entry.error is not None:
+    for entry in call.entries:
+        if entry.error is not None:
             report(Ended(entry, Outcome.FAILED, entry.error))
         else:
             started.append(entry)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.dedup.claims import ClaimSession
     from holdfast.records import Partition
 
@@ -73,8 +75,8 @@ class Owner(Protocol):
         """A worker asks whether to start the entry's next record; then it is counted as started."""
         ...
 
-    def enter_all(self, entry: Starting) -> bool:
-        """Open the gate for all records of an entry, which a batch handler starts together."""
+    def enter_all(self, entries: Sequence[Starting]) -> bool:
+        """Open the gate for all records of these entries, which start together; or for none of them."""
         ...
 
     def still_ours(self, offset: int) -> bool:

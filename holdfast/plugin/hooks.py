@@ -37,13 +37,13 @@ class Hooks:
         """Register what runs around each call of each handler: each attempt at a record, or at a batch.
 
         A generator function that takes the call (see `HandlerCall`) and yields once. The handler is called at the
-        yield, and what it raises is raised there. What the middleware lets through, or raises itself, is the attempt's
-        error. If it handles an exception, the record counts as handled. So does nothing else: it has to yield in every
-        case, and cannot swallow a cancellation or Ctrl-C. If it raises after the handler has done its work, the record
-        is tried again.
+        yield, and what it raises is raised there. What leaves the outermost middleware is the result of the attempt: an
+        exception that none of them lets out counts as handled, and one that is raised after the handler has done its
+        work has it called again. One that does not yield, or yields twice, fails the record for good. A cancellation,
+        Ctrl-C and the like cannot be swallowed.
 
-        The first one that is registered is outermost, of all handlers of the app, also of those registered before it. A
-        plain one runs in the thread or the task of its handler. An `async` one needs handlers that are `async def`.
+        The first one is outermost. All handlers of the app have all middlewares, also those registered before. A plain
+        one runs in the thread or the task of its handler; an `async` one needs handlers that all are `async def`.
 
         Not for records that no handler is called with: without a key, not decoded, or done already.
 

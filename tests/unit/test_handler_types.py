@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from holdfast import BatchOf, Holdfast, Record, make_record
+from holdfast import BatchOf, HandlerCall, Holdfast, Letter, LogPlace, Record, make_record
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 app = Holdfast(MemoryPartitionedSource(MemoryBroker(orders=1)), claims=None)
 
@@ -34,6 +34,31 @@ class Click(TypedDict):
 class Clicks:
     def deserialize(self, record: Record) -> Click:
         return {"url": record.text()}
+
+
+@app.use
+def around(call: HandlerCall) -> Iterator[None]:
+    assert_type(call.record, Record)
+    yield
+
+
+async def around_coroutines(call: HandlerCall) -> AsyncIterator[None]:
+    yield
+
+
+def takes_no_call(call: str) -> Iterator[None]:
+    yield
+
+
+if TYPE_CHECKING:
+    app.use(around_coroutines)
+    app.use(LogPlace())
+    app.use(takes_no_call)  # type: ignore[type-var]
+
+
+@app.on_dead_letter
+def tell(letter: Letter) -> None:
+    assert_type(letter.reason, Exception)
 
 
 @app.handler("records")

@@ -13,7 +13,7 @@ from holdfast import BatchOf, HandlerCall, Holdfast, MemoryClaims, Record, Setti
 from holdfast.errors import BatchFailed, SettingError, StateError
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from tests.harness.engine import Bench, Letters, numbered
+from tests.harness.engine import Bench, Letters, numbered, partition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -253,6 +253,57 @@ class TestOfCoroutines:
         assert played.run(played.noting("a"), bounded).saw == [
             "a before 1", "a sees ", "a before 2", ["r0"], "a after",
         ]  # fmt: skip
+
+
+def swallow_everything(call: HandlerCall) -> Iterator[None]:
+    with suppress(BaseException):
+        yield
+
+
+async def swallow_everything_async(call: HandlerCall) -> AsyncIterator[None]:
+    with suppress(BaseException):
+        yield
+
+
+class TestOfWhatNobodyHandles:
+    @pytest.mark.parametrize("middleware", [swallow_everything, swallow_everything_async])
+    def test_a_record_whose_task_the_application_cancels_is_not_handled(self, middleware: Any) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, "r0")
+            tasks = asyncio.Queue[Any]()
+
+            async def handle(record: Record) -> None:
+                await tasks.put(asyncio.current_task())
+                await asyncio.Event().wait()
+
+            async def main() -> None:
+                app = bench.member(handler=handle, start=False).app
+                bench.members.clear()  # it is run here
+                app.use(middleware)
+                running = asyncio.create_task(app.run_async(install_signal_handlers=False))
+                (await tasks.get()).cancel()
+                await running  # it stops, in good order
+
+            asyncio.run(main())
+            assert bench.group.offset(partition()) in (None, 0)
+            bench.member("b")
+            bench.wait_ended("r0")
+
+    def test_ctrl_c_in_a_handler_is_raised_and_its_record_is_not_handled(self) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, "r0", "r1", "r2")
+
+            def handle(record: Record) -> None:
+                if record.value == b"r1":
+                    raise KeyboardInterrupt
+
+            member = bench.member(handler=handle, settings=Settings(workers=0), start=False)
+            member.app.use(swallow_everything)
+            with pytest.raises(KeyboardInterrupt):
+                member.start().join()
+            assert bench.group.offset(partition()) == 1
+            bench.member("b")
+            bench.wait_ended("r1", "r2")
 
 
 class TestErrors:

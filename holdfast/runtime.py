@@ -99,7 +99,7 @@ class Queue(Protocol[T]):
 class Runtime(Clock, Protocol):
     """A machine, as one process sees it. Any thread of that process may call.
 
-    `now` never goes backwards; `wall_ms` may, and nothing is decided by it.
+    `now` never goes backwards; `wall_ms` may, and nothing is decided by it but when a record of a retry topic is due.
     """
 
     #: For jitter. Never for secrets.

@@ -18,8 +18,9 @@ from holdfast.plugin.hooks import Hooks
 from holdfast.plugin.letter_limit import limit_for
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
-from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource
+from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource, RetryTopicsSource
 from holdfast.plugin.retry import Retry
+from holdfast.plugin.retry_topics import check_retry
 from holdfast.plugin.running import Background, Beside, run_in_loop
 from holdfast.plugin.settings import Settings
 from holdfast.plugin.signals import answered, run_answering
@@ -153,7 +154,7 @@ class Holdfast(Hooks):
         if callable(topics):
             raise SettingError("topics", topics, "name the topics: @app.handler('orders')")
 
-        leased = isinstance(self._source, LeasedSource)
+        leased, able = isinstance(self._source, LeasedSource), isinstance(self._source, RetryTopicsSource)
 
         def register(call: F) -> F:
             self._check_not_begun("handlers")
@@ -175,6 +176,7 @@ class Holdfast(Hooks):
                 timeout_s=timeout_s,
             )
             self.parts.check_handler(handler)
+            check_retry(handler.topics, handler.retry, self._source.group, able=able, letters=self._letters)
             self._add(handler)
             return call
 
@@ -369,4 +371,4 @@ class Holdfast(Hooks):
         self._routes.check_subscription(topics)
         if self._engine is None:
             raise StateError("subscribe() changes a running app; before run(), handlers name their topics")
-        self._engine.subscribe(topics)
+        self._engine.subscribe([*topics, *self._routes.retry_topics.steps])

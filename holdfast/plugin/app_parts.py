@@ -39,6 +39,7 @@ class AppParts:
                 "on_handler_timeout", "stop", "no handler has a timeout: set handler_timeout_s, or timeout_s of one"
             )
         self.routes.check_letters()
+        self.routes.plan_retries(self.source.group)
 
     def check_settings(self) -> None:
         """Hold the settings against the source and each handler. Raises SettingError."""
@@ -67,11 +68,12 @@ class AppParts:
 
     @property
     def wants_letters(self) -> bool:
-        """Whether a record may have to be put away: by a handler's dead letters, or by the broker's retries."""
+        """Whether a record may have to be put away: by a handler's dead letters or retry topics, or by the broker's
+        retries."""
         return (
             getattr(self.source, "retries", None) is not None
             or getattr(self.source, "unroutable_letters", None) is not None
-            or any(handler.dead_letter for handler in self.routes.handlers)
+            or bool(self.routes.targets)
         )
 
     def own_letters(self) -> DeadLetters:

@@ -294,7 +294,7 @@ class DeadLettersResumed(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentBack(EventLine):
-    """A record failed, and the broker brings it again later, by way of its retry topic."""
+    """A record failed and is tried again later: it is in that retry topic, of ours or of the broker."""
 
     level: ClassVar[int] = logging.INFO
 

@@ -12,6 +12,7 @@ from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SettingError
 from holdfast.plugin.parameters import is_coroutine, typed
 from holdfast.plugin.retry import Retry
+from holdfast.plugin.retry_topics import NO_RETRY_TOPICS, RetryTopics
 from holdfast.plugin.setting_names import known
 
 if TYPE_CHECKING:
@@ -177,6 +178,8 @@ class Routes:
         self._patterns: list[tuple[re.Pattern[str], Handler]] = []
         self._by_topic: dict[str, Handler] = {}
         self._found: dict[str, Handler | None] = {}
+        #: Where failed records go to be tried later; none before they are planned.
+        self.retry_topics = NO_RETRY_TOPICS
 
     @property
     def handlers(self) -> Sequence[Handler]:
@@ -224,6 +227,18 @@ class Routes:
         for topic in topics:
             if topic not in known and (topic.startswith("^") or self.find(topic) is None):
                 raise SettingError("topics", topic, "no handler matches it: register one before run()")
+
+    def plan_retries(self, group: str) -> None:
+        """Find the retry topics, when all handlers are registered. Raises SettingError: a name is taken."""
+        letters = [handler.dead_letter for handler in self._handlers if handler.dead_letter]
+        each = [(handler.topics, handler.retry) for handler in self._handlers]
+        self.retry_topics = RetryTopics.of(each, group, [*self.topics, *letters])
+
+    @property
+    def targets(self) -> list[str]:
+        """The topics that this app writes to: of dead letters, and of records that are tried later."""
+        letters = {handler.dead_letter for handler in self._handlers if handler.dead_letter}
+        return sorted(letters.union(self.retry_topics.steps))
 
     def check_letters(self) -> None:
         """Raises SettingError: a handler's pattern matches its own dead letter topic. Its letters would come back to

@@ -251,6 +251,21 @@ class PartitionedSource(Protocol):
 
 
 @runtime_checkable
+class RetryTopicsSource(Protocol):
+    """A partitioned source that can have retry topics: the app reads them beside its own topics."""
+
+    @property
+    def group(self) -> str:
+        """The consumer group's name."""
+        ...
+
+    def reads_all_of(self, topics: Collection[str]) -> None:
+        """These topics begin at their first record, wherever others begin of which the group has no offset: what lies
+        there was put there by this group. Before `open`."""
+        ...
+
+
+@runtime_checkable
 class LeasedSource(Protocol):
     """A client whose records have a lease each. Raises SourceError where the broker does not do as asked."""
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from holdfast.errors import SettingError, Unretriable
+from holdfast.plugin.delay_names import seconds_of
 from holdfast.plugin.setting_names import known
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
     from random import Random
 
 
@@ -37,6 +40,17 @@ class Retry:
     retry_on: tuple[type[Exception], ...] = (Exception,)
     #: Exceptions to `retry_on`. `Unretriable` is always one.
     give_up_on: tuple[type[Exception], ...] = ()
+    #: Kafka: when those attempts are used up, the record goes to the first of as many retry topics and is tried again
+    #: after that delay ("10s", "1min", seconds, a timedelta), then to the next one. Others do not wait for it, so it
+    #: loses its place in the order.
+    topics: Sequence[str | float | timedelta] = ()
+    #: What a retry topic is called. Other groups that fail on the same record have topics of their own.
+    topic_name: str = "{topic}.{group}.retry.{delay}"
+
+    @property
+    def delays_s(self) -> tuple[float, ...]:
+        """Of the retry topics, in seconds."""
+        return tuple(map(seconds_of, self.topics))
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -46,6 +60,13 @@ class Retry:
                 raise SettingError(name, getattr(self, name), "use 0 or more seconds")
         if self.multiplier < 1:
             raise SettingError("multiplier", self.multiplier, "use 1 (constant waits) or more")
+        if isinstance(self.topics, str):
+            raise SettingError("topics", self.topics, f"name a list of delays: [{self.topics!r}]")
+        object.__setattr__(self, "topics", tuple(self.topics))
+        if len(set(self.delays_s)) < len(self.delays_s):
+            raise SettingError(
+                "topics", self.topics, "each delay is a topic of its own: let them differ, or raise attempts"
+            )
 
     def may_cure(self, error: Exception) -> bool:
         """Whether an error is one that is tried again at all."""

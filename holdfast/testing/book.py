@@ -74,6 +74,8 @@ class Placed:
     overdue: bool = False
     #: When it was delivered, where it may be long before it is begun: claimed from then on.
     delivered_at: float | None = None
+    #: In a retry topic: before that time nobody gets it.
+    due_s: float = 0.0
     #: The session whose dead letter was taken by the broker.
     letter_of: str | None = None
     #: Somebody has skipped it on purpose, or it is not in its log any more, or it was sent away by a member that took

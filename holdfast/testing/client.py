@@ -11,13 +11,13 @@ from holdfast.plugin.events import Overrun, RebalanceReport, SessionLost
 from holdfast.testing.spikes import Spikes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.events import Event
     from holdfast.plugin.own_loop.driven import Driven
-    from holdfast.plugin.ports import Batch, RebalanceListener, Start
+    from holdfast.plugin.ports import Batch, DeadLetters, RebalanceListener, Start
     from holdfast.records import Fence, Partition, Record
     from holdfast.testing.book import Run
     from holdfast.testing.stage import Actor
@@ -44,6 +44,8 @@ class Client:
         self._spikes = None if ramp is None else Spikes(member.stage, member.process, ramp)
         #: What was lost, until it comes again.
         self._lost: set[Partition] = set()
+        #: Where letters go, of apps that have retry topics.
+        self.dead_letters: Callable[[], DeadLetters] | None = None
         #: Since when it is polled, or is not; before it has joined, it is not to be.
         self._polling, self._since = False, math.inf
 
@@ -51,6 +53,15 @@ class Client:
         return getattr(self._source, name)
 
     # ---- for the engine
+    @property
+    def group(self) -> str:
+        """Implements `RetryTopicsSource.group`."""
+        return str(self._source.group)
+
+    def reads_all_of(self, topics: Collection[str]) -> None:
+        """Implements `RetryTopicsSource.reads_all_of`."""
+        self._source.reads_all_of(topics)
+
     def open(
         self,
         topics: Collection[str],

@@ -16,7 +16,7 @@ from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.settings import Ordering, Settings
 from holdfast.testing.draw_mishaps import mishaps
-from holdfast.testing.draw_options import HANGS_S, options
+from holdfast.testing.draw_options import HANGS_S, options, retry_topics
 from holdfast.testing.elsewhere import moved
 from holdfast.testing.world import (
     LEASED,
@@ -119,6 +119,7 @@ def draw(seed: int) -> World:
         world = options(_apart("options", seed), world)
     if world.loop is None:
         world = replace(world, around=_apart("around", seed).random() < 1 / 6)
+    world = retry_topics(_apart("retry topics", seed), world)
     return mishaps(_apart("mishaps", seed), world)
 
 

@@ -28,6 +28,8 @@ HANGS_S = 3.0
 #: How many records do, where a handler got a timeout of its own.
 _HUNG = 0.01
 _MOVED = 0.3
+#: How many worlds have retry topics, and how likely each handler has some there.
+_LATER, _PART = 0.15, 0.7
 
 
 def options(chance: random.Random, world: World) -> World:
@@ -39,6 +41,18 @@ def options(chance: random.Random, world: World) -> World:
             if chance.random() < _EACH:
                 world = draw(chance, world, at)
     return _settings(chance, world)
+
+
+def retry_topics(chance: random.Random, world: World) -> World:
+    """Have records that fail tried again later. By names alone; and its clocks may differ by more than its delays."""
+    if world.broker != "kafka" or world.loop is not None or chance.random() >= _LATER:
+        return world
+    for at, handler in enumerate(world.handlers):
+        delays_s = tuple(sorted({chance.choice([0.05, 0.3, 1.0, 2.5]) for _ in range(chance.choice([1, 2, 3]))}))
+        name = chance.choice([handler.topic_name, "{topic}.later.{delay}"])
+        if chance.random() < _PART and not any(each.startswith("^") for each in handler.topics):
+            world = _with(world, at, delays_s=delays_s, topic_name=name)
+    return world
 
 
 def _settings(chance: random.Random, world: World) -> World:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Who has lost something at the store has learnt it by then, whatever else befalls it.
 _LEARNT_S = 6.0
+#: Timestamps are in whole milliseconds.
+_MS = 0.001
 #: So much of the drain a handler is waited for at least, by whichever clock.
 _DRAIN = 0.9
 
@@ -98,6 +100,8 @@ class Judges:
             self._last[member, run.record] = run
             if run.record.unfit:
                 self.broken("UNFIT", f"{run.record} is given to a handler at {member}, and none can handle it")
+            if now < run.record.due_s - _MS:
+                self.broken("EARLY", f"{run.record} starts at {run.member}, and is due at {run.record.due_s:.3f}")
             self._fence(run, epoch)
             self._repeated(run)
             self._in_order(run)

@@ -63,6 +63,8 @@ def registered(handling: Handling) -> dict[str, Any]:
             jitter_s=handling.jitter_s,
             retry_on=(Curable,) if handling.retry_on else (Exception,),
             give_up_on=(Hopeless,) if handling.give_up_on else (),
+            topics=handling.delays_s,
+            topic_name=handling.topic_name,
         ),
     }
 
@@ -173,13 +175,16 @@ class AppMember(Member):
         world = stage.world
         self._work = Work(stage, name, process)
         self.client = Client(self, source) if hasattr(source, "commit") else None
+        letters: _Letters | None = _Letters(self)
         if self.client is not None:
             self._work.begins = self.client.reports.started
+            if stage.retry_topics:
+                self.client.dead_letters, letters = lambda: _Letters(self), None
         self.app = Holdfast(
             source if self.client is None else cast("PartitionedSource", self.client),
             claims=stage.store.claims(process),
             settings=world.settings,
-            dead_letters=_Letters(self),
+            dead_letters=letters,
             observers=[self],
             runtime=process.runtime,
         )
@@ -237,6 +242,8 @@ class _Letters:
             raise DeadLetterError("no broker takes dead letters: the world says so")
         placed = stage.placed(record)
         blind = stage.ground.is_blind(record.fence, placed)
+        if letter.topic in stage.retry_topics:
+            stage.retry(placed, letter, self._member.process.runtime.wall_ms())
         stage.judges.lettered(self._member.name, record.fence.session, placed, letter.attempts, blind=blind)
         self._member.process.runtime.sleep(stage.chance.random() * _LETTER_S)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.records import Partition
 from holdfast.testing.at_store import AtStore
+from holdfast.testing.book import Place
 from holdfast.testing.faults import Faults
 from holdfast.testing.grounds import ground_of
 from holdfast.testing.loop_member import LoopMember
 from holdfast.testing.member import AppMember, Member, value_of
 from holdfast.testing.progress import Progress
+from holdfast.testing.retries import store
 from holdfast.testing.stage import Stage
 from holdfast.testing.store import SimulatedStore
 from holdfast.testing.story import gates_of, told
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
+    from holdfast.plugin.dead_letter import Letter
+    from holdfast.testing.book import Placed
     from holdfast.testing.judges import Found
     from holdfast.testing.stage import Actor
     from holdfast.testing.story import Line
@@ -164,10 +168,29 @@ class Play(Stage):
         again = None if first is None else self.ground.store_again(first)
         if first is not None and again is not None:
             value = self.broker.logs[partition].records[offset].value
-            copy = self.book.place(next(self._numbers), again, first.plan, first.handling)
-            self.copies[value, again.offset] = copy
+            if partition.topic in self.retry_topics:
+                self._copied(first, value, again)
+            else:
+                copy = self.book.place(next(self._numbers), again, first.plan, first.handling)
+                self.copies[value, again.offset] = copy
+
+    def retry(self, first: Placed, letter: Letter, at_ms: int) -> None:
+        """Implements `Stage.retry`."""
+        partition, offset = store(self.broker, letter, first.number, at_ms)
+        copy = self._copied(first, letter.record.value, Place(self.log(partition), offset))
+        if not self.world.clocks:  # those that differ hand it out early or late
+            copy.due_s = self.now + self.retry_topics[letter.topic].delay_s
 
     # ---- inside
+    def _copied(self, first: Placed, value: bytes | None, at: Place) -> Placed:
+        """A record is in a retry topic: it fails as often as the first one has left."""
+        copy = self.book.place(next(self._numbers), at, replace(first.plan, at_s=self.now), first.handling)
+        for left in (self.fails, self.hangs):
+            if left.get(first.number):
+                left[copy.number] = left[first.number]
+        self.retried[value, at.log.partition, at.offset] = copy
+        return copy
+
     def _free_name(self) -> str:
         """Of a static member: the first that no living process has."""
         taken = {getattr(each.source, "static_id", None) for each in self.living}

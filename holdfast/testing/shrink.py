@@ -131,6 +131,7 @@ def _changes(world: World) -> Iterator[Callable[[World], World | None]]:
         yield lambda now, name=handler.name: _handled(now, name, shared_scope=False)  # type: ignore[misc]
         yield lambda now, name=handler.name: _handled(now, name, timeout_s=None)  # type: ignore[misc]
         yield lambda now, name=handler.name: _handled(now, name, dead_letter=True)  # type: ignore[misc]
+        yield lambda now, name=handler.name: _handled(now, name, delays_s=())  # type: ignore[misc]
         yield lambda now, name=handler.name: _handled(now, name, retry_on=False, give_up_on=False)  # type: ignore[misc]
     defaults = Settings(ramp=None, status_interval_s=0.0)
     for each in fields(Settings):

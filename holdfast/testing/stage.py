@@ -13,6 +13,7 @@ from holdfast.dedup.claims import ClaimKey
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.book import Book, LogName
 from holdfast.testing.judges import Judges
+from holdfast.testing.retries import PARTITIONS, retry_topics_of
 from holdfast.testing.scheduler import Scheduler
 from holdfast.testing.store import SimulatedStore, StoreServer
 from holdfast.testing.story import Line
@@ -21,6 +22,7 @@ from holdfast.testing.world import LEASED
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Sequence
 
+    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.own_loop.driven import Driven
     from holdfast.records import Partition, Record
@@ -121,6 +123,12 @@ class Stage(ABC):
         self.by_value: dict[bytes | None, Placed] = {}
         #: What producers have sent once more: by what was sent, and the copy's offset.
         self.copies: dict[tuple[bytes | None, int], Placed] = {}
+        #: Retry topics by name, and the book's entries of what is there: a record that comes again is another one.
+        self.retry_topics = retry_topics_of(world)
+        self.retried: dict[tuple[bytes | None, Partition, int], Placed] = {}
+        for topic in self.retry_topics:
+            self.broker.create(topic, PARTITIONS)
+            self.ids[topic] = self.broker.id_of(topic)
         #: How often calls for a record are still to fail, by its number.
         self.fails: dict[int, int] = {}
         self.hangs: dict[int, int] = {}
@@ -151,6 +159,10 @@ class Stage(ABC):
     def send_again(self, partition: Partition, offset: int) -> None:
         """A producer has had no answer for a record that was stored."""
 
+    @abstractmethod
+    def retry(self, first: Placed, letter: Letter, at_ms: int) -> None:
+        """A member sends a record to a retry topic. Raises DeadLetterError: it is not taken now."""
+
     # ---- for all parts
     @property
     def now(self) -> float:
@@ -176,6 +188,8 @@ class Stage(ABC):
 
     def placed(self, record: Record) -> Placed:
         """The book's entry of a record that a handler got: by its value, which no other has."""
+        if record.topic in self.retry_topics:
+            return self.retried[record.value, record.partition, record.offset]
         return (self.copies and self.copies.get((record.value, record.offset))) or self.by_value[record.value]
 
     def placed_at(self, member: Actor, partition: Partition, offset: int) -> Placed:

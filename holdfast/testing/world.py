@@ -70,6 +70,9 @@ class Handling:
     retry_on: bool = False
     give_up_on: bool = False
     dead_letter: bool = True
+    #: Of "kafka": after how long in a retry topic a record is tried again, one topic each; and what they are called.
+    delays_s: tuple[float, ...] = ()
+    topic_name: str = "{topic}.{group}.retry.{delay}"
     limit: DeadLetterLimit | None = None
     batch: BatchOf | None = None
     timeout_s: float | None = None

@@ -18,6 +18,7 @@ CONSUMES = re.compile(r"\b(?:Holdfast|KafkaConsumer)\(")
 ELSEWHERE = {
     "claims=None": "its page says what it repeats",
     "value=": "its values have fields of their own: tests/contracts/kafka and tests/unit/engine/test_typed_handlers.py",
+    "topics=[": "it waits for minutes: tests/unit/engine/test_delayed_retries.py, in virtual time",
     "serve(": "two members need two ports: tests/cli and tests/unit play it",
     "REGISTRY": "two members need two registries, as two processes have",
 }

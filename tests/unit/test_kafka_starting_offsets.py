@@ -101,6 +101,17 @@ def test_a_topic_that_is_subscribed_to_later_is_looked_at_then() -> None:
     assert made.of([*orders(1), Partition("bills", 0)]) == {EARLIEST: orders(1), LATEST: [Partition("bills", 0)]}
 
 
+@pytest.mark.parametrize("topics", [["orders", "again"], ["^.*", "again"]])
+def test_a_retry_topic_is_read_from_its_first_record_whatever_is_said_of_others(topics: list[str]) -> None:
+    made, again = starting_offsets(), Partition("again", 0)
+    made.whole = frozenset({"again"})
+    look(made, Known(orders=1, again=1), *topics)
+    assert made.of([*orders(0), again]) == {EARLIEST: [again], LATEST: orders(0)}
+    nowhere = starting_offsets("error")
+    nowhere.whole = frozenset({"again"})
+    assert nowhere.of([again]) == {EARLIEST: [again]}
+
+
 def test_where_it_may_not_choose_it_says_so() -> None:
     with pytest.raises(SourceError, match=r"auto\.offset\.reset=error forbids"):
         starting_offsets("error").of(orders(0))

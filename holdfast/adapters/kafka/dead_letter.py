@@ -11,7 +11,7 @@ from holdfast.adapters.kafka.admin import Wait, refused
 from holdfast.adapters.kafka.callbacks import ClientLog
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import addresses, for_helpers
-from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
+from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable, UnknownTopic
 from holdfast.plugin.dead_letter import headers_of, without_traceback
 from holdfast.timing import Deadline
 
@@ -88,8 +88,19 @@ class KafkaDeadLetters:
 
         Raises UnknownTopic, NotAuthorised, SourceUnavailable; SettingError where librdkafka refuses the configuration.
         """
+        missing: dict[str, UnknownTopic] = {}
         for topic in sorted(topics):
-            self._check(self._start(), topic, deadline)
+            try:
+                self._check(self._start(), topic, deadline)
+            except UnknownTopic as error:
+                missing[topic] = error
+        if missing:
+            topic, first = next(iter(missing.items()))
+            raise UnknownTopic(
+                f"{first}; missing {'is' if len(missing) == 1 else 'are'} {', '.join(missing)} (dead letters, and "
+                f"records to be tried later, go there): kafka-topics.sh --bootstrap-server {self._where} --create "
+                f"--topic {topic} --partitions 6 --config cleanup.policy=delete"
+            ) from first
 
     def send(self, letter: Letter, deadline: Deadline) -> None:
         """Return when the letter is acknowledged.

@@ -194,7 +194,7 @@ class MessageSource(KafkaSource):
     ) -> None:
         """Join. Topics that do not exist (yet) are no error, as with the client itself."""
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
-        self._look_where_to_begin(deadline)
+        self._starting_offsets.begin(self._client_or_raise(), self._topics, deadline)
         self._join()
 
     def unsubscribe(self) -> None:

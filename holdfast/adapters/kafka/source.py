@@ -138,6 +138,10 @@ class KafkaSource:
         """Dead letters on the same brokers, with the same credentials."""
         return KafkaDeadLetters(self._checked.conf)
 
+    def reads_all_of(self, topics: Collection[str]) -> None:
+        """Not even "latest" skips what lies in retry topics: it is this group's own."""
+        self._starting_offsets.whole = frozenset(topics)
+
     # ---- the start and the end
     def open(
         self,
@@ -151,7 +155,7 @@ class KafkaSource:
         self._make_client(deadline)
         look_for_topics(self._client_or_raise(), self._topics, self._callbacks, self._checked.bootstrap, deadline)
         self._callbacks.connected = True
-        self._look_where_to_begin(deadline)
+        self._starting_offsets.begin(self._client_or_raise(), self._topics, deadline)
         self._join()
 
     def _make_client(self, deadline: Deadline) -> None:
@@ -320,10 +324,6 @@ class KafkaSource:
     def _join(self) -> None:
         if self._consumer is not None:
             join(self._consumer, self._topics, self._callbacks)
-
-    def _look_where_to_begin(self, deadline: Deadline) -> None:
-        _log.info("%s", self._starting_offsets)
-        self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
 
     # ---- positions
     def position_names(

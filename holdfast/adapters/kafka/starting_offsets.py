@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka._client import Consumer
     from holdfast.timing import Deadline
+
+_log = logging.getLogger("holdfast.kafka")
 
 _NAME = "auto.offset.reset"
 _POLICIES = {
@@ -54,6 +57,8 @@ class StartingOffsets:
         #: Of these "latest" is meant: there before the group was joined, of topics of which it had nothing.
         self._never_read: set[Partition] = set()
         self._looked_at: set[str] = set()
+        #: Topics that begin at their first record whatever the configuration says.
+        self.whole: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         """One line for the log."""
@@ -66,9 +71,14 @@ class StartingOffsets:
         """Whether somebody has said where; else a group without an offset is an error."""
         return self._when is not None
 
+    def begin(self, consumer: Consumer, topics: Collection[str], deadline: Deadline) -> None:
+        """Before the group is joined: say where it begins, and look. Raises SourceError."""
+        _log.info("%s", self)
+        self.look(consumer, topics, deadline)
+
     def look(self, consumer: Consumer, topics: Collection[str], deadline: Deadline) -> None:
-        """Before the group is joined, and for topics that are named later. Raises SourceError."""
-        new = {topic for topic in topics if topic not in self._looked_at}
+        """At the beginning, and for topics that are named later. Raises SourceError."""
+        new = {topic for topic in topics if topic not in self._looked_at and topic not in self.whole}
         if self._when != LATEST or not new:
             return
         partitions = _partitions(consumer, new, deadline)
@@ -85,13 +95,14 @@ class StartingOffsets:
         Raises:
             SourceError: auto.offset.reset=error forbids to choose.
         """
-        if self._when is None:
+        chosen = [partition for partition in partitions if partition.topic not in self.whole]
+        if self._when is None and chosen:
             raise SourceError(
-                f"the group {self._group} has committed no offset for {', '.join(map(str, partitions))} and "
+                f"the group {self._group} has committed no offset for {', '.join(map(str, chosen))} and "
                 f"{_NAME}={self._policy} forbids to choose one: commit one, or use earliest or latest"
             )
-        late = [partition for partition in partitions if partition in self._never_read]
-        early = [partition for partition in partitions if partition not in self._never_read]
+        late = [partition for partition in chosen if partition in self._never_read]
+        early = [partition for partition in partitions if partition not in late]
         return {when: some for when, some in ((EARLIEST, early), (LATEST, late)) if some}
 
 

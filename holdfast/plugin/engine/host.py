@@ -70,7 +70,12 @@ class EngineHost:
 
     def retry_topic_of(self, entry: Entry) -> str | None:
         """See `Host`."""
-        return self._family.retry_topic_of(entry.record, has_letters=entry.handler.dead_letter is not None)
+        topic = self._parts.routes.retry_topics.following.get(entry.record.topic)
+        return topic or self._family.retry_topic_of(entry.record, has_letters=entry.handler.dead_letter is not None)
+
+    def attempts_before(self, entry: Entry) -> int:
+        """See `Host`."""
+        return self._parts.routes.retry_topics.attempts_before(entry.record.topic)
 
     def born_in(self, record: Record) -> str:
         """See `Host`."""

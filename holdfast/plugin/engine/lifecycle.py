@@ -88,9 +88,10 @@ class Lifecycle:
         deadline = Start(parts.settings.startup_timeout_s, parts.runtime, parts.stopping)
         try:
             self._reach_store(deadline)
-            targets = {handler.dead_letter for handler in parts.routes.handlers if handler.dead_letter}
-            if targets and parts.letters is not None:
-                parts.letters.check(sorted(targets), deadline)
+            if (targets := parts.routes.targets) and parts.letters is not None:
+                parts.letters.check(targets, deadline)
+            for topic, following in parts.routes.retry_topics.following.items():
+                _log.info("what fails of %s goes to %s", topic, following)
             if not self._resources.open(parts.workers.coroutines, parts.runtime, parts.stopping):
                 return False
             deadline = Start(parts.settings.startup_timeout_s, parts.runtime, parts.stopping)  # theirs is their own

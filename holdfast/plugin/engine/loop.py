@@ -106,7 +106,8 @@ class Engine:
         """Consume until `stop()`, then drain and leave. Raises what stopped it otherwise."""
         life, stopping = self._lifecycle, self.parts.stopping
         try:
-            if life.open(self.parts.routes.topics):
+            routes = self.parts.routes
+            if life.open([*routes.topics, *routes.retry_topics.steps]):
                 while not stopping.begun:
                     self.turn()
                 life.leave()

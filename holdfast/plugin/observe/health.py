@@ -121,7 +121,9 @@ class HealthCheck:
 
 
 def _has_more(each: PartitionFigures) -> bool:
-    return each.watermark is None or each.in_flight > 0 or bool(each.lag)
+    """Whether it should move: a retry topic whose next record is not due yet should not."""
+    behind = bool(each.lag) and each.next_retry_ms is None
+    return each.watermark is None or each.in_flight > 0 or behind
 
 
 def _waits_for(each: PartitionFigures) -> str:

@@ -143,6 +143,8 @@ class PartitionFigures:
     epoch: int | None = None
     #: The lowest of those in flight: all others may be done, and the offset to commit is still this one's.
     lowest: OpenRecord | None = None
+    #: Of a retry topic that is paused: when its next record is due, in milliseconds since 1970.
+    next_retry_ms: int | None = None
 
     @property
     def lag(self) -> int | None:

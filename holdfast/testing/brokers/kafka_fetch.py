@@ -59,7 +59,8 @@ def fetch(
             fence = owners.get(partition)
             if fence is not None:
                 stored = log.records[offset]
-                records.append(Record(partition, offset, stored.key, stored.value, stored.headers, -1, fence))
+                at_ms = stored.timestamp_ms
+                records.append(Record(partition, offset, stored.key, stored.value, stored.headers, at_ms, fence))
             reader.position = offset + 1
             readers[partition] = readers.pop(partition)
         if not log.from_(reader.position, 1) and reader.told_end != log.end:

@@ -10,7 +10,7 @@ from holdfast.plugin.ports import Committed
 from holdfast.testing.brokers.logs import position_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.records import Partition
     from holdfast.runtime import Runtime
@@ -88,6 +88,9 @@ class Questions:
         if found.topic_id and found.topic_id != self._topic_ids.get(partition.topic, found.topic_id):
             return None  # of a topic that was deleted since
         return Committed(found.offset, found.ours, marked=self.marked, store=found.store if found.ours else "")
+
+    def reads_all_of(self, topics: Collection[str]) -> None:
+        """Nothing to do: every topic begins at its first record here."""
 
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline

@@ -30,6 +30,7 @@ class Stored(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int = -1
 
 
 class Log:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from holdfast.errors import KeyMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.handlers import Handler
@@ -73,6 +73,9 @@ class Book:
         self._group, self._sight = group, sight
         self.calls: list[Call] = []
         self.letters: list[Letter] = []
+        #: What went to a retry topic, by its place; and by the retry topic, where its records were born.
+        self.sent_on: set[str] = set()
+        self.born_in: Mapping[str, str] = {}
         self._by_work: dict[Work, list[Call]] = defaultdict(list)
         self._forgot_before = 0
 
@@ -115,14 +118,15 @@ class Book:
         return self._by_work.get(work, ())
 
     def lettered(self, record: Record) -> bool:
-        """Whether it went to the dead letters."""
-        return any(place(letter.record) == place(record) for letter in self.letters)
+        """Whether it went to the dead letters, or to a retry topic, where it is another record."""
+        return place(record) in self.sent_on or any(place(letter.record) == place(record) for letter in self.letters)
 
     def work_of(self, handler: Handler, record: Record) -> Work:
         """The record's work as the engine has it."""
         if handler.key is not None:
             try:
-                return Work(handler.scope_of(self._group, record.topic), handler.key(record))
+                born_in = self.born_in.get(record.topic, record.topic)
+                return Work(handler.scope_of(self._group, born_in), handler.key(record))
             except KeyMissing:
                 pass  # by its position, if it is handled at all
         return Work("", place(record))

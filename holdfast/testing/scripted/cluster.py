@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.errors import DeadLetterError
+from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
@@ -49,6 +51,8 @@ class Cluster:
         self.group = self.broker.group(GROUP, protocol=protocol)
         self.letters: Callable[[str, Letter], None] = lambda _member, _letter: None
         self.letters_refused = False
+        #: By the retry topic: where its records were born.
+        self.retry_topics: dict[str, str] = {}
         #: All members, also who has gone.
         self.ever: list[ScriptedSource] = []
 
@@ -64,6 +68,13 @@ class Cluster:
     def produce(self, record: Record, number: int) -> None:
         """Store it at the end of that partition."""
         self.broker.store(Partition(record.topic, number), Stored(record.key, record.value, tuple(record.headers)))
+
+    def retry(self, letter: Letter, at_ms: int) -> None:
+        """Store it at the end of its retry topic."""
+        record, number = letter.record, letter.record.offset
+        number = zlib.crc32(record.key or str(number).encode()) % self.partitions_of(letter.topic)
+        stored = Stored(record.key, record.value, tuple(headers_of(letter)), at_ms)
+        self.broker.store(Partition(letter.topic, number), stored)
 
     def refuse(self, partition: Partition, times: int) -> None:
         """The next commits of that partition are not taken, and may be sent again."""
@@ -215,6 +226,9 @@ class _Letters:
         self._process.runtime.sleep(0.001)
         if self._cluster.letters_refused:
             raise DeadLetterError("the broker does not take dead letters now: the test says so")
+        if letter.topic in self._cluster.retry_topics:
+            self._cluster.retry(letter, self._process.runtime.wall_ms())
+            self._process.runtime.sleep(0.001)  # its answer is under way
         self._cluster.letters(self._process.name, letter)
 
     def close(self, deadline: Deadline) -> None:

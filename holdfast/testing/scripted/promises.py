@@ -200,8 +200,9 @@ class Promises:
                 yield handler, Record(partition, offset, stored.key, stored.value, stored.headers, -1, NOBODY)
 
     def _handlers(self) -> Callable[[str], Handler | None]:
+        born_in = self.cluster.retry_topics
         routes = [member.app._routes for member in self.members]  # noqa: SLF001 - the world looks on, as its members do
-        return lambda topic: next((found for each in routes if (found := each.find(topic)) is not None), None)
+        return lambda topic: next((found for each in routes if (found := each.find(born_in.get(topic, topic)))), None)
 
     def _own_calls(self, handler: Handler, record: Record) -> list[Call]:
         calls = self.book.of(self.book.work_of(handler, record))

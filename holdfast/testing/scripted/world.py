@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Literal, get_args
 
+from holdfast.plugin.retry_topics import steps_of
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka_group import Rebalancing
 from holdfast.testing.records import make_record
@@ -74,6 +75,7 @@ class ScriptedWorld(Promises):
         #: What goes wrong with the store: `world.store.silent(30)`.
         self.store = Store(self.scheduler, self.cluster.broker, self.say, lambda: self.book.forgot())  # noqa: PLW0108
         self.book = Book(GROUP, self.store)
+        self.book.born_in = self.cluster.retry_topics
         self.members: list[Member] = []
         self._partitions = partitions
         self._round = count()
@@ -266,6 +268,9 @@ class ScriptedWorld(Promises):
         for topic in handler.topics:
             if not topic.startswith("^"):
                 self._ensure(topic)
+        for step in steps_of(handler.topics, handler.retry, GROUP):
+            self.cluster.retry_topics[step.topic] = step.born_in
+            self._ensure(step.topic)
 
     def takes(self) -> tuple[float, float]:
         """How long the next call of a handler takes before, and after."""
@@ -321,5 +326,8 @@ class ScriptedWorld(Promises):
         self.say(call.member if call else "test", f"{effects.name}: {effect.item!r}", daily=True)
 
     def _lettered(self, member: str, letter: Letter) -> None:
-        self.book.letters.append(letter)
+        if letter.topic in self.cluster.retry_topics:
+            self.book.sent_on.add(place(letter.record))
+        else:
+            self.book.letters.append(letter)
         self.say(member, f"sends {place(letter.record)} to {letter.topic}: {letter.reason!r}")

@@ -105,6 +105,28 @@ RULES = (
         instead="            if any(verdict is well for verdict in own):",
         breaks="P2: a run whose keys are partly done runs whole",
     ),
+    # ---- retry topics
+    Broken(
+        name="what-is-not-due-is-handed-out",
+        file="plugin/engine/partition/delays.py",
+        rule="            if wait_s > 0:",
+        instead="            if wait_s > 1e9:",
+        breaks="a record of a retry topic is tried again at once",
+    ),
+    Broken(
+        name="the-end-behind-what-is-not-due",
+        file="plugin/engine/partition/delays.py",
+        rule="[end for end in batch.ends if self._held(end.partition) is None]",
+        instead="batch.ends",
+        breaks="P1: what is not due counts as a gap in the log",
+    ),
+    Broken(
+        name="what-is-due-is-not-sought",
+        file="plugin/engine/partition/delays.py",
+        rule="            hold.owner.seek_needed = True\n",
+        instead="            hold.owner.seek_needed = False\n",
+        breaks="P1: what came after the first that was not due counts as a gap",
+    ),
     # ---- the way out of a rebalance
     Broken(
         name="no-drain",

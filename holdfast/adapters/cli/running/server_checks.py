@@ -116,6 +116,8 @@ def _topics(look: SourceLook, parts: AppParts, timeout_s: float) -> Iterator[Che
     letters = {each.dead_letter for each in parts.routes.handlers if each.dead_letter}
     for topic in sorted(each for each in letters if not each.startswith("%")):
         yield _topic(look, topic, f"{topic} (dead letters)", timeout_s)
+    for step in parts.routes.retry_topics.steps.values():
+        yield _topic(look, step.topic, f"{step.topic} (retries of {step.born_in})", timeout_s)
 
 
 def _topic(look: SourceLook, topic: str, called: str, timeout_s: float) -> Check:

@@ -12,6 +12,7 @@ from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.dead_letter import retried_from
 from holdfast.plugin.engine.flow.backlog import Backlog
+from holdfast.plugin.engine.partition.delays import Delays
 from holdfast.plugin.engine.partition.holes import Holes
 from holdfast.plugin.engine.partition.log_checks import LogChecks
 from holdfast.plugin.engine.partition.owners import Owners
@@ -24,6 +25,7 @@ from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
 from holdfast.plugin.engine.record.waits import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
+from holdfast.plugin.ports import RetryTopicsSource
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class Partitioned:
         self.ours = Owners(parts, loop, source, duplicates=self._duplicates, began=self._backlog.begin)
         self.owners, self._assigned, self._commits = self.ours.by_partition, self.ours.assigned, self.ours.commits
         self._holes = Holes(source, parts.recorder, parts.tell)
+        self._retries = retries = parts.routes.retry_topics
+        self._delays = Delays(retries.steps, self.owners, parts.timers, parts.runtime, source.end_offsets)
         letters = source.unroutable_letters
         self._unroutable = (
             handler_of_unroutable(source.retry_topic, letters) if source.retry_topic and letters else None
@@ -86,17 +90,18 @@ class Partitioned:
         return self.source.identity is not None
 
     def mixes(self, topic: str) -> bool:
-        """The broker's retry topic."""
-        return topic == self.source.retry_topic
+        """The broker's retry topic, and ours."""
+        return topic == self.source.retry_topic or topic in self._retries.steps
 
     def born_in(self, record: Record) -> str:
-        """The topic where the record was born, as the source says of what the broker's retry topic brings."""
+        """The topic where the record was born: as the name of a retry topic of ours says, or the source, of what the
+        broker's retry topic brings."""
         topic = record.partition.topic
-        return retried_from(record) if self.mixes(topic) else topic
+        return retried_from(record) if topic == self.source.retry_topic else self._retries.born_in(topic)
 
     def unroutable(self, topic: str) -> Handler | None:
         """Of the broker's retry topic: what lies there was born elsewhere, or is nobody's."""
-        return self._unroutable if self.mixes(topic) else None
+        return self._unroutable if topic == self.source.retry_topic else None
 
     def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
         """The broker's retry topic, if the source says so."""
@@ -106,6 +111,8 @@ class Partitioned:
     # ---- the loop's steps
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Join the group. Raises SourceError."""
+        if self._retries and isinstance(self.source, RetryTopicsSource):
+            self.source.reads_all_of(self._retries.steps)
         self.source.open(topics, Rebalance(self._parts, self._loop, self.ours), self.owners, deadline)
 
     def subscribe(self, topics: Collection[str]) -> None:
@@ -114,7 +121,7 @@ class Partitioned:
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Records, and rebalances inside. Raises SourceError."""
-        return self.source.poll(max_records, timeout_s)
+        return self._delays.only_due(self.source.poll(max_records, timeout_s))
 
     def reached(self, ends: Sequence[End]) -> None:
         """The source has read partitions up to there, after the records of the same poll were admitted."""
@@ -251,13 +258,15 @@ class Partitioned:
         if partitions:
             with suppress(SourceError):
                 ends = self.source.end_offsets(partitions)
-        now = self._parts.runtime.now()
+        now, due_ms = self._parts.runtime.now(), self._delays.due_ms
         return SourceFigures(
             suppressed=self._suppressed,
             taken_up=self._taken_up,
             commits_sent=self._commits.sent,
             commits_refused=self._commits.refused,
-            partitions=tuple(_figures(each, self.owners.get(each), ends.get(each), now) for each in partitions),
+            partitions=tuple(
+                _figures(each, self.owners.get(each), ends.get(each), now, due_ms(each)) for each in partitions
+            ),
         )
 
     # ---- inside
@@ -276,7 +285,9 @@ class Partitioned:
     def _look_at_ramp(self) -> None:
         intake, backlog = self._parts.intake, self._backlog
         if not intake.climb.over:
-            backlog.look(self.owners.values(), intake.new_partitions)
+            waiting = self._delays.held  # what nobody may work off is no lag
+            owners = [each for each in self.owners.values() if each.partition not in waiting]
+            backlog.look(owners, intake.new_partitions)
             intake.look_at_ramp(
                 lag=backlog.lag,
                 produced_per_s=backlog.produced_per_s,
@@ -284,12 +295,14 @@ class Partitioned:
             )
 
     def _hold_paused(self) -> None:
-        """Nothing comes of topics whose handlers are paused at the limit of their dead letters."""
-        parts, paused = self._parts, self._parts.outcomes.brakes.paused
-        if paused or self._held_some:
-            found = {partition: parts.routes.find(partition.topic) for partition in self._assigned}
-            parts.intake.held = {each for each, handler in found.items() if handler and handler.name in paused}
-            self._held_some = bool(paused)
+        """Nothing comes of topics whose handlers are paused at the limit of their dead letters, or before it is due."""
+        parts, paused, waiting = self._parts, self._parts.outcomes.brakes.paused, self._delays.held
+        if paused or waiting or self._held_some:
+            born = {partition: self._retries.born_in(partition.topic) for partition in self._assigned if paused}
+            found = {partition: parts.routes.find(topic) for partition, topic in born.items()}
+            stopped = {each for each, handler in found.items() if handler and handler.name in paused}
+            parts.intake.held = stopped.union(waiting)
+            self._held_some = bool(paused or waiting)
 
     def _poll_handed(self) -> None:
         """Ask what became of records that former owners had in hand."""
@@ -351,7 +364,9 @@ class Partitioned:
             self._parts.tell(SourceTrouble(error=str(error)))
 
 
-def _figures(partition: Partition, owner: Ownership | None, end: int | None, now: float) -> PartitionFigures:
+def _figures(
+    partition: Partition, owner: Ownership | None, end: int | None, now: float, due_ms: int | None
+) -> PartitionFigures:
     if owner is None or not owner.owned:
         phase = "assigned" if owner is None else owner.phase.name.lower()
         return PartitionFigures(partition=partition, phase=phase, log_end=end)
@@ -366,6 +381,7 @@ def _figures(partition: Partition, owner: Ownership | None, end: int | None, now
         in_flight=sum(entry.count for entry in owner.entries.values()),
         waiting_for_claims=sum(entry.count for entry in owner.entries.values() if entry.gate in OTHERS),
         lowest=lowest(owner.entries[min(owner.entries)], now) if owner.entries else None,
+        next_retry_ms=due_ms,
     )
 
 

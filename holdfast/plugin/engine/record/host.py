@@ -40,7 +40,12 @@ class Host(Protocol):
         ...
 
     def retry_topic_of(self, entry: Entry) -> str | None:
-        """Where a record that has failed here goes to be brought again by the broker; None: it is not."""
+        """Where a record that has failed here goes to come again: a retry topic, or back to the broker; None: it is
+        not."""
+        ...
+
+    def attempts_before(self, entry: Entry) -> int:
+        """How often a record that comes of a retry topic was tried before."""
         ...
 
     def born_in(self, record: Record) -> str:

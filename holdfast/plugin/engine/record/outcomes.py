@@ -82,7 +82,7 @@ class Outcomes:
         self._claiming, self._settling, self._owed, self._forget = claiming, settling, owed, host.forget
         self._letters, self._group, self._tell, self._stop = letters, group, tell, stop
         self._hung_stop, self._retry_topic_of, self._born_in = hung_stop, host.retry_topic_of, host.born_in
-        self._recorder, self._letter_sent = recorder, letter_sent
+        self._recorder, self._letter_sent, self._before = recorder, letter_sent, host.attempts_before
         self._failures = Failures()
         self._chance = runtime.random
         self.brakes = Brakes(runtime, timers, again=self._retry, tell=tell, stop=stop)
@@ -226,9 +226,10 @@ class Outcomes:
             self._stop(error)
             return
         if topic is None:
+            attempts = self._before(entry) + entry.attempt
             failure = HandlerFailed(
                 f"{handler.name} failed for good on {record.partition}@{record.offset} after "
-                f"{entry.attempt} attempt{'s' * (entry.attempt != 1)} and has no dead letter: mend the handler or the "
+                f"{attempts} attempt{'s' * (attempts != 1)} and has no dead letter: mend the handler or the "
                 f"record, or give it dead_letter=... "
                 f"({type(error).__name__}: {error})"
             )
@@ -242,7 +243,7 @@ class Outcomes:
             topic=topic,
             handler=handler.name,
             reason=error,
-            attempts=entry.attempt,
+            attempts=self._before(entry) + entry.attempt,
             group=self._group,
             born_in=self._born_in(record),
         )
@@ -262,7 +263,8 @@ class Outcomes:
         entry.letters += 1
         entry.started = int(entry in self.stuck)
         wait_s = BACKOFF.wait_s(entry.letters, reason, self._chance) or 0.0
-        self._tell_failed(entry, f"dead letter not acknowledged: {reason}", wait_s)
+        what = "retry" if letter is not None and letter.topic != entry.handler.dead_letter else "dead letter"
+        self._tell_failed(entry, f"{what} not acknowledged: {reason}", wait_s)
         self._lanes.back(entry, Gate.STUCK if entry.started else Gate.RETRY)
         if letter is None or not getattr(reason, "retriable", True):
             entry.letter = None  # nobody sends it again
@@ -276,7 +278,7 @@ class Outcomes:
                 partition=entry.record.partition,
                 offset=entry.record.offset,
                 handler=entry.handler.name,
-                attempt=entry.attempt,
+                attempt=self._before(entry) + entry.attempt,
                 error=error,
                 retry_in_s=wait_s,
                 records=records,
@@ -294,7 +296,7 @@ class Outcomes:
                 offset=entry.record.offset,
                 handler=entry.handler.name,
                 topic=topic,
-                attempts=entry.attempt,
+                attempts=self._before(entry) + entry.attempt,
             )
         )
         if away and letter is not None:

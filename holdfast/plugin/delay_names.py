@@ -1,0 +1,34 @@
+"""Delays as people write them, and as they stand in the names of retry topics. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from holdfast.errors import SettingError
+
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+#: The units of names, the largest that fits first.
+_NAMES_MS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
+
+
+def seconds_of(delay: str | float | timedelta) -> float:
+    """A delay in seconds. Raises SettingError: it is none, or below a millisecond."""
+    if isinstance(delay, timedelta):
+        seconds = delay.total_seconds()
+    elif isinstance(delay, str):
+        found = _TEXT.fullmatch(delay.strip())
+        seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
+    else:
+        seconds = float(delay)
+    if not 0.001 <= seconds < float("inf"):
+        raise SettingError("topics", delay, 'name delays: "10s", "1min", "2h", seconds, or a timedelta; 1 ms or more')
+    return seconds
+
+
+def name_of(seconds: float) -> str:
+    """A delay as it stands in a topic's name: `10s`, `10min`."""
+    ms = round(seconds * 1000)
+    unit, factor = next(each for each in _NAMES_MS if ms % each[1] == 0)
+    return f"{ms // factor}{unit}"

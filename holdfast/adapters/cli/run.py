@@ -17,6 +17,7 @@ _EXAMPLE = """\
   holdfast run billing.main:app --processes 4 --static --port 9464
   holdfast run billing.main:make_app --factory --port 9464
   holdfast run billing.main:app --check
+  holdfast run billing.main:app --reload
 
 SIGTERM or Ctrl-C: drain, commit, leave; a second one is faster.
 """
@@ -29,6 +30,11 @@ def add(commands: shared.Commands) -> None:
     add_application(made)
     add_config(made)
     made.add_argument("--check", action="store_true", help="say whether it would start, a line a check, and end")
+    made.add_argument(
+        "--reload",
+        action="store_true",
+        help="for development: drain and begin anew when a .py, .toml or .env file below this folder changes",
+    )
     made.add_argument("--offline", action="store_true", help="with --check: ask neither the broker nor the store")
     several = made.add_argument_group("several processes")
     several.add_argument(
@@ -113,10 +119,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     if (lifeline := Lifeline.of_this_process()) is not None:
         return run_here(options, lifeline)
-    return run_here(options) if options.processes == 1 else _supervise(options)
+    if options.processes == 1 and not options.reload:
+        return run_here(options)
+    return _supervise(options)
 
 
 def _supervise(options: argparse.Namespace) -> int:
+    from holdfast.adapters.cli.running.changes import watched  # noqa: PLC0415 - as above
     from holdfast.adapters.cli.running.child import Child  # noqa: PLC0415 - as above
     from holdfast.adapters.cli.running.process import set_up_logging  # noqa: PLC0415 - as above
     from holdfast.adapters.cli.running.supervisor import Supervisor  # noqa: PLC0415 - as above
@@ -127,4 +136,5 @@ def _supervise(options: argparse.Namespace) -> int:
         options.processes,
         restarts=options.restarts,
         grace_s=options.grace,
+        changes=watched(options.app_dir) if options.reload else None,
     ).run()

@@ -49,6 +49,11 @@ class Shop:
         lines = [each for each in ledger(self.folder / "ledger") if pid is None or each["pid"] == pid]
         return Counter(str(each["what"]).split()[1] for each in lines if str(each["what"]).startswith(what))
 
+    def of_process(self, ordinal: str) -> int | None:
+        """The first process id of that ordinal; None = it has noted nothing."""
+        lines = ledger(self.folder / "ledger")
+        return next((int(each["pid"]) for each in lines if each["process"] == ordinal), None)
+
     def until_billed(self, orders: int) -> None:
         until(lambda: len(self.noted("billed")) >= orders, lambda: len(self.noted("billed")))
 
@@ -64,17 +69,17 @@ def test_nothing_is_lost_and_a_kill_alone_repeats(kafka: KafkaServer, redis_url:
         assert {"till-0", "till-1"} <= set(told.split())
 
         shop.send()
-        killed = until(lambda: next((each["pid"] for each in ledger(run.ledger_path) if each["process"] == "1"), None))
-        os.kill(int(killed), signal.SIGKILL)
+        killed = until(lambda: shop.of_process("1"))
+        os.kill(killed, signal.SIGKILL)
         shop.until_billed(2 * ORDERS)
         assert run.log.count("process 1 has begun") == 2
         repeated_by_the_kill = {each for each, times in shop.noted("billed").items() if times > 1}
-        assert repeated_by_the_kill <= shop.noted("begins", pid=int(killed)).keys()
+        assert repeated_by_the_kill <= shop.noted("begins", pid=killed).keys()
 
         shop.send()
         run.signal(signal.SIGTERM)
         run.ends(0)
-    for pid in {int(each["pid"]) for each in ledger(run.ledger_path)} - {int(killed)}:
+    for pid in {int(each["pid"]) for each in ledger(run.ledger_path)} - {killed}:
         assert shop.noted("begins", pid=pid) == shop.noted("billed", pid=pid)  # what had begun was drained
     with shop.run() as run:
         shop.until_billed(3 * ORDERS)

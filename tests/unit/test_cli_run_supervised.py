@@ -11,7 +11,7 @@ import pytest
 from holdfast import Holdfast, MemoryClaims
 from holdfast.adapters.cli.exit_codes import ImportFailed
 from holdfast.adapters.cli.running.child import told
-from holdfast.adapters.cli.running.process import Stops, _again, name, static_id
+from holdfast.adapters.cli.running.process import Stops, _again, check_names, name, static_id
 from holdfast.adapters.cli.running.restarts import LONGEST_WAIT_S, WELL_S, Restarts
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.errors import HandlerFailed, SettingError, SourceUnavailable, StaticIdTaken
@@ -136,6 +136,15 @@ class TestStaticIds:
     def test_are_refused_where_the_app_has_one(self, source: dict[str, Any], says: str) -> None:
         with pytest.raises(SettingError, match=says):
             name(self.app(**source), "till-1")
+
+    @pytest.mark.parametrize("source", [{"static_id": "mine"}, {"conf": {"group.instance.id": "mine"}}])
+    def test_that_all_processes_would_have_are_refused_before_one_joins(self, source: dict[str, Any]) -> None:
+        with pytest.raises(SettingError, match="each process would be the static member 'mine': say --static"):
+            check_names(self.app(**source), 2)
+
+    @pytest.mark.parametrize("source", [{}, {"static_id": lambda: "mine"}])
+    def test_that_each_process_finds_for_itself_are_its_own_matter(self, source: dict[str, Any]) -> None:
+        check_names(self.app(**source), 2)
 
     def test_that_are_none_are_refused(self) -> None:
         with pytest.raises(SettingError, match="1 to 249 letters"):

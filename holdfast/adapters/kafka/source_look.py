@@ -11,6 +11,7 @@ from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.broker_features import NOT_ASKED
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.properties import addresses
+from holdfast.adapters.kafka.static_member import PROPERTY
 from holdfast.errors import SourceError
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka.source import KafkaSource
     from holdfast.timing import Deadline
+
+
+def fixed_static_id(source: KafkaSource) -> str | None:
+    """The static id in its configuration; None: there is none."""
+    static_id = source._checked.conf.get(PROPERTY)  # noqa: SLF001 - the same package
+    return None if static_id is None else str(static_id)
 
 
 class KafkaSourceLook:

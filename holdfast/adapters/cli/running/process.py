@@ -14,6 +14,7 @@ from holdfast.adapters.cli.exit_codes import USAGE, code_of
 from holdfast.adapters.cli.running.application import load
 from holdfast.adapters.cli.running.in_force import apply, overrides
 from holdfast.adapters.cli.running.lifeline import CLOSE_S
+from holdfast.adapters.cli.running.sources import fixed_static_id
 from holdfast.adapters.watching.endpoint import serve
 from holdfast.adapters.watching.health_file import write_health
 from holdfast.errors import HoldfastError, SettingError, StaticIdTaken
@@ -59,6 +60,8 @@ def _run(options: argparse.Namespace, lifeline: Lifeline | None) -> None:
     set_up_logging(options, "" if lifeline is None else f"[{ordinal}] ")
     if options.static is not None:
         name(app, static_id(options.static, ordinal))
+    elif options.processes > 1:
+        check_names(app, options.processes)
     app.check()
     with ExitStack() as stack:
         watch(app, options, ordinal, stack)
@@ -121,6 +124,17 @@ def name(app: Holdfast, static_id: str) -> None:
     if use is None:
         raise SettingError("--static", static_id, f"{type(source).__name__} has no static members: leave it out")
     use(static_id)
+
+
+def check_names(app: Holdfast, processes: int) -> None:
+    """Raises SettingError: all processes would have one static id, and throw each other out."""
+    if (static_id := fixed_static_id(app.parts.source)) is not None:
+        raise SettingError(
+            "--processes",
+            processes,
+            f"each process would be the static member {static_id!r}: say --static and leave static_id out of the "
+            "source, or give it a function that reads the environment variable HOLDFAST_PROCESS",
+        )
 
 
 def set_up_logging(options: argparse.Namespace, who: str = "") -> None:

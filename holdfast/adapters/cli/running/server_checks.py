@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.cli.output import count
 from holdfast.adapters.cli.reach import await_listener
 from holdfast.adapters.cli.running.check import Check
+from holdfast.adapters.cli.running.sources import look_at
 from holdfast.dedup.memory import MemoryClaims
 from holdfast.dedup.none import NoClaims
 from holdfast.dedup.redis_store import RedisClaims
@@ -29,7 +30,7 @@ _SHOWN = 5
 def of_source(parts: AppParts, timeout_s: float, *, offline: bool) -> Iterator[Check]:
     """The broker, the configuration for it, and the topics. Not the broker and the topics, if `offline`."""
     try:
-        look = _look_at(parts)
+        look = look_at(parts.source)
     except HoldfastError as error:
         yield Check("configuration", "error", str(error))
         return
@@ -63,20 +64,6 @@ def of_store(parts: AppParts) -> Check:
         return Check("store", "ok", claims.look())
     except HoldfastError as error:
         return Check("store", "error", str(error))
-
-
-def _look_at(parts: AppParts) -> SourceLook | None:
-    """By the class that the app has made, or that its own is made of: of other brokers no client may be installed."""
-    homes = {f"{each.__module__}.{each.__name__}" for each in type(parts.source).__mro__}
-    if "holdfast.adapters.kafka.source.KafkaSource" in homes:
-        from holdfast.adapters.kafka.source_look import KafkaSourceLook  # noqa: PLC0415 - as above
-
-        return KafkaSourceLook(parts.source)  # type: ignore[arg-type]  # it is one
-    if "holdfast.adapters.rocketmq.source.RocketMQSource" in homes:
-        from holdfast.adapters.rocketmq.source_look import RocketMQSourceLook  # noqa: PLC0415 - as above
-
-        return RocketMQSourceLook(parts.source)  # type: ignore[arg-type]  # it is one
-    return None
 
 
 def _reach(look: SourceLook, timeout_s: float) -> Check:

@@ -99,12 +99,10 @@ def _configuration(look: SourceLook, parts: AppParts) -> Iterator[Check]:
 def _topics(look: SourceLook, parts: AppParts, timeout_s: float) -> Iterator[Check]:
     for topic in parts.routes.topics:
         yield _topic(look, topic, topic, timeout_s)
+    letters = {each.dead_letter for each in parts.routes.handlers}
     # RocketMQ's own (%DLQ%...) are made by their brokers.
-    letters = {each.dead_letter for each in parts.routes.handlers if each.dead_letter}
-    for topic in sorted(each for each in letters if not each.startswith("%")):
-        yield _topic(look, topic, f"{topic} (dead letters)", timeout_s)
-    for step in parts.routes.retry_topics.steps.values():
-        yield _topic(look, step.topic, f"{step.topic} (retries of {step.born_in})", timeout_s)
+    for topic in (each for each in parts.routes.targets if not each.startswith("%")):
+        yield _topic(look, topic, f"{topic} ({'dead letters' if topic in letters else 'retries'})", timeout_s)
 
 
 def _topic(look: SourceLook, topic: str, called: str, timeout_s: float) -> Check:

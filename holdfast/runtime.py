@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NO_THREAD = (
+    "call app.stop(wait=True) before the main thread ends; or, if it runs, raise the limit of threads of this process"
+)
+
 
 class Thread(Protocol):
     """One that was spawned, or the one that asks. Two of them are the same if they are equal."""
@@ -114,7 +118,7 @@ class Runtime(Clock, Protocol):
         ...
 
     def spawn(self, target: Callable[[], None], name: str) -> Thread:
-        """Start a thread that does not keep the process alive."""
+        """Start a thread that does not keep the process alive. Raises RuntimeError: none can be started."""
         ...
 
     def current(self) -> Thread:
@@ -164,9 +168,12 @@ class Machine:
         self.random = random.Random()
 
     def spawn(self, target: Callable[[], None], name: str) -> Thread:
-        """Start a thread, as `Runtime.spawn` does."""
+        """Start a thread, as `Runtime.spawn` does. From Python 3.12 on none starts after the main thread has ended."""
         thread = threading.Thread(target=target, name=name, daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}: {_NO_THREAD}") from error
         return thread
 
     def queue(self) -> Queue[T]:

@@ -225,7 +225,8 @@ class Holdfast(Hooks):
         """Start the app in the running event loop, as `run_async` without signal handlers, and go on at once.
 
         The end of the body stops the app and waits for it. If the app fails, the body is cancelled, and the end of it
-        raises what the app failed with.
+        raises what the app failed with. An app that ends by `stop()` leaves the body alone: who is to end with the app
+        awaits `run_async`.
 
         Raises:
             SettingError, StateError: as `run`, before the body begins.
@@ -245,7 +246,8 @@ class Holdfast(Hooks):
         """Consume in a thread of its own until `stop()`. Returns at once.
 
         For programs that own their main thread and have no event loop, as many web servers. What the app fails with is
-        logged, and raised by `stop(wait=True)`. No signal handlers are installed.
+        logged, and raised by `stop(wait=True)`. No signal handlers are installed. The thread does not keep the process:
+        a main thread that ends without `stop(wait=True)` ends the app as a crash does.
 
         Raises:
             SettingError, StateError: as `run`, in the calling thread.

@@ -20,7 +20,7 @@ from holdfast.errors import HandlerFailed, SettingError, StateError, Unretriable
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import FlakyClaims, numbered, partition
-from tests.harness.waiting import PATIENCE_S
+from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -342,6 +342,27 @@ class TestAsyncWith:
             assert task.cancelling() == 0
 
         run(main())
+
+    def test_an_app_that_was_stopped_leaves_the_body_alone(self) -> None:
+        group = Group(records=1)
+
+        async def main() -> None:
+            handled = asyncio.Event()
+
+            async def handle(record: Record) -> None:
+                app.stop()
+                handled.set()
+
+            app = group.app(handle)
+            async with app:
+                await handled.wait()
+                await asyncio.to_thread(until, lambda: app.snapshot().state == "stopped")
+                assert app.health().live
+                assert not app.health().ready
+                await asyncio.sleep(0)  # where a cancellation would strike
+
+        run(main())
+        assert group.committed == 1
 
     def test_who_was_asked_to_stop_before_drains_all_the_same(self) -> None:
         group = Group(records=1)

@@ -52,15 +52,25 @@ class Coroutines:
         """Begin what was added: together, as each time that the event loop is woken two threads change places.
 
         Raises:
-            RuntimeError: the application has closed its loop.
+            RuntimeError: the application has closed its loop; or no thread can be started for ours: then they are over.
         """
         if not self._waiting:
             return
-        if self._loop is None:
-            self._loop = self._runtime.event_loop()
-            self._runtime.spawn(partial(_run, self._loop), f"{self._name}-async")
         waiting, self._waiting = self._waiting, []
+        if self._loop is None:
+            self._loop = self._own_loop(waiting)
         self.call(partial(self._make_tasks, waiting))
+
+    def _own_loop(self, waiting: Sequence[tuple[Begin, Callable[[], None]]]) -> asyncio.AbstractEventLoop:
+        loop = self._runtime.event_loop()
+        try:
+            self._runtime.spawn(partial(_run, loop), f"{self._name}-async")
+        except RuntimeError:
+            loop.close()
+            for _, over in waiting:
+                over()
+            raise
+        return loop
 
     def stop(self) -> None:
         """End without waiting for what runs: a loop of its own stops, in the application's the tasks are cancelled."""

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -17,6 +18,8 @@ from queue import Empty
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.record.attempts import (
+    Ended,
+    Outcome,
     report_not_started,
     run_batch,
     run_batch_async,
@@ -35,11 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from holdfast.plugin.dead_letter import Letter
-    from holdfast.plugin.engine.record.attempts import Ended
     from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.ports import DeadLetters
     from holdfast.runtime import Queue, Runtime, Thread
+
+_log = logging.getLogger("holdfast")
 
 #: Quick handlers are given to a worker several at a time, as many as take about so long: each hand-over between two
 #: threads costs tens of microseconds. A chunk is never so long that others would wait for it to notice.
@@ -95,6 +99,8 @@ class Workers:
         self._name = name
         self._jobs: Queue[Call | None] = runtime.queue()
         self._threads: list[Thread] = []
+        #: That fewer threads run than are wanted.
+        self._told = False
         self._numbers = count_up()
         self._ended: deque[Ended] = deque()
         #: Set when something has ended.
@@ -176,7 +182,11 @@ class Workers:
         self._ended.extendleft(reversed(ended))
 
     def submit(self, entries: Sequence[Entry]) -> None:
-        """Run the entries' handler: one after the other, or as one batch. Coroutines wait for `begin_coroutines`."""
+        """Run the entries' handler: one after the other, or as one batch. Coroutines wait for `begin_coroutines`.
+
+        Raises:
+            RuntimeError: no thread can be started, and there is none: nothing of it has started.
+        """
         handler, call = entries[0].handler, Call(entries, self._around)
         call.inline = self.inline
         self._count_one(call)
@@ -259,7 +269,11 @@ class Workers:
         call = Call()
         self._count_one(call)
         call.run = lambda: send_letter(entry, letter, letters, Deadline(timeout_s, self._runtime), self._ended.append)
-        self._start(call)
+        try:
+            self._start(call)
+        except RuntimeError:
+            self._ended.append(Ended(entry, Outcome.NOT_STARTED))
+            raise
 
     # ---- calls that run for too long
     def cancel(self, call: Call) -> None:
@@ -288,12 +302,25 @@ class Workers:
 
     # ---- workers
     def _start(self, call: Call) -> None:
-        self._add_thread()
+        """Raises RuntimeError: no thread runs, and none can be started; the call's records have not started."""
+        try:
+            self._add_thread()
+        except RuntimeError:
+            report_not_started(call, self._ended.append)
+            self._finish(call)
+            raise
         self._jobs.put(call)
 
     def _add_thread(self) -> None:
         if len(self._threads) < self._count and self._of_threads > len(self._threads):
-            self._threads.append(self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}"))
+            try:
+                self._threads.append(self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}"))
+            except RuntimeError as error:  # the machine's limit, or the end of the process: those that run go on
+                if not self._threads:
+                    raise
+                if not self._told:
+                    self._told = True
+                    _log.warning("going on with %d of %d threads: %s", len(self._threads), self._count, error)
 
     def _work(self) -> None:
         while (call := self._jobs.get()) is not None:

@@ -14,66 +14,46 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI, Response
-from redis.asyncio import Redis
 
-from examples.shop import make_topics, parser, say
-from holdfast import Holdfast, Record, RedisClaims
-from holdfast.adapters.kafka import KafkaSource
+from examples.web.billing import Billing, arguments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-def make_service(bootstrap: str, redis_url: str, topic: str) -> FastAPI:
+def make_service(billing: Billing) -> FastAPI:
     """The web application; a server runs it."""
-    pool = Redis.from_url(redis_url, decode_responses=True)  # belongs to the event loop that uses it first
-    consumer = Holdfast(
-        KafkaSource({"bootstrap.servers": bootstrap, "group.id": "billing-web"}, assignment="sticky"),
-        claims=RedisClaims.from_url(redis_url),
-    )
-
-    @consumer.handler(topic, key="order_id", dead_letter=f"{topic}.dlq", name="bill")
-    async def bill(record: Record) -> None:
-        order_id = record.json()["order_id"]
-        await pool.incr(f"{topic}:billed:{order_id}")
-        say(f"billed {order_id}")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with consumer:  # at the server's end: drained, committed, left; only then is the pool closed
+        async with billing.consumer:  # at the server's end: drained, committed, left; only then is the pool closed
             yield
-        await pool.aclose()
+        await billing.close()
 
     service = FastAPI(lifespan=lifespan)
 
     @service.get("/orders/{order_id}")
     async def order(order_id: str) -> dict[str, int]:
-        return {"bills": int(await pool.get(f"{topic}:billed:{order_id}") or 0)}
+        return {"bills": await billing.bills(order_id)}
 
     @service.get("/ready")
-    def ready(response: Response) -> dict[str, object]:  # in a thread: it may wait for the consumer's own
-        health, partitions = consumer.health(), consumer.snapshot().partitions
-        response.status_code = 200 if health.ready else 503
-        return {"ready": health.ready, "reasons": health.reasons, "partitions": len(partitions)}
+    def ready(response: Response) -> dict[str, object]:  # no `async def`: FastAPI calls it in a thread
+        response.status_code, said = billing.ready()
+        return said
 
     @service.get("/live")
     def live(response: Response) -> dict[str, object]:
-        health = consumer.health()
-        response.status_code = 200 if health.live else 503
-        return {"live": health.live, "reasons": health.reasons}
+        response.status_code, said = billing.live()
+        return said
 
     return service
 
 
 def main() -> None:
     """Serve and consume until SIGTERM or Ctrl-C."""
-    options = parser(__doc__)
-    options.add_argument("--port", type=int, default=8000, help="where to serve HTTP (%(default)s); 0: any")
-    asked = options.parse_args()
-    make_topics(asked.bootstrap, asked.topic, f"{asked.topic}.dlq")
-    uvicorn.run(
-        make_service(asked.bootstrap, asked.redis, asked.topic), host="127.0.0.1", port=asked.port, access_log=False
-    )
+    asked = arguments(__doc__)
+    billing = Billing(asked.bootstrap, asked.redis, asked.topic)
+    uvicorn.run(make_service(billing), host="127.0.0.1", port=asked.port, access_log=False)
 
 
 if __name__ == "__main__":

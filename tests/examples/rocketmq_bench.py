@@ -15,7 +15,7 @@ from tests.examples.bench import ROOT, _begin
 from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.harness.servers.rocketmq import RocketMQServer
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 class Running:
     """A process; its lines are read as they come."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], env: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""examples/web: a FastAPI application bills each order once, through a rebalance and a SIGTERM, while it answers."""
+"""examples/web: a web application bills each order once, through a rebalance and a SIGTERM, while it answers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import redis
 
 from tests.examples.bench import lines
@@ -27,17 +28,18 @@ def served(port: int, path: str) -> dict[str, Any]:
     return found
 
 
-def test_each_order_is_billed_once_while_services_come_and_go(shop: Shop) -> None:
+@pytest.mark.parametrize("module", ["service", "starlette_service", "aiohttp_service"])
+def test_each_order_is_billed_once_while_services_come_and_go(shop: Shop, module: str) -> None:
     ids = [f"order-{number}" for number in range(300)]
     pool, ports = redis.Redis.from_url(shop.redis_url, decode_responses=True), free_ports(2)
 
     def bills() -> list[int]:
         return [int(each) for each in pool.mget([f"{shop.topic}:billed:{one}" for one in ids]) if each]
 
-    with shop.running("examples.web.service", "--port", ports[0]) as first:
+    with shop.running(f"examples.web.{module}", "--port", ports[0]) as first:
         shop.send(*ids[:100])
         assert lines(first, 1)[0].startswith("billed ")
-        with shop.running("examples.web.service", "--port", ports[1]) as second:
+        with shop.running(f"examples.web.{module}", "--port", ports[1]) as second:
             until(lambda: served(ports[1], "ready")["partitions"], "the second one gets nothing")
             shop.send(*ids[100:200])
             assert lines(second, 1)[0].startswith("billed ")

@@ -1,0 +1,1 @@
+"""The Django app: bills, and the command that writes them."""

@@ -58,7 +58,7 @@ class Shop:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
-            preexec_fn=_begin,
+            preexec_fn=begin,
         )
         try:
             yield process
@@ -71,7 +71,7 @@ class Shop:
         return [sys.executable, "-W", "error", "-m", module, *where, *map(str, arguments)]
 
 
-def _begin() -> None:
+def begin() -> None:
     """In the child: whatever started the tests may ignore Ctrl-C (a shell does so in the background)."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.examples.bench import ROOT
-from tests.examples.rocketmq_bench import Running
+from tests.examples.running import Running
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:

@@ -38,7 +38,8 @@
         ├── BatchFailed         raised *by* batch handlers: these records failed, the others are done
         └── HandlerFailed       a record failed for good and there is no dead letter: the app stops
 
-Every message says the cause and the remedy. Nothing in holdfast decides by an error's text.
+Every message says the cause and the remedy. Nothing in holdfast decides by an error's text. Where a page of the
+documentation says more, a traceback ends with its name (`docs`), and so does the command line.
 """
 
 from __future__ import annotations
@@ -49,11 +50,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+#: Where the pages are, in the repository and in the sdist. Once the site has an address, that: a test asks for it.
+_PAGES = "docs/"
+
+
 class HoldfastError(Exception):
     """The base of all errors that holdfast raises."""
 
     #: Whether asking again may help without anybody changing anything.
     retriable: ClassVar[bool] = False
+    #: The page that explains what happened, and what to do; "" = the message says all.
+    page: ClassVar[str] = ""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        if self.page:
+            self.add_note(f"docs: {self.docs}")
+
+    @property
+    def docs(self) -> str:
+        """Where that page is; "" = there is none."""
+        return f"{_PAGES}{self.page}" if self.page else ""
 
 
 class SettingError(HoldfastError, ValueError):
@@ -89,6 +106,8 @@ class StateError(HoldfastError):
 class StoreError(HoldfastError):
     """Something is wrong with the claim store."""
 
+    page = "explanation/store.md"
+
 
 class StoreUnavailable(StoreError):
     """The store gave no answer. That is no verdict: not claimed, not done, not owned, not let go."""
@@ -102,6 +121,8 @@ class Unconfirmed(StoreUnavailable):
     It is asked again in the background until it answers. Called again meanwhile, the key is busy; if this process dies
     before the answer, another call runs the function again.
     """
+
+    page = "how-to/decorator.md"
 
 
 class StoreLockedOut(StoreUnavailable):
@@ -142,6 +163,8 @@ class SourceFatal(SourceError):
 class NotAuthorised(SourceError):
     """The broker refuses the credentials or the access to a topic or group."""
 
+    page = "how-to/kafka.md"
+
 
 class UnknownTopic(SourceError):
     """A topic that is subscribed to by name does not exist."""
@@ -154,28 +177,38 @@ class UnknownGroup(SourceError):
 class StaticIdTaken(SourceError):
     """Another process is the group's member of this static id: two that fight for it would throw each other out."""
 
+    page = "how-to/static-members.md"
+
 
 class GroupActive(SourceError):
     """The broker does not let anybody set the offsets of a group that has members."""
+
+    page = "how-to/reset.md"
 
 
 class SubscriptionDiffers(SourceError):
     """Living members of the group subscribe to something else, and what one does not read would be given to it."""
 
+    page = "how-to/rocketmq.md"
+
 
 class ForeignMembers(SourceError):
     """A broker's group has members that do not go by our plan, and reads for them what is given to others."""
 
+    page = "how-to/rocketmq.md"
     retriable = True
 
 
 class EventUnreadable(HoldfastError, ValueError):
     """A line is no event of the audit, or one that this version does not know: pass it over, and count it."""
 
+    page = "operations/audit.md"
+
 
 class DeadLetterError(HoldfastError):
     """A dead letter was not acknowledged by its broker; the record stays unsettled."""
 
+    page = "how-to/dead-letters.md"
     retriable = True
 
 
@@ -202,6 +235,8 @@ class Unretriable(HandlerError):
 class NotJson(Unretriable):
     """A record's value was asked for as JSON, and there is none, or it is something else."""
 
+    page = "how-to/typed-records.md"
+
 
 class RecordUnreadable(Unretriable):
     """A record that the broker has delivered cannot be decoded; says which. No handler gets it.
@@ -213,6 +248,8 @@ class RecordUnreadable(Unretriable):
         schema_id: which schema the value names, where it names one; it is in the dead letter's headers.
     """
 
+    page = "how-to/typed-records.md"
+
     def __init__(self, message: str, *, schema_id: str | None = None) -> None:
         super().__init__(message)
         self.schema_id = schema_id
@@ -222,16 +259,20 @@ class RegistryUnavailable(HandlerError):
     """A schema registry does not answer, or refuses this client. That says nothing about the record: it is tried again
     as the handler's `retry=` says."""
 
+    page = "how-to/typed-records.md"
     retriable = True
 
 
 class KeyMissing(Unretriable):
     """A record or a call has no business key where the handler asks for one."""
 
+    page = "how-to/handlers.md"
+
 
 class KeyBusy(HandlerError):
     """Another call is running the function for this key: its result is not known yet. Call again later."""
 
+    page = "how-to/decorator.md"
     retriable = True
 
 
@@ -241,9 +282,13 @@ class Fenced(HandlerError):
     It may have been run twice. A sink that compares, or work that ends when `current_claim().cancelled`, prevents that.
     """
 
+    page = "how-to/decorator.md"
+
 
 class ResultNotStored(HandlerError):
     """The function has run and is not run again for this key, but its result cannot be given to later calls."""
+
+    page = "how-to/decorator.md"
 
 
 class HandlerHung(Unretriable):
@@ -252,6 +297,8 @@ class HandlerHung(Unretriable):
     It is not tried again, since that run may still have its effect: this error is the reason in the record's dead
     letter, or what `app.run()` raises after it has drained everything else, committed below the record and left.
     """
+
+    page = "how-to/slow-handlers.md"
 
 
 class BatchFailed(HandlerError):
@@ -268,3 +315,5 @@ class BatchFailed(HandlerError):
 
 class HandlerFailed(HandlerError):
     """A record failed for good and has no dead letter. `app.run()` drains, commits below it, leaves and raises this."""
+
+    page = "how-to/dead-letters.md"

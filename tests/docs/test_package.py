@@ -8,10 +8,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import traceback
 import types
 from pathlib import Path
 
 import pytest
+
+from holdfast.errors import HoldfastError, SettingError, StaticIdTaken
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -51,6 +54,26 @@ def test_every_link_between_the_repository_s_pages_leads_to_something_that_is_th
         assert at.exists(), target
         if anchor and at.suffix == ".md":
             assert anchor in headings(at.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+def kinds(error: type[HoldfastError]) -> set[type[HoldfastError]]:
+    return {error, *(each for below in error.__subclasses__() for each in kinds(below))}
+
+
+def test_the_page_that_an_error_names_is_there() -> None:
+    named = [each for each in kinds(HoldfastError) if each.page]
+    assert len(named) > 15
+    for error in named:
+        assert (ROOT / "docs" / error.page).is_file(), error
+    site = re.search(r"^site_url: (.*)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert site is None, "the site has an address: let errors name it, instead of the repository's folder"
+
+
+def test_a_traceback_ends_with_that_page() -> None:
+    said = traceback.format_exception(StaticIdTaken("billing-0 is taken"))
+    assert said[-1] == "docs: docs/how-to/static-members.md\n"
+    assert str(StaticIdTaken("billing-0 is taken")) == "billing-0 is taken"
+    assert traceback.format_exception(SettingError("workers", -1, "use 1"))[-1].endswith("workers=-1: use 1\n")
 
 
 def test_no_link_of_the_package_page_is_relative(page: types.ModuleType) -> None:

@@ -8,9 +8,11 @@ import json
 import pytest
 
 from holdfast.adapters.cli.letters import StoredLetter, Wanted
-from holdfast.adapters.cli.output import Output, Progress, of_bytes, shown, size, span
+from holdfast.adapters.cli.output import Output, of_bytes, shown, size, span
+from holdfast.adapters.cli.progress import Progress
 from holdfast.testing.clocks import HandClock
 from holdfast.testing.records import make_record
+from tests.harness.waiting import until
 
 
 class Terminal(io.StringIO):
@@ -81,6 +83,42 @@ def test_quick_work_says_nothing_of_its_progress() -> None:
     with Progress(log, "read", None, HandClock()) as progress:
         progress.at(1)
     assert log.getvalue() == ""
+
+
+def test_work_that_waits_says_on_a_terminal_that_it_goes_on() -> None:
+    terminal, clock = Terminal(), HandClock()
+    with Progress(terminal, "asking about billing", None, clock) as progress:
+        clock.sleep(1.5)
+        progress.beat()
+        assert terminal.getvalue() == ""
+        clock.sleep(1.5)
+        progress.beat()
+        assert terminal.getvalue() == "\rasking about billing, 3 s"
+        progress.at(7)
+        clock.sleep(2.5)
+        progress.beat()
+        assert terminal.getvalue().endswith("asking about billing: 7, 6 s")
+    assert terminal.getvalue().endswith("\r")
+    said = terminal.getvalue()
+    progress.beat()
+    assert terminal.getvalue() == said  # nothing after its end
+
+
+def test_a_terminal_hears_of_work_without_being_asked() -> None:
+    terminal, clock = Terminal(), HandClock()
+    with Progress(terminal, "asking", None, clock):
+        clock.sleep(3.0)
+        until(lambda: "asking, 3 s" in terminal.getvalue())
+
+
+def test_a_line_of_the_result_stands_alone() -> None:
+    terminal = Terminal()
+    output = Output(as_json=False, out=terminal, err=terminal)
+    with output.progress("asking") as progress:
+        progress._rewrite("asking, 3 s")
+        output.say("orders-0")
+        output.note("a note")
+    assert terminal.getvalue() == "\rasking, 3 s\r           \rorders-0\na note\n"
 
 
 def test_a_person_is_asked_only_at_a_terminal() -> None:

@@ -117,7 +117,8 @@ def _tables(options: argparse.Namespace, output: Output) -> Iterator[TableReader
 
         write = _writer() if options.output else None  # what is missing is said before the work
         with SqliteTables() as tables:
-            tables.add(judged_files(options.events, AuditSettings(complete=options.complete)))
+            with output.progress("judging the events"):
+                tables.add(judged_files(options.events, AuditSettings(complete=options.complete)))
             if write is not None:
                 write(Path(options.output).resolve(), tables.rows)
             yield tables

@@ -100,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             raise
         output.note(f"holdfast: {_sentence(error, options)}")
+        if error.docs:
+            output.note(f"docs: {error.docs}")
         return code_of(error)
     except KeyboardInterrupt:
         output.note("holdfast: interrupted")

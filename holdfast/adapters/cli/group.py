@@ -44,7 +44,7 @@ def add(commands: Commands) -> None:
 
 
 def _show(options: argparse.Namespace, output: Output) -> int:
-    with shared.claims_of(options) as store:
+    with shared.claims_of(options) as store, output.progress(f"asking about {shown(options.group)}"):
         state = _state(store, options)
     output.json(
         {

@@ -57,7 +57,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with shared.group_views_of(options) as group:
         if options.watch or options.count:
             return _watch(group, options, output)
-        view = _look(group, options)
+        with output.progress(f"asking about {shown(options.group)}"):
+            view = _look(group, options)
         lines = lines_of(view)
         _tell(view, lines, output)
     return _code(view, lines)

@@ -10,6 +10,7 @@ from holdfast.adapters.cli.arguments import at_least_1, topic_counts
 from holdfast.adapters.cli.described import from_options
 from holdfast.adapters.cli.emit import kafka_brokers
 from holdfast.adapters.cli.lagging import names
+from holdfast.adapters.cli.output import shown
 from holdfast.errors import SettingError, SourceUnavailable
 from holdfast.plugin.advice.emit import Sheet, as_properties
 from holdfast.plugin.advice.emit.kafka import Client
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise SettingError("--to", goal, f"{brokers.why}: use cooperative, or bring the brokers to 4.0")
     living, called = _described(options), {}
     if options.group:
-        with shared.group_views_of(options) as group:
+        with shared.group_views_of(options) as group, output.progress(f"asking about {shown(options.group)}"):
             view = group.view(Deadline(options.timeout))
         living, called = living_of(view), dict(names(view))
         _about(view, living, goal, output)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.adapters.cli.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.timing import Clock
-
 #: Draws a terminal anew.
 CLEAR = "\x1b[H\x1b[J"
-_REWRITE_S = 0.1
-_LINE_S = 5.0
 
 
 class Output:
@@ -28,19 +24,23 @@ class Output:
     def __init__(self, *, as_json: bool, out: TextIO, err: TextIO) -> None:
         self.as_json = as_json
         self._out, self._err = out, err
+        self._progress: Progress | None = None
 
     def say(self, text: str = "") -> None:
         """A line of the result, for people."""
         if not self.as_json:
+            self._clear()
             self._out.write(text + "\n")
 
     def json(self, value: object) -> None:
         """A line of the result, for programs."""
         if self.as_json:
+            self._clear()
             self._out.write(json.dumps(value, ensure_ascii=False) + "\n")
 
     def note(self, text: str) -> None:
         """A line about the work, for people."""
+        self._clear()
         self._err.write(text + "\n")
         self._err.flush()
 
@@ -66,43 +66,12 @@ class Output:
 
     def progress(self, what: str, total: int | None = None) -> Progress:
         """For work that may take long."""
-        return Progress(self._err, what, total)
+        self._progress = Progress(self._err, what, total)
+        return self._progress
 
-
-class Progress:
-    """A line that is rewritten on a terminal, a line every few seconds elsewhere; nothing where the work is quick.
-
-    Use it as a context: the last state stays on a terminal's line only if it was an error that ended the work.
-    """
-
-    def __init__(self, err: TextIO, what: str, total: int | None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._err, self._what, self._total, self._clock = err, what, total, clock
-        self._terminal = err.isatty()
-        self._every_s = _REWRITE_S if self._terminal else _LINE_S
-        self._next = clock.now() + self._every_s
-        self._width = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._width:
-            self._err.write("\r" + " " * self._width + "\r")
-            self._err.flush()
-
-    def at(self, done: int, more: str = "", *, of: int | None = None) -> None:
-        """How far it is. Cheap when it is not time to tell."""
-        if self._clock.now() < self._next:
-            return
-        self._next = self._clock.now() + self._every_s
-        total = self._total if of is None else of
-        text = f"{self._what}: {done:,}{'' if total is None else f' of {total:,}'}{', ' + more if more else ''}"
-        if self._terminal:
-            self._err.write("\r" + text.ljust(self._width))
-            self._width = max(self._width, len(text))
-        else:
-            self._err.write(text + "\n")
-        self._err.flush()
+    def _clear(self) -> None:
+        if self._progress is not None:
+            self._progress.clear()
 
 
 def shown(text: str, at_most: int = 60) -> str:

@@ -9,7 +9,7 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import assignor_list, topic_counts
 from holdfast.adapters.cli.described import from_file, from_options
 from holdfast.adapters.cli.lag import heading
-from holdfast.adapters.cli.output import count
+from holdfast.adapters.cli.output import count, shown
 from holdfast.adapters.cli.plan_output import Heading, tell
 from holdfast.adapters.cli.planning import Planned, change, live
 from holdfast.errors import SettingError
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Plan, and tell. Raises HoldfastError."""
     if options.picture and not options.picture.endswith(".svg"):
         raise SettingError("--picture", options.picture, "it is drawn as SVG: let the name end with .svg")
-    subject = _live(options) if options.group and not _is_described(options) else _described(options)
+    subject = _live(options, output) if options.group and not _is_described(options) else _described(options)
     wanted, called = change(
         subject.planned,
         join=options.join,
@@ -131,8 +131,8 @@ def _is_described(options: argparse.Namespace) -> bool:
     return bool(options.described or options.topics or options.members is not None)
 
 
-def _live(options: argparse.Namespace) -> _Subject:
-    with shared.group_views_of(options) as group:
+def _live(options: argparse.Namespace, output: Output) -> _Subject:
+    with shared.group_views_of(options) as group, output.progress(f"asking about {shown(options.group)}"):
         view = group.view(Deadline(options.timeout))
     planned = live(view, None if view.assignor or view.kind == "rocketmq" else options.assignor)
     facts: dict[str, object] = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.adapters.cli.letters import Wanted
-    from holdfast.adapters.cli.output import Progress
+    from holdfast.adapters.cli.progress import Progress
     from holdfast.adapters.cli.replayed import Replayed
     from holdfast.plugin.tool_ports import DeadLetterTool
 

@@ -15,6 +15,7 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import target
 from holdfast.adapters.cli.holding import Holding
 from holdfast.adapters.cli.interrupt import Interrupt
+from holdfast.adapters.cli.output import shown
 from holdfast.adapters.cli.reset_moves import COLUMNS, Move, Position, plan
 from holdfast.dedup.claims import ClaimKey
 from holdfast.dedup.keys import key_text
@@ -66,20 +67,21 @@ def run(options: argparse.Namespace, output: Output) -> int:
     Raises GroupActive, StoreRefused: somebody still works on these partitions.
     """
     with shared.offset_tool_of(options) as tool, shared.claims_of(options) as store:
-        deadline = Deadline(options.timeout)
-        partitions = shared.chosen(tool.partitions(options.topic, deadline), options.partitions)
-        names = tool.position_names(partitions, deadline)
-        _refuse_members(options, tool, store, deadline)
-        with closing(Holding(store, names, output.note)) as looking:
-            found = _positions(looking.take(deadline))
-        moves = plan(
-            options.to,
-            committed=tool.committed(partitions, deadline),
-            positions=found,
-            firsts=tool.first_offsets(partitions, deadline),
-            lasts=tool.last_offsets(partitions, deadline),
-            at_time=tool.offsets_at(partitions, options.to.value, deadline) if options.to.kind == "time" else {},
-        )
+        with output.progress(f"looking at {shown(options.group)}"):
+            deadline = Deadline(options.timeout)
+            partitions = shared.chosen(tool.partitions(options.topic, deadline), options.partitions)
+            names = tool.position_names(partitions, deadline)
+            _refuse_members(options, tool, store, deadline)
+            with closing(Holding(store, names, output.note)) as looking:
+                found = _positions(looking.take(deadline))
+            moves = plan(
+                options.to,
+                committed=tool.committed(partitions, deadline),
+                positions=found,
+                firsts=tool.first_offsets(partitions, deadline),
+                lasts=tool.last_offsets(partitions, deadline),
+                at_time=tool.offsets_at(partitions, options.to.value, deadline) if options.to.kind == "time" else {},
+            )
         _tell(moves, output)
         output.say(_KEYS.format(group=options.group, topic=options.topic))
         if not _agreed(options, output, len(moves)):

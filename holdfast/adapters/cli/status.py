@@ -53,7 +53,9 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Ask, and tell. Raises SettingError, NoAnswer."""
     if not options.watch and not options.count:
-        return _tell(_ask(options), output)
+        with output.progress("asking the process"):
+            apps = _ask(options)
+        return _tell(apps, output)
     return again_and_again(
         options, output, lambda: _ask(options), lambda apps, height: _tell(apps, output, height), NoAnswer
     )

@@ -91,6 +91,7 @@ def lived(image: Path, environment: Mapping[str, str], orders: int) -> list[str]
         return billed(pod)
 
 
+@pytest.mark.full
 def test_a_pod_and_its_successor_bill_each_order_once_and_stay_one_static_member(
     shop: Shop, image: Path, environment: Mapping[str, str]
 ) -> None:

@@ -53,6 +53,7 @@ def bills(project: Mapping[str, str]) -> Counter[str]:
         return Counter(order for (order,) in database.execute("SELECT order_id FROM billing_bill"))
 
 
+@pytest.mark.full
 def test_each_order_is_billed_once_while_commands_come_and_go(shop: Shop, project: Mapping[str, str]) -> None:
     ids = [f"order-{number}" for number in range(300)]
     with billing(project) as first:

@@ -28,7 +28,14 @@ def served(port: int, path: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("module", ["service", "starlette_service", "aiohttp_service"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "service",
+        pytest.param("starlette_service", marks=pytest.mark.full),
+        pytest.param("aiohttp_service", marks=pytest.mark.full),
+    ],
+)
 def test_each_order_is_billed_once_while_services_come_and_go(shop: Shop, module: str) -> None:
     ids = [f"order-{number}" for number in range(300)]
     pool, ports = redis.Redis.from_url(shop.redis_url, decode_responses=True), free_ports(2)

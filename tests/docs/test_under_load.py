@@ -20,6 +20,7 @@ ELSEWHERE = {
     "value=": "its values have fields of their own: tests/contracts/kafka and tests/unit/engine/test_typed_handlers.py",
     "topics=[": "it waits for minutes: tests/unit/engine/test_delayed_retries.py, in virtual time",
     "serve(": "two members need two ports: tests/cli and tests/unit play it",
+    "close_old_connections": "Django wants a project: tests/examples has one",
     "REGISTRY": "two members need two registries, as two processes have",
 }
 EXAMPLES = [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 #: Who waits for what never comes is found out.
-NEVER_OVER = {"linger_timeout_s": 10 * PATIENCE_S, "drain_timeout_s": 10 * PATIENCE_S}
+NEVER_OVER: dict[str, Any] = {"linger_timeout_s": 10 * PATIENCE_S, "drain_timeout_s": 10 * PATIENCE_S}
 
 
 class Limited(Machine):

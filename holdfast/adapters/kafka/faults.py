@@ -32,6 +32,8 @@ class Fault(NamedTuple):
 
 
 _E = KafkaError
+#: Kafka's numbers for what the oldest clients have no name for.
+_INVALID_REGULAR_EXPRESSION, _REBOOTSTRAP_REQUIRED = 128, 129
 
 # A code without a line is the client's to cure, unless it is marked fatal. The type follows the cure: the client's is
 # SourceUnavailable, a new client's SourceFatal, and what only a person cures is not retriable.
@@ -45,7 +47,7 @@ FAULTS = (
     Fault(
         (_E.COORDINATOR_LOAD_IN_PROGRESS, _E.COORDINATOR_NOT_AVAILABLE, _E.NOT_COORDINATOR, _E.LEADER_NOT_AVAILABLE,
          _E.NOT_LEADER_FOR_PARTITION, _E.REPLICA_NOT_AVAILABLE, _E.FENCED_LEADER_EPOCH, _E.UNKNOWN_LEADER_EPOCH,
-         _E.OFFSET_NOT_AVAILABLE, _E.UNSTABLE_OFFSET_COMMIT, _E.KAFKA_STORAGE_ERROR, _E.REBOOTSTRAP_REQUIRED),
+         _E.OFFSET_NOT_AVAILABLE, _E.UNSTABLE_OFFSET_COMMIT, _E.KAFKA_STORAGE_ERROR, _REBOOTSTRAP_REQUIRED),
         Cure.CLIENT, SourceUnavailable,
         "leadership moves between brokers; the client follows",
     ),
@@ -139,7 +141,7 @@ FAULTS = (
     ),
     Fault(
         (_E.UNSUPPORTED_VERSION, _E._UNSUPPORTED_FEATURE, _E.UNSUPPORTED_ASSIGNOR, _E.INVALID_REQUEST,
-         _E.INVALID_GROUP_ID, _E.INVALID_REGULAR_EXPRESSION, _E._INVALID_ARG, _E._NOT_CONFIGURED, _E.INVALID_CONFIG),
+         _E.INVALID_GROUP_ID, _INVALID_REGULAR_EXPRESSION, _E._INVALID_ARG, _E._NOT_CONFIGURED, _E.INVALID_CONFIG),
         Cure.PERSON, SourceError,
         "the broker or the client cannot do what the configuration asks",
     ),

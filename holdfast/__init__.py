@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from holdfast.plugin.audit.files import FileEvents
     from holdfast.plugin.audit.loops import LoopAudit
     from holdfast.plugin.audit.settings import Audit
-    from holdfast.plugin.dead_letter import Letter
-    from holdfast.plugin.handler_call import HandlerCall
     from holdfast.plugin.handlers import BatchOf
-    from holdfast.plugin.letter_limit import DeadLetterLimit
-    from holdfast.plugin.log_place import LogPlace
+    from holdfast.plugin.handling.handler_call import HandlerCall
+    from holdfast.plugin.handling.log_place import LogPlace
+    from holdfast.plugin.handling.values import Deserializer
     from holdfast.plugin.ramp import Ramp
-    from holdfast.plugin.retry import Retry
+    from holdfast.plugin.retrying.dead_letter import Letter
+    from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
+    from holdfast.plugin.retrying.retry import Retry
     from holdfast.plugin.settings import Settings
-    from holdfast.plugin.values import Deserializer
     from holdfast.records import Partition, Record
     from holdfast.testing.records import make_record
 
@@ -71,16 +71,16 @@ _HOMES = {
     "Audit": "holdfast.plugin.audit.settings",
     "BatchFailed": "holdfast.errors",
     "BatchOf": "holdfast.plugin.handlers",
-    "DeadLetterLimit": "holdfast.plugin.letter_limit",
-    "Deserializer": "holdfast.plugin.values",
+    "DeadLetterLimit": "holdfast.plugin.retrying.letter_limit",
+    "Deserializer": "holdfast.plugin.handling.values",
     "Fenced": "holdfast.errors",
     "FileEvents": "holdfast.plugin.audit.files",
-    "HandlerCall": "holdfast.plugin.handler_call",
+    "HandlerCall": "holdfast.plugin.handling.handler_call",
     "Holdfast": "holdfast.plugin.app",
     "HoldfastError": "holdfast.errors",
     "KeyBusy": "holdfast.errors",
-    "Letter": "holdfast.plugin.dead_letter",
-    "LogPlace": "holdfast.plugin.log_place",
+    "Letter": "holdfast.plugin.retrying.dead_letter",
+    "LogPlace": "holdfast.plugin.handling.log_place",
     "LoopAudit": "holdfast.plugin.audit.loops",
     "MemoryClaims": "holdfast.dedup.memory",
     "Partition": "holdfast.records",
@@ -88,7 +88,7 @@ _HOMES = {
     "Record": "holdfast.records",
     "RedisClaims": "holdfast.dedup.redis_store",
     "RedisCoordinator": "holdfast.dedup.redis_coordinator",
-    "Retry": "holdfast.plugin.retry",
+    "Retry": "holdfast.plugin.retrying.retry",
     "Settings": "holdfast.plugin.settings",
     "Skipped": "holdfast.dedup.calls.results",
     "Unretriable": "holdfast.errors",

@@ -15,12 +15,12 @@ from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
 from holdfast.plugin.hooks import Hooks
-from holdfast.plugin.letter_limit import limit_for
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource, RetryTopicsSource
-from holdfast.plugin.retry import Retry
-from holdfast.plugin.retry_topics import check_retry
+from holdfast.plugin.retrying.letter_limit import limit_for
+from holdfast.plugin.retrying.retry import Retry
+from holdfast.plugin.retrying.retry_topics import check_retry
 from holdfast.plugin.running import Background, Beside, run_in_loop
 from holdfast.plugin.settings import Settings
 from holdfast.plugin.signals import answered, run_answering
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.handlers import Handling
-    from holdfast.plugin.letter_limit import DeadLetterLimit
-    from holdfast.plugin.parameters import TakesValue, TakesValues
-    from holdfast.plugin.values import ValueSpec
+    from holdfast.plugin.handling.parameters import TakesValue, TakesValues
+    from holdfast.plugin.handling.values import ValueSpec
+    from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
     from holdfast.runtime import Runtime
 
 F = TypeVar("F", bound="Callable[..., Any]")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SettingError
-from holdfast.plugin.parameters import is_coroutine, typed
-from holdfast.plugin.retry import Retry
-from holdfast.plugin.retry_topics import NO_RETRY_TOPICS, RetryTopics
+from holdfast.plugin.handling.parameters import is_coroutine, typed
+from holdfast.plugin.retrying.retry import Retry
+from holdfast.plugin.retrying.retry_topics import NO_RETRY_TOPICS, RetryTopics
 from holdfast.plugin.setting_names import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.dedup.keys import KeySpec
-    from holdfast.plugin.letter_limit import DeadLetterLimit
-    from holdfast.plugin.values import Reading
+    from holdfast.plugin.handling.values import Reading
+    from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
     from holdfast.records import Record
 
 

@@ -9,15 +9,15 @@ from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.record.calling import Around, Middleware
 from holdfast.plugin.engine.record.letter_hooks import LetterHook
 from holdfast.plugin.handlers import Routes
+from holdfast.plugin.handling.parameters import is_coroutine
 from holdfast.plugin.injection import Injection
-from holdfast.plugin.parameters import is_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from holdfast.plugin.engine.loop import Engine
-    from holdfast.plugin.handler_call import HandlerCall
     from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.handling.handler_call import HandlerCall
 
 F = TypeVar("F", bound="Callable[..., Any]")
 M = TypeVar("M", bound="Callable[[HandlerCall], Iterator[None]] | Callable[[HandlerCall], AsyncIterator[None]]")

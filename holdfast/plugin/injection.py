@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.resources import Resource, Resources
-from holdfast.plugin.parameters import is_coroutine
+from holdfast.plugin.handling.parameters import is_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.errors import RecordUnreadable, SourceError
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.events import Event
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Fence, Partition, Record
     from holdfast.timing import Deadline
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from holdfast.plugin.handlers import BatchOf
-from holdfast.plugin.letter_limit import DeadLetterLimit
 from holdfast.plugin.ramp import Ramp
+from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
 from holdfast.plugin.settings import Ordering, Settings
 from holdfast.testing.draw_mishaps import mishaps
 from holdfast.testing.draw_options import HANGS_S, options, retry_topics

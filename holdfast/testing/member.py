@@ -17,18 +17,18 @@ from holdfast.errors import (
 )
 from holdfast.plugin.app import Holdfast
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, SessionLost
-from holdfast.plugin.retry import Retry
+from holdfast.plugin.retrying.retry import Retry
 from holdfast.testing.client import Client
 from holdfast.testing.work import Curable, Hopeless, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.events import Event
     from holdfast.plugin.own_loop.driven import Driven
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.testing.process import Process
     from holdfast.testing.stage import Stage
     from holdfast.testing.tasks import Task

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.testing.book import Placed
     from holdfast.testing.judges import Found
     from holdfast.testing.stage import Actor

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.errors import DeadLetterError
-from holdfast.plugin.dead_letter import headers_of
-from holdfast.plugin.retry import Retry
-from holdfast.plugin.retry_topics import Step, steps_of
+from holdfast.plugin.retrying.dead_letter import headers_of
+from holdfast.plugin.retrying.retry import Retry
+from holdfast.plugin.retrying.retry_topics import Step, steps_of
 from holdfast.testing.book import GROUP
 from holdfast.testing.brokers.logs import Stored
 
 if TYPE_CHECKING:
-    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Partition
     from holdfast.testing.brokers.kafka import MemoryBroker
     from holdfast.testing.world import World

@@ -22,9 +22,9 @@ from holdfast.testing.world import LEASED
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Sequence
 
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.loop import Engine
     from holdfast.plugin.own_loop.driven import Driven
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Partition, Record
     from holdfast.testing.book import Placed
     from holdfast.testing.ground import Ground

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-    from holdfast.plugin.dead_letter import Letter
-    from holdfast.plugin.handler_call import HandlerCall
+    from holdfast.plugin.handling.handler_call import HandlerCall
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
     from holdfast.testing.book import Placed, Run
     from holdfast.testing.process import Process

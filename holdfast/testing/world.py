@@ -14,8 +14,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from holdfast.plugin.handlers import BatchOf  # noqa: TC001 - `_read` looks at the fields' types
-from holdfast.plugin.letter_limit import DeadLetterLimit  # noqa: TC001
 from holdfast.plugin.own_loop.user_loop import DoneWhen  # noqa: TC001
+from holdfast.plugin.retrying.letter_limit import DeadLetterLimit  # noqa: TC001
 from holdfast.plugin.settings import Settings  # noqa: TC001
 
 W = TypeVar("W")

@@ -25,7 +25,7 @@ from holdfast.adapters.kafka import consumer as kafka_consumer
 from holdfast.adapters.kafka.messages import MessageRecord
 from holdfast.dedup.keys import RecordKey, resolve_key
 from holdfast.errors import BatchFailed, KeyMissing
-from holdfast.plugin.dead_letter import headers_of
+from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pytest
     from confluent_kafka import Message
 
-    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Fence
     from holdfast.timing import Deadline
 

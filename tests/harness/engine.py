@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimSession, ClaimStore
     from holdfast.dedup.memory_session import MemorySession
     from holdfast.plugin.audit.settings import Audit
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import DeadLetters
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
     from holdfast.runtime import Condition
     from holdfast.timing import Deadline

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import DeadLetterError, DeadLetterRefused, RecordUnreadable
-from holdfast.plugin.dead_letter import MAX_ERROR_BYTES, Letter, headers_of
+from holdfast.plugin.retrying.dead_letter import MAX_ERROR_BYTES, Letter, headers_of
 from holdfast.records import Partition, Record
 from holdfast.testing.records import make_record
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.plugin.failures import MAX_TRACEBACK_BYTES, Failures, traceback_of
+from holdfast.plugin.retrying.failures import MAX_TRACEBACK_BYTES, Failures, traceback_of
 from holdfast.records import Partition
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from holdfast import make_record
 from holdfast.errors import SettingError
-from holdfast.plugin.json_values import Json
+from holdfast.plugin.handling.json_values import Json
 
 
 class Size(Enum):

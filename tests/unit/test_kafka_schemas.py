@@ -18,8 +18,8 @@ from pydantic import BaseModel
 from holdfast import make_record
 from holdfast.adapters.kafka import Avro, JsonSchema, Protobuf
 from holdfast.errors import MissingExtraError, RecordUnreadable, RegistryUnavailable, SettingError
-from holdfast.plugin.dead_letter import headers_of
-from holdfast.plugin.values import Reading
+from holdfast.plugin.handling.values import Reading
+from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.records import Partition
 from holdfast.testing.brokers.logs import Stored
 from tests.harness.engine import Bench, Letters

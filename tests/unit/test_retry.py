@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Retry, Unretriable
 from holdfast.errors import KeyMissing, SettingError
-from holdfast.plugin.retry import BACKOFF
+from holdfast.plugin.retrying.retry import BACKOFF
 
 
 def waits(retry: Retry, attempts: int) -> list[float | None]:

@@ -11,7 +11,7 @@ from holdfast import Holdfast, RedisClaims, Retry
 from holdfast.adapters.rocketmq import RocketMQSource
 from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.errors import SettingError
-from holdfast.plugin.retry_topics import RetryTopics, steps_of
+from holdfast.plugin.retrying.retry_topics import RetryTopics, steps_of
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import Letters

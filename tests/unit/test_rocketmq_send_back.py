@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.rocketmq.remoting import RemotingClient, codes
 from holdfast.adapters.rocketmq.send_back import BrokerRetries
 from holdfast.errors import DeadLetterError, DeadLetterRefused
-from holdfast.plugin.dead_letter import Letter
+from holdfast.plugin.retrying.dead_letter import Letter
 from holdfast.records import Partition, Record
 from holdfast.timing import Deadline
 from tests.properties.test_rocketmq_messages import Stored

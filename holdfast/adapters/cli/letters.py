@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli.output import of_bytes, shown, size, span
-from holdfast.plugin.dead_letter import PREFIX
+from holdfast.plugin.retrying.dead_letter import PREFIX
 
 if TYPE_CHECKING:
     from holdfast.records import Record

@@ -12,13 +12,13 @@ from holdfast.adapters.kafka.callbacks import ClientLog
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import addresses, for_helpers
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable, UnknownTopic
-from holdfast.plugin.dead_letter import headers_of, without_traceback
+from holdfast.plugin.retrying.dead_letter import headers_of, without_traceback
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.retrying.dead_letter import Letter
 
 _log = logging.getLogger("holdfast.kafka")
 

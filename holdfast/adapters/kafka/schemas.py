@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.adapters.kafka._client import MessageField, SerializationContext
 from holdfast.errors import MissingExtraError, RegistryUnavailable, SettingError
+from holdfast.plugin.handling.values import unreadable
 from holdfast.plugin.secret_names import MASK, masked
-from holdfast.plugin.values import unreadable
 from holdfast.records import place_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from holdfast.adapters.kafka.static_member import Refusals, chosen, id_from, wit
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.ports import NOTHING, Batch, End
-from holdfast.plugin.retry import BACKOFF
+from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import MissingExtraError
 from holdfast.plugin.event_line import ranges_of
 from holdfast.plugin.events import RebalanceReport
-from holdfast.plugin.failures import kind_of
+from holdfast.plugin.retrying.failures import kind_of
 
 try:
     from opentelemetry import context, propagate
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from opentelemetry.util.types import AttributeValue
 
     from holdfast.plugin.events import Event
-    from holdfast.plugin.handler_call import HandlerCall
+    from holdfast.plugin.handling.handler_call import HandlerCall
     from holdfast.records import Record
 
 

@@ -21,14 +21,14 @@ from holdfast.errors import (
     SourceUnavailable,
     UnknownTopic,
 )
-from holdfast.plugin.dead_letter import headers_of, without_traceback
+from holdfast.plugin.retrying.dead_letter import headers_of, without_traceback
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient
-    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
     from holdfast.timing import Deadline
 

@@ -11,7 +11,7 @@ from holdfast.adapters.rocketmq.remoting.messages import KEYS, RETRY_TOPIC
 from holdfast.adapters.rocketmq.topic_view import TopicView
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
-from holdfast.plugin.dead_letter import PREFIX
+from holdfast.plugin.retrying.dead_letter import PREFIX
 from holdfast.plugin.tool_ports import NoFence
 from holdfast.records import Record
 

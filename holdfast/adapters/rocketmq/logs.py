@@ -32,7 +32,7 @@ from holdfast.adapters.rocketmq.marks import Found, Mark, judge
 from holdfast.adapters.rocketmq.reading import Moved
 from holdfast.adapters.rocketmq.remoting import PullRequest, Subscription
 from holdfast.errors import SourceError, StoreUnavailable
-from holdfast.plugin.retry import BACKOFF
+from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:

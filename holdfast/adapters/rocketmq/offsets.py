@@ -17,7 +17,7 @@ from holdfast.adapters.rocketmq.names import retry_topic
 from holdfast.adapters.rocketmq.remoting import CommitIgnored, NoAnswer
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import CommitFate
-from holdfast.plugin.retry import BACKOFF
+from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 

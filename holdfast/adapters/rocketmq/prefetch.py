@@ -14,7 +14,7 @@ from holdfast.adapters.rocketmq.reading import Chunk, Moved, Reading
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus
 from holdfast.errors import SourceError
 from holdfast.plugin.ports import Batch, End
-from holdfast.plugin.retry import BACKOFF
+from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:

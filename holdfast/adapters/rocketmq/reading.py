@@ -12,7 +12,7 @@ from holdfast.adapters.rocketmq.remoting import Malformed
 from holdfast.adapters.rocketmq.remoting.decoding import Plain, decode_each, read_plain
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS
 from holdfast.errors import HoldfastError, RecordUnreadable, SourceError
-from holdfast.plugin.dead_letter import PREFIX, RETRY_OF
+from holdfast.plugin.retrying.dead_letter import PREFIX, RETRY_OF
 from holdfast.records import Record
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient, StoredMessage
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.ports import DeadLetters
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
     from holdfast.timing import Deadline
 

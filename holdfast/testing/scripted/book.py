@@ -11,8 +11,8 @@ from holdfast.errors import KeyMissing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Partition, Record
 
 

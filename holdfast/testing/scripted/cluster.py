@@ -6,8 +6,8 @@ import zlib
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.errors import DeadLetterError
-from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.ports import CommitFate
+from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
@@ -16,8 +16,8 @@ from holdfast.testing.brokers.logs import Stored
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.ports import DeadLetters, RebalanceListener, Start
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Fence, Record
     from holdfast.testing.brokers.kafka_group import Rebalancing
     from holdfast.testing.process import Process

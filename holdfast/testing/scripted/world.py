@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Literal, get_args
 
-from holdfast.plugin.retry_topics import steps_of
+from holdfast.plugin.retrying.retry_topics import steps_of
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka_group import Rebalancing
 from holdfast.testing.records import make_record
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.testing.scripted.effects import Effect
     from holdfast.testing.scripted.member import MakeApp
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SettingError, SourceUnavailable, UnknownTopic
-from holdfast.plugin.dead_letter import Letter
+from holdfast.plugin.retrying.dead_letter import Letter
 from holdfast.testing.records import make_record
 from holdfast.timing import Deadline
 from tests.harness.kafka_brokers import all_of, bootstrap, closed_port, mock_cluster

@@ -13,7 +13,7 @@ from holdfast.adapters.rocketmq.dead_letter import OWN, RocketMQDeadLetters
 from holdfast.adapters.rocketmq.headers import headers_of
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.errors import DeadLetterError, DeadLetterRefused, NotAuthorised, SourceUnavailable, UnknownTopic
-from holdfast.plugin.dead_letter import Letter
+from holdfast.plugin.retrying.dead_letter import Letter
 from holdfast.records import Partition
 from holdfast.testing.records import make_record
 from holdfast.timing import Deadline

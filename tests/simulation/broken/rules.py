@@ -323,8 +323,8 @@ RULES = (
     Broken(
         name="no-start-gate-of-batches",
         file="plugin/engine/partition/ownership.py",
-        rule="            if self._phase is not Phase.OWNED or not self.session_.live():\n                return False\n            entry.started = entry.count",
-        instead="            entry.started = entry.count",
+        rule="            if self._phase is not Phase.OWNED or not self.session_.live():\n                return False\n            for entry in entries:",
+        instead="            for entry in entries:",
         breaks="P4: the same, of batches",
     ),
     Broken(
@@ -463,7 +463,7 @@ RULES = (
     ),
     Broken(
         name="one-attempt-too-few",
-        file="plugin/retry.py",
+        file="plugin/retrying/retry.py",
         rule="        state.attempt_number = attempt\n",
         instead="        state.attempt_number = attempt + 1\n",
         breaks="a record is sent away that was to be tried again",

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast import BatchOf, Holdfast, Retry, Settings
 from holdfast.errors import Unretriable
-from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.events import DeadLettered, SentBack
+from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.testing import ScriptedWorld, make_record
 from holdfast.testing.brokers.logs import Stored
 from holdfast.testing.scripted.simulate import simulate

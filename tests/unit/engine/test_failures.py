@@ -10,8 +10,8 @@ import pytest
 
 from holdfast import BatchOf, Retry, Settings, Unretriable
 from holdfast.errors import DeadLetterError, DeadLetterRefused, HandlerFailed, KeyMissing
-from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.events import DeadLettered, RecordFailed
+from holdfast.plugin.retrying.dead_letter import headers_of
 from tests.harness.engine import QUICK, Bench, Letters, numbered, partition
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Settings, Unretriable, record_key
-from holdfast.plugin.dead_letter import headers_of
+from holdfast.plugin.retrying.dead_letter import headers_of
 from tests.harness.engine import QUICK, Bench, Letters
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast import Settings
 from holdfast.errors import HandlerFailed, Unretriable
-from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.events import DeadLettered, SentBack
+from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import Bench, Letters, partition
 

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from holdfast import BatchFailed, BatchOf, DeadLetterLimit, Retry, Settings, Unretriable, make_record
 from holdfast.errors import HandlerFailed, RecordUnreadable, RegistryUnavailable
-from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.events import DeadLetterLimitReached
-from holdfast.plugin.values import Reading
+from holdfast.plugin.handling.values import Reading
+from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.records import Partition
 from holdfast.testing.brokers.logs import Stored
 from tests.harness.engine import Bench, Letters
@@ -24,7 +24,7 @@ from tests.harness.engine import Bench, Letters
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.plugin.dead_letter import Letter
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
 
 QUICKLY = Settings(workers=4, commit_interval_s=0.01)

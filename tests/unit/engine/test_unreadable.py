@@ -10,10 +10,10 @@ import pytest
 from holdfast import BatchOf, Settings, record_key
 from holdfast.dedup.none import NoSession
 from holdfast.errors import HandlerFailed, RecordUnreadable
-from holdfast.plugin.dead_letter import headers_of
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.engine.record.admission import Admission
 from holdfast.plugin.ports import Batch
+from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.records import Partition, Record
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.grpc.delivery import Verdict
 from holdfast.adapters.rocketmq.grpc.receipts import Message, Receipt, Taken
-from holdfast.plugin.retry import Retry
+from holdfast.plugin.retrying.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.timers import Timers
-    from holdfast.plugin.retry_topics import Step
+    from holdfast.plugin.retrying.retry_topics import Step
     from holdfast.records import Partition, Record
     from holdfast.runtime import Runtime
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 from holdfast.dedup.claims import Mark, Poll, Polled
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
-from holdfast.plugin.dead_letter import retried_from
 from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.delays import Delays
 from holdfast.plugin.engine.partition.holes import Holes
@@ -26,6 +25,7 @@ from holdfast.plugin.engine.record.waits import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.plugin.ports import RetryTopicsSource
+from holdfast.plugin.retrying.dead_letter import retried_from
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.events import AdvanceIgnored, ResetHonoured, RewindIgnored, SourceTrouble
 from holdfast.plugin.ports import Start
-from holdfast.plugin.retry import BACKOFF
+from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:

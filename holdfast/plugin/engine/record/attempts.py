@@ -12,10 +12,10 @@ from holdfast.plugin.engine.record.calling import call_plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.call import Call
     from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.ports import DeadLetters
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
     from holdfast.timing import Deadline
 

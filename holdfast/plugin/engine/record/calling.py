@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.dedup.keys import text_of
 from holdfast.errors import Unretriable
-from holdfast.plugin.handler_call import HandlerCall
+from holdfast.plugin.handling.handler_call import HandlerCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Verdict
 from holdfast.plugin.engine.record.entry import Gate
-from holdfast.plugin.retry import Retry
+from holdfast.plugin.retrying.retry import Retry
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from holdfast.dedup.claims import Claim
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.records import Record
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.timers import Timers
     from holdfast.plugin.events import Event
     from holdfast.plugin.handlers import Handler
-    from holdfast.plugin.letter_limit import DeadLetterLimit
+    from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
     from holdfast.timing import Clock
 
 _UNDER_WAY = frozenset({Gate.CLAIM, Gate.BUSY, Gate.READY, Gate.TAKEN})

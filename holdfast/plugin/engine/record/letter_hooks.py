@@ -15,14 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.plugin.events import LetterHookFailed
-from holdfast.plugin.failures import kind_of
+from holdfast.plugin.retrying.failures import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.coroutines import Coroutines
     from holdfast.plugin.events import Event
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.runtime import Queue, Runtime
     from holdfast.timing import Deadline
 

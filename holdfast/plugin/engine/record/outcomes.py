@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.claims import Token
 from holdfast.errors import HandlerFailed, HandlerHung
 from holdfast.plugin.audit.schema import Outcome as Told
-from holdfast.plugin.dead_letter import Letter
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.letter_brakes import Brakes
 from holdfast.plugin.events import DeadLettered, RecordFailed, SentBack
-from holdfast.plugin.failures import Failures
-from holdfast.plugin.retry import BACKOFF
+from holdfast.plugin.retrying.dead_letter import Letter
+from holdfast.plugin.retrying.failures import Failures
+from holdfast.plugin.retrying.retry import BACKOFF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.errors import Unretriable
 from holdfast.plugin.handlers import Handler
-from holdfast.plugin.retry import Retry
+from holdfast.plugin.retrying.retry import Retry
 
 if TYPE_CHECKING:
     from holdfast.records import Record

@@ -37,10 +37,10 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.plugin.dead_letter import Letter
     from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
     from holdfast.plugin.ports import DeadLetters
+    from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.runtime import Queue, Runtime, Thread
 
 _log = logging.getLogger("holdfast")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import StoreUnavailable
 from holdfast.plugin.events import StoreDown, StoreUp
-from holdfast.plugin.retry import BACKOFF
+from holdfast.plugin.retrying.retry import BACKOFF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

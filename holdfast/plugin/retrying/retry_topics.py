@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
-from holdfast.plugin.delay_names import name_of
+from holdfast.plugin.retrying.delay_names import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from holdfast.plugin.retry import Retry
+    from holdfast.plugin.retrying.retry import Retry
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

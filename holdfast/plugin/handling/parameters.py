@@ -15,8 +15,8 @@ import typing
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from holdfast.errors import SettingError
-from holdfast.plugin.json_values import name_of
-from holdfast.plugin.values import Reading, value_of
+from holdfast.plugin.handling.json_values import name_of
+from holdfast.plugin.handling.values import Reading, value_of
 from holdfast.records import Record
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from holdfast.errors import SettingError, Unretriable
-from holdfast.plugin.delay_names import seconds_of
+from holdfast.plugin.retrying.delay_names import seconds_of
 from holdfast.plugin.setting_names import known
 from holdfast.runtime import MACHINE
 

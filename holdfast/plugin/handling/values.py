@@ -11,7 +11,7 @@ import types
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, get_origin
 
 from holdfast.errors import RecordUnreadable, SettingError
-from holdfast.plugin.json_values import Json, name_of
+from holdfast.plugin.handling.json_values import Json, name_of
 from holdfast.records import place_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.failures import kind_of, traceback_of
+from holdfast.plugin.retrying.failures import kind_of, traceback_of
 from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:

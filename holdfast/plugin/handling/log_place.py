@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Iterator, Mapping
 
-    from holdfast.plugin.handler_call import HandlerCall
+    from holdfast.plugin.handling.handler_call import HandlerCall
 
 #: Of the call that this thread or task is in: one for all filters, since `logging.config` makes them by themselves.
 _FIELDS: ContextVar[Mapping[str, object]] = ContextVar("holdfast_fields")

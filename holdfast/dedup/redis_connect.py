@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("holdfast.dedup")
 
 _OLDEST = (6, 2)
+#: What was written is looked for so often: a failover, or FLUSHALL, may come in between.
+_READS = 4
 #: Of a pool: no bound.
 _CONNECTIONS = 2**31
 
@@ -223,13 +225,18 @@ def _compare(found: str, where: str, layout: Layout) -> None:
 
 
 def _first_word(client: redis.Redis, where: str, key: bytes, ours: str) -> str:
-    """The text that the first session has written there, which may be ours."""
-    with asking(where):
-        stored = client.get(key)
-        if stored is None:
-            client.set(key, ours, nx=True)
+    """The text that the first session has written there, which may be ours.
+
+    Raises:
+        StoreUnavailable: no answer; or the server forgets it before it can be read, each time.
+    """
+    for _ in range(_READS):
+        with asking(where):
             stored = client.get(key)
-    return _text(stored)
+            if stored is not None:
+                return _text(stored)
+            client.set(key, ours, nx=True)
+    raise StoreUnavailable(f"the Redis at {where} is emptied again and again: what was just written is not there")
 
 
 def _text(stored: object) -> str:

@@ -278,6 +278,38 @@ def test_a_layout_written_by_another_version_is_refused(
         RedisClaims.from_url(redis_url, hash_keys=hash_keys).connect()
 
 
+class _Emptied(redis.Redis):
+    """A client whose server is emptied right after it has written something, so many times."""
+
+    times = 1
+
+    def set(self, *args: Any, **options: Any) -> Any:
+        done = super().set(*args, **options)
+        if self.times:
+            self.times -= 1
+            self.flushdb()
+        return done
+
+
+@pytest.mark.parametrize(("times", "is_there"), [(1, True), (1_000, False)])
+def test_a_server_that_is_emptied_while_a_member_connects_is_asked_again(
+    redis_server: RedisServer, times: int, *, is_there: bool
+) -> None:
+    client = _Emptied(
+        host="127.0.0.1", port=redis_server.port, socket_timeout=5.0, retry=Retry(NoBackoff(), 0), protocol=2
+    )
+    client.times = times
+    claims = RedisClaims(client, namespace=f"emptied-{times}")
+    if not is_there:  # the start of an app asks again then, for startup_timeout_s
+        with pytest.raises(StoreUnavailable, match="is emptied again and again"):
+            claims.connect()
+        return
+    claims.connect()
+    with redis_server.client() as raw:
+        assert raw.get("{hf:emptied-1:0}:layout") == b"version=4 shards=1 keys=plain"
+        assert raw.get("{hf:emptied-1:0}:id") == claims.store_id.encode()
+
+
 def test_plain_keys_are_laid_out_as_every_version_since_the_fourth_did(
     redis_url: str, redis_server: RedisServer
 ) -> None:

@@ -39,8 +39,8 @@ class Hooks:
         A generator function that takes the call (see `HandlerCall`) and yields once. The handler is called at the
         yield, and what it raises is raised there. What leaves the outermost middleware is the result of the attempt: an
         exception that none of them lets out counts as handled, and one that is raised after the handler has done its
-        work has it called again. One that does not yield, or yields twice, fails the record for good. A cancellation,
-        Ctrl-C and the like cannot be swallowed.
+        work has it called again. One that does not yield, or yields twice, fails the record for good. What cannot be
+        swallowed: a cancellation, Ctrl-C and the like, and why the handler was not called at all.
 
         The first one is outermost. All handlers of the app have all middlewares, also those registered before. A plain
         one runs in the thread or the task of its handler; an `async` one needs handlers that all are `async def`.

@@ -150,6 +150,18 @@ class TestOfEachKind:
             "a before 1", "a sees not yet", "a before 2", ["r0"], "a after",
         ]  # fmt: skip
 
+    def test_what_another_one_swallows_of_that_is_not_handled_either(self, kind: str) -> None:
+        def swallow(call: HandlerCall) -> Iterator[None]:
+            with suppress(ValueError):
+                yield
+
+        def refuse(call: HandlerCall) -> Iterator[None]:
+            if call.attempt == 1:
+                raise ValueError("not yet")
+            yield
+
+        assert Played(kind).run(swallow, refuse).saw == [["r0"]]
+
     def test_what_it_raises_after_fails_the_attempt_which_is_made_again(self, kind: str) -> None:
         def fail(call: HandlerCall) -> Iterator[None]:
             yield

@@ -48,33 +48,40 @@ class Around:
         self._middlewares, self._group = tuple(middlewares), group
 
     def call(self, entries: Sequence[Entry], given: Record | list[Record]) -> None:
-        """Call the plain handler of these entries. Raises what stands when the outermost middleware has ended."""
+        """Call the plain handler of these entries. Raises what stands when the outermost middleware has ended. If the
+        handler was not called, that is an error whatever they make of it: what no handler has seen is not handled."""
         seen, entered = self._seen(entries, given), list[tuple[Middleware, Any]]()
+        called = False
         raised: BaseException | None = None
         try:
             for each in self._middlewares:
                 entered.append((each, _enter(each, seen)))
+            called = True
             call_plain(entries[0].handler, given)
         except BaseException as error:  # noqa: BLE001 - theirs to see, whatever it is
             raised = error
+        refused = None if called else raised
         while entered:
             raised = _leave(*entered.pop(), raised)
-        _raise(raised)
+        _raise(refused if raised is None else raised)
 
     async def call_async(self, entries: Sequence[Entry], given: Record | list[Record]) -> None:
         """Call the coroutine handler of these entries; as `call`."""
         seen, entered = self._seen(entries, given), list[tuple[Middleware, Any]]()
+        called = False
         raised: BaseException | None = None
         try:
             for each in self._middlewares:
                 entered.append((each, await _enter_async(each, seen) if each.is_async else _enter(each, seen)))
+            called = True
             await entries[0].handler.call(given)
         except BaseException as error:  # noqa: BLE001 - as above
             raised = error
+        refused = None if called else raised
         while entered:
             each, generator = entered.pop()
             raised = await _leave_async(each, generator, raised) if each.is_async else _leave(each, generator, raised)
-        _raise(raised)
+        _raise(refused if raised is None else raised)
 
     def _seen(self, entries: Sequence[Entry], given: Record | list[Record]) -> HandlerCall:
         is_batch = isinstance(given, list)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["closed_port"]
 
 APP = """
-from holdfast import Holdfast, MemoryClaims, RedisClaims
+from holdfast import Holdfast, MemoryClaims, RedisClaims, Retry
 from holdfast.adapters.kafka import KafkaSource
 
 conf = {{"bootstrap.servers": {bootstrap!r}, "group.id": {name!r}, "session.timeout.ms": {session_ms}}}
 app = Holdfast(KafkaSource(conf, assignment={assignment!r}), claims={claims})
 
-@app.handler({topics!r}, name="bill", dead_letter={dead_letter!r})
+@app.handler({topics!r}, name="bill", dead_letter={dead_letter!r}, retry=Retry(topics={delays!r}))
 def bill(record): ...
 """
 
@@ -56,6 +56,7 @@ def checked(
             "claims": f"RedisClaims.from_url({redis_url!r}, namespace={name!r})",
             "topics": name,
             "dead_letter": None,
+            "delays": [],
         }
         module = f"app_{uuid.uuid4().hex}"
         (tmp_path / f"{module}.py").write_text(APP.format(**usual | app))
@@ -94,6 +95,15 @@ def test_a_topic_that_is_missing_fails_and_is_not_made(checked: Checked, kafka: 
         found = checked(code=1, dead_letter=f"{name}.dlq")
         missing = [detail for check, result, detail in found if (check, result) == ("topic", "error")]
         assert [each.split(":")[0] for each in missing] == [name, f"{name}.dlq (dead letters)"]
+
+
+def test_a_retry_topic_that_is_missing_fails_too(checked: Checked, kafka: KafkaServer, name: str) -> None:
+    kafka.create_topic(name, 1)
+    kafka.create_topic(f"{name}.{name}.retry.10s", 2)
+    found = checked(code=1, delays=["10s", "1min"])
+    there, ready, missing = [(result, detail.split(":")[0]) for check, result, detail in found if check == "topic"]
+    assert (there, ready) == (("ok", name), ("ok", f"{name}.{name}.retry.10s (retries)"))
+    assert missing == ("error", f"{name}.{name}.retry.1min (retries)")
 
 
 def test_a_pattern_tells_what_it_matches_now(checked: Checked, kafka: KafkaServer, name: str) -> None:

@@ -6,6 +6,7 @@ SourceError, typed: no answer is SourceUnavailable, never an empty reply.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -146,6 +147,15 @@ class DeadLetterTool(Protocol):
         ...
 
 
+class Configured(NamedTuple):
+    """What a source's client would get."""
+
+    #: For `holdfast.plugin.advice.doctor`; None: nothing that the doctor judges.
+    conf: Mapping[str, object] | None = None
+    #: What the source itself would warn of at its start, by setting.
+    warnings: Mapping[str, str] = MappingProxyType({})
+
+
 class SourceLook(Protocol):
     """A look at what a source would find at its broker, before it joins: for checks. Joins no group, makes no topic."""
 
@@ -163,8 +173,8 @@ class SourceLook(Protocol):
         """Reach one server and log in there. Returns: which one, in words."""
         ...
 
-    def configuration(self) -> Mapping[str, object] | None:
-        """Make what its client would get, for `holdfast.plugin.advice.doctor`; None: nothing that the doctor judges."""
+    def configuration(self) -> Configured:
+        """Make what its client would get, as far as is known of the broker. Raises SettingError: the broker cannot."""
         ...
 
     def partitions(self, topic: str, deadline: Deadline) -> int:

@@ -35,6 +35,10 @@ def bill(record): ...
 """
 
 
+def warnings(found: list[tuple[str, str, str]]) -> list[str]:
+    return [detail for check, result, detail in found if (check, result) == ("configuration", "warning")]
+
+
 @pytest.fixture
 def name() -> str:
     return f"shop_{uuid.uuid4().hex[:8]}"
@@ -131,9 +135,13 @@ def test_offline_asks_nobody(checked: Checked, closed_port: str) -> None:
 
 
 def test_what_the_doctor_finds_is_a_check_that_is_not_well(checked: Checked) -> None:
-    found = checked("--offline", code=4, assignment="keep")
-    [detail] = [detail for check, result, detail in found if (check, result) == ("configuration", "warning")]
-    assert detail.endswith("[eager-assignor]")
+    found = checked("--offline", code=4, session_ms=3_000)
+    assert warnings(found)[0].endswith("[session-refused]")
+
+
+def test_what_the_source_itself_warns_of_is_one_too(checked: Checked) -> None:
+    [detail] = warnings(checked("--offline", code=4, assignment=None))
+    assert "every rebalance stops the whole group" in detail
 
 
 def test_a_store_that_is_none_or_in_memory_is_told(checked: Checked, kafka: KafkaServer, name: str) -> None:

@@ -134,6 +134,9 @@ class TestHealthy:
                 member.start()
                 until(lambda: json.loads(path.read_text())["ready"])
                 assert here("healthy", path, "--ready").stdout.startswith("ready, ")
+                both = here("healthy", path, tmp_path / "none", code=1)
+                assert both.stdout.startswith(f"{path}: ready, ")
+                assert f"{tmp_path / 'none'}: cannot be read" in both.stderr
                 [told] = lines(here("healthy", path, "--json"))
                 assert (told["type"], told["live"], told["ready"]) == ("health", True, True)
 

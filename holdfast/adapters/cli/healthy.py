@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _EXAMPLE = """\
   holdfast healthy /run/billing.health --max-age 30
   holdfast healthy /run/billing.health --ready
+  holdfast healthy /run/billing.health.0 /run/billing.health.1
 
 exit code 1: the app is not live (with --ready: not ready), or the file is not there, too old, or no such file
 """
@@ -28,7 +29,13 @@ exit code 1: the app is not live (with --ready: not ready), or the file is not t
 def add(commands: Commands) -> None:
     """The command and its options."""
     made = shared.command(commands, "healthy", "whether an app lives, by the file that it writes", _EXAMPLE)
-    made.add_argument("file", metavar="FILE", type=Path, help="what the app gives to write_health(...)")
+    made.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        type=Path,
+        help="what the app gives to write_health(...); several, as of `holdfast run --processes`: all have to be well",
+    )
     made.add_argument(
         "--max-age", type=seconds, default=30.0, metavar="S", help="seconds since it was written (default: %(default)g)"
     )
@@ -37,11 +44,15 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Look, and tell."""
-    why = ""
+    """Look at each, and tell. All are looked at: who is not well is told with the others."""
+    return max([_judge(file, options, output) for file in options.files])
+
+
+def _judge(file: Path, options: argparse.Namespace, output: Output) -> int:
+    why, called = "", f"{file}: " if len(options.files) > 1 else ""
     try:
-        age_s = (wall_ms() - options.file.stat().st_mtime_ns // 1_000_000) / 1000
-        found: Any = json.loads(options.file.read_text(encoding="utf-8"))
+        age_s = (wall_ms() - file.stat().st_mtime_ns // 1_000_000) / 1000
+        found: Any = json.loads(file.read_text(encoding="utf-8"))
         live, ready, reasons = bool(found["live"]), bool(found["ready"]), list(map(str, found["reasons"]))
     except OSError as error:
         why = f"cannot be read ({error.strerror}): the app has not begun to write it, or writes elsewhere"
@@ -52,10 +63,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
             why = f"was written {span(age_s)} ago: the process has ended or stands still, or its app had failed"
         elif -age_s > options.max_age:
             why = f"was written {span(-age_s)} ahead: the clock was set back, and nobody has written since"
-        output.json({"type": "health", "live": live, "ready": ready, "age_s": age_s, "reasons": reasons})
+        output.json(
+            {"type": "health", "file": str(file), "live": live, "ready": ready, "age_s": age_s, "reasons": reasons}
+        )
         if not why and live and (ready or not options.ready):
-            output.say(f"{'ready' if ready else 'live, not ready'}, {span(age_s)} ago")
+            output.say(f"{called}{'ready' if ready else 'live, not ready'}, {span(age_s)} ago")
             return 0
         why = "; ".join([*([why] if why else []), *reasons]) or "says no, without a reason"
-    output.note(f"holdfast: {options.file}: {why}")
+    output.note(f"holdfast: {file}: {why}")
     return 1

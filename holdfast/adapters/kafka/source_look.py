@@ -13,9 +13,10 @@ from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.properties import addresses
 from holdfast.adapters.kafka.static_member import PROPERTY
 from holdfast.errors import SourceError
+from holdfast.plugin.tool_ports import Configured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from holdfast.adapters.kafka.source import KafkaSource
     from holdfast.timing import Deadline
@@ -52,9 +53,12 @@ class KafkaSourceLook:
             self._features = broker_features.ask(self._checked.conf, deadline)
         return f"Kafka at {self.addresses} answers (cluster {cluster})"
 
-    def configuration(self) -> Mapping[str, object]:
+    def configuration(self) -> Configured:
         """Make what the client would get, as far as is known of the broker. Raises SettingError: the broker cannot."""
-        return emit(self._checked, self._features).conf
+        client = emit(self._checked, self._features)
+        # That nobody has asked the broker is no finding.
+        findings = client.findings if self._features is not NOT_ASKED else self._checked.findings
+        return Configured(client.conf, {each.field: str(each) for each in findings})
 
     def partitions(self, topic: str, deadline: Deadline) -> int:
         """How many partitions a topic has, all with a leader. Raises UnknownTopic and other SourceErrors."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.names import matching
 from holdfast.adapters.rocketmq.remoting.admin import Admin
 from holdfast.adapters.rocketmq.topics import Topics
+from holdfast.plugin.tool_ports import Configured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from holdfast.adapters.rocketmq.source import RocketMQSource
     from holdfast.timing import Deadline
@@ -34,9 +35,9 @@ class RocketMQSourceLook:
         """Ask the name servers for the brokers, and one of these. Raises SourceError."""
         return f"RocketMQ {Admin(self._client).version(deadline)} by {self.addresses} answers"
 
-    def configuration(self) -> Mapping[str, object] | None:
+    def configuration(self) -> Configured:
         """Judged when the source was made: there is no other client's to judge."""
-        return None
+        return Configured()
 
     def partitions(self, topic: str, deadline: Deadline) -> int:
         """How many queues a topic has that can be read. Raises UnknownTopic and other SourceErrors."""

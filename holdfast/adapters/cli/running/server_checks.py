@@ -18,9 +18,11 @@ from holdfast.plugin.advice.doctor import Circumstances, Client, ClientConf, Sev
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from holdfast.plugin.advice.doctor import Finding
     from holdfast.plugin.app_parts import AppParts
+    from holdfast.plugin.settings import Settings
     from holdfast.plugin.tool_ports import SourceLook
 
 #: Topics that a pattern matches are shown up to so many.
@@ -75,25 +77,31 @@ def _reach(look: SourceLook, timeout_s: float) -> Check:
 
 
 def _configuration(look: SourceLook, parts: AppParts) -> Iterator[Check]:
-    settings = parts.settings
     try:
-        conf = look.configuration()
+        configured = look.configuration()
     except HoldfastError as error:
         yield Check("configuration", "error", str(error))
         return
-    if conf is None:
-        return
+    found = [] if configured.conf is None else _judged(configured.conf, parts.settings)
+    for each in found:
+        detail = f"{each.where}: {each.found}: {each.why}; {each.remedy} [{each.rule}]"
+        yield Check("configuration", "error" if each.severity is Severity.ERROR else "warning", detail)
+    judged = {each.where for each in found}
+    warnings = [text for setting, text in configured.warnings.items() if setting not in judged]
+    for text in warnings:
+        yield Check("configuration", "warning", text)
+    if not found and not warnings and configured.conf is not None:
+        yield Check("configuration", "ok", "holdfast doctor finds nothing")
+
+
+def _judged(conf: Mapping[str, object], settings: Settings) -> list[Finding]:
+    """What the doctor finds, but for notes."""
     circumstances = Circumstances(
         workers=max(settings.workers, 1), drain_s=settings.drain_timeout_s, polls_meanwhile=settings.workers > 0
     )
     texts = {name: value for name, value in conf.items() if not callable(value)}
     findings = doctor.examine_conf(ClientConf(texts, client=Client.HOLDFAST, circumstances=circumstances))
-    worth = [each for each in findings if each.severity is not Severity.NOTE]
-    for each in worth:
-        detail = f"{each.where}: {each.found}: {each.why}; {each.remedy} [{each.rule}]"
-        yield Check("configuration", "error" if each.severity is Severity.ERROR else "warning", detail)
-    if not worth:
-        yield Check("configuration", "ok", "holdfast doctor finds nothing")
+    return [each for each in findings if each.severity is not Severity.NOTE]
 
 
 def _topics(look: SourceLook, parts: AppParts, timeout_s: float) -> Iterator[Check]:

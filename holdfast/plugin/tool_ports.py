@@ -148,7 +148,7 @@ class DeadLetterTool(Protocol):
 
 
 class Configured(NamedTuple):
-    """What a source's client would get."""
+    """A source's configuration, as its client would get it."""
 
     #: For `holdfast.plugin.advice.doctor`; None: nothing that the doctor judges.
     conf: Mapping[str, object] | None = None

@@ -27,7 +27,7 @@ APP = """
 from holdfast import Holdfast, MemoryClaims, RedisClaims, Retry
 from holdfast.adapters.kafka import KafkaSource
 
-conf = {{"bootstrap.servers": {bootstrap!r}, "group.id": {name!r}, "session.timeout.ms": {session_ms}}}
+conf = {{"bootstrap.servers": {bootstrap!r}, "group.id": {name!r}, **{more!r}}}
 app = Holdfast(KafkaSource(conf, assignment={assignment!r}), claims={claims})
 
 @app.handler({topics!r}, name="bill", dead_letter={dead_letter!r}, retry=Retry(topics={delays!r}))
@@ -55,7 +55,7 @@ def checked(
         usual = {
             "bootstrap": kafka.bootstrap,
             "name": name,
-            "session_ms": 45_000,
+            "more": {},
             "assignment": "sticky",
             "claims": f"RedisClaims.from_url({redis_url!r}, namespace={name!r})",
             "topics": name,
@@ -135,7 +135,7 @@ def test_offline_asks_nobody(checked: Checked, closed_port: str) -> None:
 
 
 def test_what_the_doctor_finds_is_a_check_that_is_not_well(checked: Checked) -> None:
-    found = checked("--offline", code=4, session_ms=3_000)
+    found = checked("--offline", code=4, more={"session.timeout.ms": 3_000})
     assert warnings(found)[0].endswith("[session-refused]")
 
 

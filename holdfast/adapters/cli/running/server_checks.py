@@ -95,7 +95,7 @@ def _configuration(look: SourceLook, parts: AppParts) -> Iterator[Check]:
 
 
 def _judged(conf: Mapping[str, object], settings: Settings) -> list[Finding]:
-    """What the doctor finds, but for notes."""
+    """Ask the doctor, and leave its notes out."""
     circumstances = Circumstances(
         workers=max(settings.workers, 1), drain_s=settings.drain_timeout_s, polls_meanwhile=settings.workers > 0
     )

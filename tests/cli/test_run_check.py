@@ -52,7 +52,7 @@ def checked(
     monkeypatch.setattr(sys, "path", [*sys.path])
 
     def run(*arguments: str, code: int, **app: Any) -> list[tuple[str, str, str]]:
-        usual = {
+        usual: dict[str, Any] = {
             "bootstrap": kafka.bootstrap,
             "name": name,
             "more": {},

@@ -69,6 +69,8 @@ _FAULTS: dict[FaultKind, int] = {
     "compact": 1,
     "reset": 1,
 }
+#: The store does not hear, or is not heard.
+_STORE_AWAY: frozenset[FaultKind] = frozenset({"silent", "deaf", "slow", "lossy", "forbid"})
 _STORES: Sequence[StoreKind] = (*("specification",) * 6, "scripts", "digests")
 _STORE_DOWN: Sequence[Literal["pause", "open"]] = (*("pause",) * 9, "open")
 
@@ -120,7 +122,14 @@ def draw(seed: int) -> World:
     if world.loop is None:
         world = replace(world, around=_apart("around", seed).random() < 1 / 6)
     world = retry_topics(_apart("retry topics", seed), world)
-    return mishaps(_apart("mishaps", seed), world)
+    return _noted_resets(mishaps(_apart("mishaps", seed), world))
+
+
+def _noted_resets(world: World) -> World:
+    """Who is open while the store is away cannot note a reset there, and nobody else hears of it."""
+    if world.settings.store_down != "open" or all(each.kind != "reset" for each in world.faults):
+        return world
+    return replace(world, faults=tuple(each for each in world.faults if each.kind not in _STORE_AWAY))
 
 
 def _apart(what: str, seed: int) -> random.Random:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
     from holdfast.records import Partition, Record
     from holdfast.runtime import Queue
-    from holdfast.testing.book import Run
+    from holdfast.testing.book import Placed, Run
     from holdfast.testing.process import Process
     from holdfast.testing.stage import Stage
     from holdfast.testing.world import Loop, World
@@ -146,6 +146,7 @@ class LoopMember(Member):
         placed = self.stage.placed(record)
         self.process.runtime.sleep(placed.plan.takes_s)
         place = (record.partition, record.offset)
+        self._look_whether_made_again(place, placed)
         if self.stage.fails.get(placed.number, 0) > 0:
             self.stage.fails[placed.number] -= 1
             if self._loop.gives_back and self._loop.done_when != "commit":
@@ -180,6 +181,14 @@ class LoopMember(Member):
             driven.end_of_loop()
 
     # ---- for the judges
+    def _look_whether_made_again(self, place: _Place, placed: Placed) -> None:
+        """Look whether what a thread says of a record counts for another one: its topic was made again meanwhile."""
+        others = [run for run in self._handed_out.get(place, ()) if run.record.log != placed.log]
+        if others:
+            del self._handed_out[place]
+            self.stage.judges.ended(others, well=True)
+            self.stage.judges.in_doubt(others)
+
     def _given(self, records: Sequence[Record]) -> None:
         for record in records:
             fence = record.fence

@@ -110,7 +110,7 @@ class Group:
 
 @pytest.fixture
 def group(kafka: KafkaServer, redis_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
-    with Group(kafka, redis_url, tmp_path, getattr(request, "param", "cooperative"), ["1s", "2s"]) as made:
+    with Group(kafka, redis_url, tmp_path, getattr(request, "param", "cooperative"), ["500ms", "1s"]) as made:
         yield made
 
 
@@ -126,7 +126,7 @@ def test_a_record_that_fails_comes_again_after_each_delay_and_then_is_a_dead_let
     calls = group.calls()
     assert [call.topic for call in calls if call.value == "never"] == [group.topic, first, second]
     assert [call.how for call in calls if call.value == "cured"] == ["failed", "failed", "done"]
-    delays = {first: 1000, second: 2000}
+    delays = {first: 500, second: 1000}
     assert all(call.waited_ms >= delays.get(call.topic, 0) for call in calls)
     said = dict(letter.headers() or ())
     assert (letter.key(), letter.value(), said["holdfast-attempts"]) == (b"never", b"never", b"3")
@@ -153,7 +153,7 @@ def test_a_kill_and_a_join_while_records_wait_lose_nothing(group: Group) -> None
         end(member, PATIENCE_S)
         assert member.returncode == 0
     assert {call.value for call in group.calls() if call.how == "done"} == set(values)
-    delays = dict(zip(group.retries, (1000, 2000), strict=True))
+    delays = dict(zip(group.retries, (500, 1000), strict=True))
     assert all(call.waited_ms >= delays.get(call.topic, 0) for call in group.calls())
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from confluent_kafka import KafkaError
 
+from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka.faults import (
     COMMIT_FATES,
     FAULTS,
@@ -135,3 +136,8 @@ def test_an_error_is_never_read_as_committed(code: int) -> None:
 def test_an_answer_that_nobody_knows_says_nothing_so_it_is_sent_again() -> None:
     assert commit_fate(KafkaError(9_999)) is CommitFate.AGAIN
     assert commit_fate(KafkaError(9_999, "gone", True)) is CommitFate.FATAL
+
+
+def test_numbers_that_stand_in_for_names_of_newer_clients_are_theirs() -> None:
+    assert faults._INVALID_REGULAR_EXPRESSION == KafkaError.INVALID_REGULAR_EXPRESSION
+    assert faults._REBOOTSTRAP_REQUIRED == KafkaError.REBOOTSTRAP_REQUIRED

@@ -231,6 +231,9 @@ class KeptMembership:
         self._view = view
         self._planned_at = self._runtime.now() - view.plan_age_s
         self._members = tuple(view.members.values())
+        offered = view.offers.get(self.id, frozenset())
+        if offered != self._offered:
+            self._offered = offered  # a failover has lost what we had offered since: it is offered again
         if view.standing.settled:
             self._publish_at = None
         elif self._publish_at is None:

@@ -379,8 +379,8 @@ class Judges:
         session, bound = runs[0].session, max(1, self._settings.workers) + self._settings.mark_batch + self._coroutines
         unacked = self._unacked[session]
         unacked.update(runs)
-        if self._loop is not None and self._loop.threads:
-            return  # whatever they say between two looks of the engine is not acknowledged yet
+        if self._loop is not None and (self._loop.threads or self.unprotected):
+            return  # what they say between two looks of the engine, or what went meanwhile, is not acknowledged yet
         if self._loop is not None:  # what the loop has is its own; what it has said is marked before it gets more
             own = sum(each.ended_at is None for each in unacked)
             bound = self._settings.mark_batch + self._loop.at_most + own

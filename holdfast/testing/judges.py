@@ -56,6 +56,7 @@ class Judges:
         self._knew: Known | None = None
         #: The store gave no answer: who is open then has no protection.
         self.unprotected = False
+        self.lost = set[str]()  # sessions, by what their members say
         self._unacked: dict[str, set[Run]] = defaultdict(set)
         self._checked: dict[LogName, int] = defaultdict(int)
         self._epochs: dict[LogName, tuple[int, str]] = {}
@@ -320,7 +321,7 @@ class Judges:
         for old in unit.runs:
             if old.blind and unit.key is None:
                 continue
-            if old.given_up and (old.record.letter_of is not None or old.record.excused):
+            if old.given_up and (old.record.letter_of is not None or old.record.excused or old.session in self.lost):
                 continue  # its letter gave the key back: another record of it may run
             self.repeats += 1
             if self._known(old.record, old.session, old.claimed_at) and not self._lost_since(new.claimed_at, record):

@@ -142,6 +142,7 @@ class Member(ABC):
             self.client.reports.told(event)
         if isinstance(event, SessionLost):
             self.thrown_out()
+            judges.lost.add(event.session)
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
             record = stage.placed_at(self, event.partition, event.offset)
             if isinstance(event, Overrun):

@@ -126,7 +126,7 @@ def draw(seed: int) -> World:
 
 
 def _noted_resets(world: World) -> World:
-    """Who is open while the store is away cannot note a reset there, and nobody else hears of it."""
+    """Leave the store where it is: a member that is open while the store is away cannot note a reset there."""
     if world.settings.store_down != "open" or all(each.kind != "reset" for each in world.faults):
         return world
     return replace(world, faults=tuple(each for each in world.faults if each.kind not in _STORE_AWAY))

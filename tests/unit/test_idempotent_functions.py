@@ -115,6 +115,8 @@ def bill(order_id):
         (tmp_path / "shop_store.py").write_text("from holdfast import MemoryClaims\nclaims = MemoryClaims()\n")
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        for name in ("shop", "shop_store"):  # another test's
+            monkeypatch.delitem(sys.modules, name, raising=False)
         yield tmp_path
         for name in ("shop", "shop_store"):
             sys.modules.pop(name, None)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from holdfast import RedisClaims, RedisCoordinator
-from holdfast.adapters.cli.lagging import names
+from holdfast.adapters.cli.lag_rates import names
 from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.plugin.assign.java import offsets_partition

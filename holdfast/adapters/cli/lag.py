@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds
-from holdfast.adapters.cli.lagging import Line, Rates, Total, lines_of, names
+from holdfast.adapters.cli.lag_rates import Line, Rates, Total, lines_of, names
 from holdfast.adapters.cli.looks import again_and_again
 from holdfast.adapters.cli.output import CLEAR, count, shown, span
 from holdfast.errors import SourceUnavailable

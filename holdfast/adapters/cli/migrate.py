@@ -9,7 +9,7 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, topic_counts
 from holdfast.adapters.cli.described import from_options
 from holdfast.adapters.cli.emit import kafka_brokers
-from holdfast.adapters.cli.lagging import names
+from holdfast.adapters.cli.lag_rates import names
 from holdfast.adapters.cli.output import shown
 from holdfast.errors import SettingError, SourceUnavailable
 from holdfast.plugin.advice.emit import Sheet, as_properties

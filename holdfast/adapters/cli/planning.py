@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.adapters.cli.lagging import names
+from holdfast.adapters.cli.lag_rates import names
 from holdfast.errors import SettingError, SourceUnavailable
 from holdfast.plugin.advice.forecast import Change, Group, assigned, next_names, usual_topics
 from holdfast.plugin.assign.members import Subscriber

@@ -1,4 +1,7 @@
-"""Dead letters to Kafka: produced, and acknowledged by all in-sync replicas, before the record counts as settled."""
+"""Dead letters to Kafka: produced, and acknowledged by all in-sync replicas, before the record counts as settled.
+
+A worker sends them and waits (engine/record/attempts.py); after that the record is settled (settling.py).
+"""
 
 from __future__ import annotations
 

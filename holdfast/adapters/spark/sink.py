@@ -1,6 +1,6 @@
 """`idempotent_sink`: what foreachBatch calls. START HERE; the protocol is in dedup/spark_batches.py.
 
-Begin on the driver, claims on the executors, persisted and counted before the write, write, finish. Whatever
+Begin on the driver, claims on the executors (tasks.py), persisted and counted before the write, write, finish. Whatever
 dies on the way, the next attempt does again what is not finished, and nothing that is. What runs in a batch's own
 call is all here; the object has settings and no state, so it pickles, and two calls of it never meet.
 """

@@ -1,5 +1,7 @@
 """Takeover: makes an assigned partition an owned one. The store first, then the committed offset; a foreign one wins.
 
+Whether the former owner still lives is for the store to say (dedup/scripts/acquire.lua).
+
 Each partition goes its own way: one whose topic is gone or that has no leader waits alone, and is asked for again.
 
 A committed offset is *ours* if it carries our mark with this very offset; then it is ours however low: a late commit of

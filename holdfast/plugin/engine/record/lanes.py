@@ -1,5 +1,7 @@
 """Lanes: decide which records run one after the other, and which may start. Pure scheduling; one thread.
 
+A lane is a Kafka key, a partition or a record, as `Settings.ordering` says; a business key has nothing to do with it.
+
 Followers of a parked record stand in a deque of their own, and are let out one by one as they ask
 (`Lane.next_follower`): walked for each record that waits, a lane would cost by its square. What another member holds is
 only known by asking, and those asked for behind it were asked for in vain: such a lane is *wary*, and lets two ask for

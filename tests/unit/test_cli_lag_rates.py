@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from holdfast.adapters.cli.lagging import Rate, Rates, Total, lines_of, names
+from holdfast.adapters.cli.lag_rates import Rate, Rates, Total, lines_of, names
 from holdfast.plugin.advice.group_view import GroupView, MemberView, Node, PartitionView
 from holdfast.records import Partition
 

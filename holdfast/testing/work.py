@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,8 @@ class Work:
             try:
                 yield
             finally:
-                _TAKES_S.reset(token)
+                with suppress(ValueError):  # its process is gone, and it is collected somewhere else
+                    _TAKES_S.reset(token)
 
     def _slow(self, call: HandlerCall) -> Iterator[None]:  # noqa: ARG002 - as of a middleware
         self.process.runtime.sleep(self.stage.chance.random() * _AROUND_S)

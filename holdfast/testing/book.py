@@ -81,6 +81,8 @@ class Placed:
     #: Somebody has skipped it on purpose, or it is not in its log any more, or it was sent away by a member that took
     #: its log for another.
     excused: bool = False
+    #: A reset replays it: that its name was known as done says nothing of the replay.
+    replayed: bool = False
     #: Its client has sent it back, so that it comes again from elsewhere: its place says nothing any more.
     sent_back: bool = False
 

@@ -235,7 +235,7 @@ class Judges:
             by_name = key is not None and self._sight.finished(key) and not self._sight.done(record)
             if not (record.unit.business or by_name):
                 record.unit.runs.clear()
-                record.unit.handled = False
+                record.unit.handled, record.replayed = False, True
             if record.lane is not None:
                 record.lane.first = min(record.lane.first, record.turn)
 
@@ -341,7 +341,7 @@ class Judges:
         if self._sight.alive(session):
             return True
         unit = record.unit
-        known = unit.key is not None and self._sight.finished(unit.key)
+        known = unit.key is not None and self._sight.finished(unit.key) and not record.replayed
         return known or (not unit.business and self._sight.done(record))
 
     def _in_order(self, new: Run) -> None:

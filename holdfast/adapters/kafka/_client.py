@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.adapters.kafka.client_version import check
 from holdfast.errors import MissingExtraError
 
 try:
@@ -24,6 +25,8 @@ except ModuleNotFoundError as error:
     if error.name != "confluent_kafka":  # it is there and lacks something of its own: that message is better
         raise
     raise MissingExtraError("confluent-kafka", "kafka") from error
+
+check(*libversion())
 
 __all__ = [
     "AdminClient",

@@ -66,12 +66,6 @@ def test_a_group_that_rebalances_and_one_of_the_consumer_protocol_say_nothing(st
     assert assigned_in(described({"a": [2]}, state, kind)) is None
 
 
-def test_a_client_that_does_not_say_which_protocol_it_is_knows_classic_groups_alone() -> None:
-    found = described({"a": [2], "b": []})
-    del found.type
-    assert assigned_in(found) == {"a": frozenset({Partition("orders", 2)}), "b": frozenset()}
-
-
 def test_a_pattern_stands_for_the_topics_that_somebody_has_partitions_of() -> None:
     assigned = {"a": [Partition("orders-eu", 0)], "b": [Partition("orders-us", 3), Partition("bills", 0)]}
     assert topics_of(["orders", "^orders-.*"], assigned) == {"orders", "orders-eu", "orders-us"}

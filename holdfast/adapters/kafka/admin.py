@@ -151,9 +151,3 @@ def refused(error: KafkaException) -> SettingError:
     """A configuration that librdkafka does not take. Its words name the property; the values stay out of it."""
     said: KafkaError = error.args[0]
     return SettingError("conf", "...", f"librdkafka refuses it: {said.str()}")
-
-
-def has_consumer_protocol(described: Any) -> bool:  # noqa: ANN401 - as the binding has it
-    """Whether a group is described as one of the consumer protocol. The oldest clients do not say, and then know
-    nothing of such a group."""
-    return getattr(getattr(described, "type", None), "name", "") == "CONSUMER"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.adapters.kafka import describing, tls
 from holdfast.adapters.kafka._client import ConfigResource, ConsumerGroupTopicPartitions, KafkaError, TopicCollection
-from holdfast.adapters.kafka.admin import Admin, has_consumer_protocol, request_s
+from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.leave_static import cannot
 from holdfast.adapters.kafka.partition_view import PartitionViews, node_of
 from holdfast.adapters.kafka.properties import addresses
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 _OFFSETS: Final = "__consumer_offsets"
 _RETENTION: Final = "offsets.retention.minutes"
 _AGAIN_S: Final = 0.2
-_TOO_OLD: Final = (
-    "this confluent-kafka tells nothing of groups of the consumer protocol: if this is one, its members are not known; "
-    "install a newer one"
-)
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -58,9 +54,7 @@ class KafkaGroupViews:
         notes: list[str] = []
         described = self._describe(deadline)
         coordinator = node_of(described.coordinator)
-        consumer_protocol = has_consumer_protocol(described)
-        if described.state.name == "DEAD" and not hasattr(described, "type"):
-            notes.append(_TOO_OLD)
+        consumer_protocol = described.type.name == "CONSUMER"
         by_hand = self._by_hand(coordinator, deadline, notes, consumer_protocol=consumer_protocol)
         # Only now: asked of a broker that has no `__consumer_offsets` yet, this call of 2.16.1 ends the process; the
         # description has made it.
@@ -151,7 +145,7 @@ class KafkaGroupViews:
         state: str,
         notes: list[str],
     ) -> tuple[MemberView, ...]:
-        consumer_protocol = has_consumer_protocol(described)
+        consumer_protocol = described.type.name == "CONSUMER"
         told = by_hand.members if by_hand else {}
         # A classic group tells what its members have only while it is stable; without, everybody would seem idle.
         knows = consumer_protocol or state == "stable"
@@ -170,7 +164,7 @@ class KafkaGroupViews:
                     protocol="consumer" if consumer_protocol and not (more and more.classic) else "classic",
                     topics=None if more is None else more.topics | _matching(more.pattern, all_assigned),
                     partitions=has if knows else None,
-                    target=_partitions(target) if (target := getattr(member, "target_assignment", None)) else None,
+                    target=_partitions(member.target_assignment) if member.target_assignment else None,
                     epoch=more.epoch if more else None,
                 )
             )

@@ -20,7 +20,6 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.adapters.kafka._client import KafkaException, TopicCollection
-from holdfast.adapters.kafka.admin import has_consumer_protocol
 from holdfast.adapters.kafka.config import GroupProtocol
 from holdfast.adapters.kafka.joining import join
 from holdfast.errors import SourceError, SourceUnavailable
@@ -145,7 +144,7 @@ def watch(client: ClientConfig, callbacks: Callbacks, admin: Callable[[], Admin]
 # ---- pure
 def assigned_in(described: Any) -> dict[str, frozenset[Partition]] | None:  # noqa: ANN401 - as the binding has it
     """Read who has what, by member id. None: a classic group tells it only while it is stable."""
-    if described.state.name != "STABLE" or has_consumer_protocol(described):
+    if described.state.name != "STABLE" or described.type.name == "CONSUMER":
         return None
     return {
         member.member_id: frozenset(Partition(one.topic, one.partition) for one in member.assignment.topic_partitions)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.forks import after_fork
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class Lease:
         self._lost = False
         self._vouched_until = math.inf
         self._stop = runtime.event()
-        self._pid = os.getpid()
+        #: False in a forked child: there the session belongs to the parent, which has the thread that renews it.
+        self.own_process = True
+        after_fork(self, Lease._in_child)
 
-    @property
-    def own_process(self) -> bool:
-        """False in a forked child: there the session belongs to the parent, which has the thread that renews it."""
-        return os.getpid() == self._pid
+    def _in_child(self) -> None:
+        self.own_process, self._lost = False, True
 
     def now(self) -> float:
         """By the clock that judges it."""
@@ -55,7 +55,7 @@ class Lease:
         """Whether the last renewal that succeeded was sent less than a lease ago. Once False, False for ever."""
         if self._lost:
             return False
-        if self._runtime.now() - self._sent_at >= self.lease_s or os.getpid() != self._pid:
+        if self._runtime.now() - self._sent_at >= self.lease_s:
             self.lose()
             return False
         return True

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast.dedup.claims import ClaimKey, Token
+from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.dedup.redis_errors import asking
 from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode, scoped
@@ -16,6 +19,8 @@ from holdfast.dedup.redis_scripts import ScriptCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    import redis
 
     from holdfast.dedup.redis_store import Parts, RedisClaims
 
@@ -138,7 +143,7 @@ class RedisAdmin:
         found = Stats(by_scope=None if self._layout.hash_keys else Counter())
         sizes: dict[bytes, _Size] = {}
         done_by, claimed_by = self._attempts()
-        total, seen = int(self._ask(self._client.dbsize)), 0
+        total, seen = sum(int(self._ask(server.dbsize)) for server in self._servers()), 0
         for page in self._pages(""):
             self._count(found, page, sizes, {b"1"} | done_by, claimed_by)
             seen += _PAGE
@@ -203,15 +208,19 @@ class RedisAdmin:
 
     def _pages(self, begin: str) -> Iterator[list[_Found]]:
         """Names of this namespace that begin so after the hash tag."""
-        cursor: Any = 0
         pattern = self._layout.pattern(begin)
-        while True:
-            at = cursor
-            cursor, names = self._ask(lambda: self._client.scan(at, match=pattern, count=_PAGE))  # noqa: B023 - called at once
-            split = [(name, self._layout.split(name)) for name in names]
-            yield [_Found(name, *place) for name, place in split if place is not None]
-            if not cursor:
-                return
+        for server in self._servers():
+            cursor: Any = 0
+            while True:
+                cursor, names = self._ask(partial(server.scan, cursor, match=pattern, count=_PAGE))
+                split = [(name, self._layout.split(name)) for name in names]
+                yield [_Found(name, *place) for name, place in split if place is not None]
+                if not cursor:
+                    break
+
+    def _servers(self) -> list[redis.Redis]:
+        """All that have some of the keys."""
+        return self._client.masters() if isinstance(self._client, ClusterClient) else [self._client]
 
     def _attempts(self) -> tuple[set[bytes], set[bytes]]:
         """The ids of batch attempts whose keys are done, and of the others."""
@@ -236,8 +245,11 @@ class RedisAdmin:
             sizes.setdefault(kind, _Size()).add(len(kinds[kind]), size_bytes)
         plain = kinds.get(b"k", [])
         if plain:
-            [values] = self._pipeline([("MGET", *(each.name for each in plain))])
-            for each, value in zip(plain, values, strict=True):
+            by_shard: dict[int, list[_Found]] = {}
+            for each in plain:
+                by_shard.setdefault(each.shard, []).append(each)
+            values = self._pipeline([("MGET", *(each.name for each in some)) for some in by_shard.values()])
+            for each, value in zip(chain(*by_shard.values()), chain(*values), strict=True):
                 found.done += value in done
                 # None: it has expired since.
                 found.claimed += value is not None and (value in claimed or value.startswith(b"C"))
@@ -252,15 +264,13 @@ class RedisAdmin:
 
     def _sessions(self) -> list[dict[str, bool]]:
         """Of each shard: session -> whether it lives."""
-        shards = range(self._layout.shards)
-        (seconds, micros), *hashes = self._pipeline(
-            [("TIME",), *(("HGETALL", self._layout.sessions(shard)) for shard in shards)]
-        )
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
-        return [
-            {decode(session): int(field.partition(b":")[0]) > now_ms for session, field in fields.items()}
-            for fields in hashes
-        ]
+        asked = [(("TIME",), ("HGETALL", self._layout.sessions(shard))) for shard in range(self._layout.shards)]
+        told = self._pipeline([command for pair in asked for command in pair])  # each by its own server's clock
+        found = []
+        for (seconds, micros), fields in zip(told[::2], told[1::2], strict=True):
+            now_ms = int(seconds) * 1000 + int(micros) // 1000
+            found.append({decode(session): int(field.partition(b":")[0]) > now_ms for session, field in fields.items()})
+        return found
 
     def _pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         with self._client.pipeline(transaction=False) as pipeline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import redis
 from redis.backoff import NoBackoff
@@ -12,9 +12,13 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from holdfast.dedup.redis_errors import asking
+from holdfast.dedup.redis_sentinel import SCHEMES, MasterAt, sentinel_client
 from holdfast.errors import SettingError, StoreError, StoreRefused, StoreUnavailable
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from redis.credentials import CredentialProvider
 
     from holdfast.dedup.redis_layout import Layout
@@ -26,6 +30,18 @@ _OLDEST = (6, 2)
 _READS = 4
 #: Of a pool: no bound.
 _CONNECTIONS = 2**31
+_URL = (
+    "give it as redis://user:password@host:port/db, with the password percent-encoded, or unix:///a.sock?db=0, or "
+    "redis+sentinel://host:port,host:port/name/db"
+)
+_SENTINELS_URL = (
+    "give it as redis+sentinel://user:password@host:port,host:port/name/db, with the password percent-encoded and the "
+    "name of the master as the sentinels know it"
+)
+
+
+#: A server for texts: one that fails over is another each time it is read.
+Where: TypeAlias = str | MasterAt
 
 
 class Server(NamedTuple):
@@ -43,47 +59,59 @@ def masked(url: str) -> str:
     return (f"{scheme}://" if found else "") + rest.rpartition("@")[2].partition("?")[0]
 
 
-def client_of(url: str, timeout_s: float, credentials: CredentialProvider | None = None) -> redis.Redis:
+def client_of(
+    url: str,
+    timeout_s: float,
+    credentials: CredentialProvider | None = None,
+    now: Callable[[], float] = SYSTEM_CLOCK.now,
+) -> redis.Redis:
     """A client that never resends and never waits longer than `timeout_s` for a connection or a reply.
 
     Args:
         url: where the server is.
         timeout_s: for a connection, and for each reply.
         credentials: asked for user and password at each new connection, in place of those in the URL.
+        now: by which clock a sentinel that is silent is left out for a while.
 
     Raises:
         SettingError: the URL cannot be read, or has credentials besides those that are given.
     """
+    options = connection_options(timeout_s, credentials)
     # A socket in the file system has no peer that could vanish unheard.
-    keepalive = {} if url.startswith("unix://") else {"socket_keepalive": True}
+    if not url.startswith("unix://"):
+        options["socket_keepalive"] = True
+    by_sentinels = url.startswith(SCHEMES)
     try:
-        client = redis.Redis.from_url(
-            url,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            credential_provider=credentials,
-            # A thread that asks takes one for the time of a reply, so the threads are the bound. redis-py 8 would stop
-            # at 100, with an error for the next thread.
-            max_connections=_CONNECTIONS,
-            **keepalive,
-            # A resent call would carry the same call generation, and its late twin would pass the barrier.
-            retry=Retry(NoBackoff(), 0),
-            # One reply for one request: nothing is pushed into a connection.
-            protocol=2,
-            client_name="holdfast",
-        )
+        client = sentinel_client(url, options, now) if by_sentinels else redis.Redis.from_url(url, **options)
     except (ValueError, TypeError):
         # Not chained: the parser's text may quote a part of the password.
-        raise SettingError(
-            "url",
-            masked(url),
-            "give it as redis://user:password@host:port/db, with the password percent-encoded, or unix:///a.sock?db=0",
-        ) from None
-    kwargs = client.get_connection_kwargs()
-    if credentials is not None and (kwargs.get("username") or kwargs.get("password")):
+        raise SettingError("url", masked(url), _SENTINELS_URL if by_sentinels else _URL) from None
+    check_credentials(credentials, client.get_connection_kwargs())
+    return client
+
+
+def connection_options(timeout_s: float, credentials: CredentialProvider | None) -> dict[str, Any]:
+    """How each connection is made, whatever server it goes to."""
+    return {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "credential_provider": credentials,
+        # A thread that asks takes one for the time of a reply, so the threads are the bound. redis-py 8 would stop
+        # at 100, with an error for the next thread.
+        "max_connections": _CONNECTIONS,
+        # A resent call would carry the same call generation, and its late twin would pass the barrier.
+        "retry": Retry(NoBackoff(), 0),
+        # One reply for one request: nothing is pushed into a connection.
+        "protocol": 2,
+        "client_name": "holdfast",
+    }
+
+
+def check_credentials(credentials: CredentialProvider | None, connection: Mapping[str, Any]) -> None:
+    """Raises SettingError: the connection has credentials besides those that are given."""
+    if credentials is not None and (connection.get("username") or connection.get("password")):
         # Its class alone: a dataclass's text has its fields, and so the password.
         raise SettingError("credential_provider", type(credentials), "leave user and password out of the URL beside it")
-    return client
 
 
 def check_client(client: redis.Redis) -> None:
@@ -106,21 +134,28 @@ def check_client(client: redis.Redis) -> None:
         raise SettingError("client", "without socket_timeout", "a call could wait for ever: give socket_timeout=2.0")
     if kwargs.get("decode_responses"):
         raise SettingError("client", "with decode_responses", "the scripts' replies are bytes: leave it out")
+    pool = client.connection_pool
+    if isinstance(pool, SentinelConnectionPool) and not pool.is_master:
+        raise SettingError("client", "of replicas", "they take no writes: use master_for() of redis-py's Sentinel")
 
 
-def where_is(client: redis.Redis) -> str:
-    """Host, port and database, for people; of a Sentinel's client the service, whose host may be another each time."""
+def where_is(client: redis.Redis) -> Where:
+    """Host, port and database, for people; of sentinels' client the master's name, and where it is by now."""
     kwargs, pool = client.get_connection_kwargs(), client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
-        known = (each.get_connection_kwargs() for each in pool.sentinel_manager.sentinels)
-        sentinels = ", ".join(f"{each.get('host')}:{each.get('port')}" for each in known)
-        return f"{pool.service_name}/{kwargs.get('db', 0)} (by the sentinels {sentinels})"
+        return MasterAt(pool, kwargs.get("db", 0))
     place = kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
     return f"{place}/{kwargs.get('db', 0)}"
 
 
-def inspect(client: redis.Redis, where: str, *, wait_for_replica: bool) -> Server:
+def inspect(client: redis.Redis, where: Where, *, wait_for_replica: bool, node: bool = False) -> Server:
     """Ask the server what it is.
+
+    Args:
+        client: of the server.
+        where: for texts.
+        wait_for_replica: whether it has to have one.
+        node: whether it has to be, and not must not be, a node of a Redis Cluster.
 
     Raises:
         StoreUnavailable: no answer, or no replica where one is asked for.
@@ -131,16 +166,11 @@ def inspect(client: redis.Redis, where: str, *, wait_for_replica: bool) -> Serve
     major, minor = (int(part) for part in str(info.get("redis_version", "0.0")).split(".")[:2])
     if (major, minor) < _OLDEST:
         raise StoreRefused(f"the Redis at {where} is version {major}.{minor}: 6.2 or later is needed")
-    if int(info.get("cluster_enabled", 0)):
+    if int(info.get("cluster_enabled", 0)) and not node:
         raise StoreRefused(
-            f"the Redis at {where} is part of a Redis Cluster: use a single one, with replicas if you like"
+            f"the Redis at {where} is part of a Redis Cluster: give its URL as redis+cluster:// or rediss+cluster://"
         )
-    policy = str(info.get("maxmemory_policy", "noeviction"))
-    if int(info.get("maxmemory", 0)) and policy != "noeviction":
-        raise StoreRefused(
-            f"the Redis at {where} forgets keys when memory is full (maxmemory-policy {policy}), and a forgotten key "
-            "is work done twice: CONFIG SET maxmemory-policy noeviction, or use another Redis"
-        )
+    policy = keeps_keys(info, where)
     if info.get("role") == "slave":
         client.connection_pool.disconnect(inuse_connections=False)  # the address may stand for another server by now
         raise StoreUnavailable(f"the Redis at {where} is a replica now and takes no writes: use its primary")
@@ -151,10 +181,31 @@ def inspect(client: redis.Redis, where: str, *, wait_for_replica: bool) -> Serve
     return Server(
         version=(major, minor),
         replicas=replicas,
-        text=f"Redis {info.get('redis_version')}; persistence: {persistence}; replicas: {replicas}; "
+        text=f"{_product(info)}; persistence: {persistence}; replicas: {replicas}; "
         f"eviction: {'none' if policy == 'noeviction' else f'none now (no maxmemory; the policy would be {policy})'}; "
-        f"{meaning}; {_failover(replicas, wait_for_replica=wait_for_replica)}",
+        f"{meaning}; {_failover(replicas, wait_for_replica=wait_for_replica)}{_cut_off(info, replicas)}",
     )
+
+
+def _product(info: dict[str, Any]) -> str:
+    # Valkey also tells the version of the Redis that it is compatible with, by which it is judged.
+    valkey = info.get("valkey_version")
+    return f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version')}"
+
+
+def keeps_keys(info: dict[str, Any], where: Where) -> str:
+    """Returns: the eviction policy.
+
+    Raises:
+        StoreRefused: the server evicts keys.
+    """
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if int(info.get("maxmemory", 0)) and policy != "noeviction":
+        raise StoreRefused(
+            f"the Redis at {where} forgets keys when memory is full (maxmemory-policy {policy}), and a forgotten key "
+            "is work done twice: CONFIG SET maxmemory-policy noeviction, or use another Redis"
+        )
+    return policy
 
 
 def _persistence(client: redis.Redis, info: dict[str, Any]) -> tuple[str, str]:
@@ -178,6 +229,13 @@ def _failover(replicas: int, *, wait_for_replica: bool) -> str:
     return "no failover"
 
 
+def _cut_off(info: dict[str, Any], replicas: int) -> str:
+    # INFO has the field where the primary asks for such replicas.
+    if not replicas or "min_slaves_good_slaves" in info:
+        return ""
+    return "; cut off from them, it would go on taking work that is forgotten later (min-replicas-to-write 0)"
+
+
 def _config(client: redis.Redis, name: str) -> str | None:
     """A setting of the server, or None where CONFIG is not allowed: managed services refuse it."""
     try:
@@ -188,7 +246,7 @@ def _config(client: redis.Redis, name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def agree_on_layout(client: redis.Redis, where: str, layout: Layout) -> str:
+def agree_on_layout(client: redis.Redis, where: Where, layout: Layout) -> str:
     """Write down what all members have to agree on, or compare with what is written down.
 
     Returns:
@@ -199,10 +257,19 @@ def agree_on_layout(client: redis.Redis, where: str, layout: Layout) -> str:
         StoreRefused: this namespace is laid out in another way.
     """
     _compare(_first_word(client, where, layout.layout_key, layout.description), where, layout)
-    return _first_word(client, where, layout.id_key, secrets.token_hex(8))
+    return agree_on_id(client, where, layout.id_key)
 
 
-def compare_layout(client: redis.Redis, where: str, layout: Layout) -> None:
+def agree_on_id(client: redis.Redis, where: Where, key: bytes) -> str:
+    """The id kept there, made by whoever finds none.
+
+    Raises:
+        StoreUnavailable: no answer.
+    """
+    return _first_word(client, where, key, secrets.token_hex(8))
+
+
+def compare_layout(client: redis.Redis, where: Where, layout: Layout) -> None:
     """Compare what all members have to agree on with what is written down, if anything is.
 
     Raises:
@@ -215,7 +282,7 @@ def compare_layout(client: redis.Redis, where: str, layout: Layout) -> None:
         _compare(_text(stored), where, layout)
 
 
-def _compare(found: str, where: str, layout: Layout) -> None:
+def _compare(found: str, where: Where, layout: Layout) -> None:
     if found != layout.description:
         raise StoreRefused(
             f"the namespace in the Redis at {where} is laid out as '{found}' and this process wants "
@@ -224,7 +291,7 @@ def _compare(found: str, where: str, layout: Layout) -> None:
         )
 
 
-def _first_word(client: redis.Redis, where: str, key: bytes, ours: str) -> str:
+def _first_word(client: redis.Redis, where: Where, key: bytes, ours: str) -> str:
     """The text that the first session has written there, which may be ours.
 
     Raises:

@@ -45,6 +45,7 @@ _PASSING_TYPES = (
     exceptions.MasterDownError,
     exceptions.ClusterDownError,
     exceptions.TryAgainError,
+    exceptions.AskError,  # and MOVED: a slot that goes on moving while it is asked for
 )
 
 
@@ -59,7 +60,7 @@ def codes(text: str) -> set[str]:
 
 
 @contextmanager
-def asking(where: str) -> Iterator[None]:
+def asking(where: object) -> Iterator[None]:
     """Around calls of redis-py: whatever they raise is a StoreError, chained."""
     try:
         yield
@@ -81,13 +82,13 @@ def once_let_in(*, before: bool) -> Iterator[None]:
         raise StoreLockedOut(f"{error}. This process was let in before; it goes on when it is again") from error
 
 
-def store_error(error: Exception, where: str) -> StoreError:
+def store_error(error: Exception, where: object) -> StoreError:
     """The error to raise `from` this one.
 
     Args:
         error: what a call of redis-py raised. Its texts name hosts and commands, never a password: it does not put
             arguments into them.
-        where: host, port and database.
+        where: host, port and database, as text or as what has one.
     """
     text = " ".join(str(error).split())[:200].rstrip(".")
     refused = _access_refused(error, text, where)
@@ -104,7 +105,7 @@ def store_error(error: Exception, where: str) -> StoreError:
     )
 
 
-def _access_refused(error: Exception, text: str, where: str) -> AccessRefused | None:
+def _access_refused(error: Exception, text: str, where: object) -> AccessRefused | None:
     if isinstance(error, _NO_ACCESS) or "NOPERM" in codes(text):
         return AccessRefused(
             f"the Redis at {where} refuses these credentials ({text}): "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from holdfast.dedup.redis_connect import client_of, where_is
+from holdfast.dedup.redis_cluster import cluster_client, is_cluster, where_is
+from holdfast.dedup.redis_connect import client_of
 from holdfast.dedup.redis_errors import asking
 from holdfast.dedup.redis_layout import Layout, agreed, decode
+from holdfast.dedup.redis_sentinel import close
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StoreRefused
 
@@ -25,13 +27,13 @@ def existing_claims(
         StoreUnavailable: no answer.
         StoreRefused: credentials; or nobody has used the namespace, or a version of holdfast that we do not know.
     """
-    client = client_of(url, timeout_s)
+    client = cluster_client(url, timeout_s) if is_cluster(url) else client_of(url, timeout_s)
     where = where_is(client)
     try:
         with asking(where):
             stored = client.get(Layout(namespace, 1, hash_keys=False).layout_key)
     finally:
-        client.close()
+        close(client)
     if not isinstance(stored, bytes):
         raise StoreRefused(
             f"the Redis at {where} has no namespace {namespace!r}: no app has used it there; check namespace, address "

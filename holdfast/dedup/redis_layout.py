@@ -20,7 +20,7 @@
   of sinks that are written in batches, see scripts/batch.lua:
     {hf:<namespace>:0}:b:<sink>              hash: its last attempts
     {hf:<namespace>:<shard>}:attempts        hash: what became of attempts, see scripts/keys.lua; in use in shard 0 only
-  and once:
+  and once, or in a Redis Cluster, whose shards fail apart, `id` and `wait` in each shard:
     {hf:<namespace>:0}:layout                string: version of this layout and what all members have to agree on
     {hf:<namespace>:0}:id                    string: made when nobody had made one; gone with all that is known
     {hf:<namespace>:0}:wait                  string: see scripts/replicate.lua
@@ -28,8 +28,8 @@
 All keys of a shard share a hash tag, so that one script may touch them together. Sessions are in every shard, because a
 script may only look at keys that it declares.
 
-One server is as fast with one shard as with several (docs/measured/bench.md). They are what a Redis Cluster will need:
-a hash tag is on one of its nodes, so without them all of a namespace would be.
+One server is as fast with one shard as with several (docs/measured/bench.md). They are what a Redis Cluster needs: a
+hash tag is on one of its nodes, so without them all of a namespace would be.
 """
 
 from __future__ import annotations
@@ -123,6 +123,16 @@ class Layout:
     def attempts(self) -> bytes:
         """The hash of batch attempts, which are in the first shard."""
         return self._attempts[0]
+
+    @property
+    def id_keys(self) -> list[bytes]:
+        """The id of each shard."""
+        return [tag + b"id" for tag in self._tags]
+
+    @staticmethod
+    def wait_key_beside(key: bytes) -> bytes:
+        """The key for waiting, in the shard of that key."""
+        return key[: key.index(b"}:") + 2] + b"wait"
 
     def sessions(self, shard: int) -> bytes:
         """The hash of sessions."""

@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
-from holdfast.dedup.redis_errors import codes, store_error
+from holdfast.dedup.redis_cluster_client import ClusterClient
+from holdfast.dedup.redis_errors import asking, codes, store_error
+from holdfast.dedup.redis_layout import Layout
+from holdfast.dedup.redis_sentinel import follow
 from holdfast.errors import AccessRefused, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import redis
+
+    from holdfast.dedup.redis_connect import Where
 
 _LAYOUT = ""
 _PLAIN, _HASHED = ("keys_plain",), ("buckets", "keys_hashed")
@@ -102,13 +107,14 @@ class Scripts:
         where: the server's name for error texts.
         flags: whether the server is Redis 7 or later and knows script flags.
         hash_keys: whether keys are stored as digests.
-        wait_key, wait_ms: where given, durable calls are confirmed by a replica within that time.
+        wait_key, wait_ms: where given, durable calls are confirmed by a replica within that time; in a Redis Cluster by
+            one of each node, where the key is that of the node's shard.
     """
 
     def __init__(
         self,
         client: redis.Redis,
-        where: str,
+        where: Where,
         *,
         flags: bool,
         hash_keys: bool,
@@ -120,6 +126,39 @@ class Scripts:
         self._scripts = _load(flags=flags, hash_keys=hash_keys)
         self._wait_key = wait_key
         self._wait_ms = wait_ms
+
+    @property
+    def where(self) -> Where:
+        """The server, for texts."""
+        return self._where
+
+    def follow(self) -> None:
+        """Leave a master that its sentinels have replaced. One question to each; none where there are no sentinels.
+
+        Raises:
+            StoreUnavailable: another is named, and not found yet.
+        """
+        with asking(self._where):
+            follow(self._client)
+
+    @property
+    def fail_apart(self) -> bool:
+        """Whether shards are on several servers, of which one may be away alone."""
+        return isinstance(self._client, ClusterClient)
+
+    def reach(self, keys: Sequence[bytes]) -> None:
+        """Return if the server of each key answers. One round trip; changes nothing.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `run`.
+        """
+        try:
+            replies = self._send([(b"EXISTS", key) for key in keys], durable=False)
+        except StoreError:
+            raise
+        except Exception as error:
+            raise self._error(error) from error
+        _raise_first(replies, self._error)
 
     def run(self, name: str, calls: Sequence[ScriptCall], *, durable: bool = False) -> list[Any]:
         """Run a script at one or more shards; replies in the order of the calls.
@@ -142,9 +181,7 @@ class Scripts:
             raise
         except Exception as error:
             raise self._error(error) from error
-        for reply in replies:
-            if isinstance(reply, RedisError):
-                raise self._error(reply) from reply
+        _raise_first(replies, self._error)
         return replies
 
     def _error(self, error: Exception) -> StoreError:
@@ -164,21 +201,39 @@ class Scripts:
                 return [self._client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
             except NoScriptError as error:
                 return [error]
+        if isinstance(self._client, ClusterClient):
+            replies, confirmed = self._client.send(commands, self._confirm_beside if durable else None)
+            for each in confirmed:
+                self._check_confirmed(each)
+            return replies
         with self._client.pipeline(transaction=False) as pipeline:
-            for command in commands:
+            for command in (*commands, *(self._confirm(self._wait_key) if durable else ())):
                 pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
-            if durable:
-                pipeline.execute_command(b"EVAL", self._scripts["replicate"].text, 1, self._wait_key, b"1")  # type: ignore[no-untyped-call]
-                pipeline.execute_command("WAIT", 1, self._wait_ms)  # type: ignore[no-untyped-call]
-            replies: list[Any] = pipeline.execute(raise_on_error=False)
+            replies = pipeline.execute(raise_on_error=False)
         if durable:
             *replies, written, replicas = replies
-            for reply in (written, replicas):
-                if isinstance(reply, RedisError):
-                    raise reply
-            if not replicas:
-                raise StoreUnavailable(
-                    f"no replica of the Redis at {self._where} confirmed within {self._wait_ms} ms, "
-                    "and durability='wait1' asks for one"
-                )
+            self._check_confirmed((written, replicas))
         return replies
+
+    def _confirm(self, key: bytes | None) -> list[tuple[Any, ...]]:
+        """Ask whether a replica has all that this connection has written."""
+        return [(b"EVAL", self._scripts["replicate"].text, 1, key, b"1"), ("WAIT", 1, self._wait_ms)]
+
+    def _confirm_beside(self, key: bytes) -> list[tuple[Any, ...]]:
+        return self._confirm(Layout.wait_key_beside(key))
+
+    def _check_confirmed(self, replies: Sequence[Any]) -> None:
+        for reply in replies:
+            if isinstance(reply, RedisError):
+                raise reply
+        if not replies[-1]:
+            raise StoreUnavailable(
+                f"no replica of the Redis at {self._where} confirmed within {self._wait_ms} ms, "
+                "and durability='wait1' asks for one"
+            )
+
+
+def _raise_first(replies: Sequence[Any], error: Callable[[Exception], StoreError]) -> None:
+    for reply in replies:
+        if isinstance(reply, RedisError):
+            raise error(reply) from reply

@@ -40,8 +40,10 @@ class RedisSession:
         self._times = times
         self._let_in = False
         self._given = Given(runtime, times.window / 1000)
-        #: The id of the server that was last asked.
-        self._server = b""
+        #: The id of each shard's server, of those that were last asked.
+        self._servers: list[bytes] = []
+        #: A call had no answer, of a store whose shards fail apart.
+        self._doubtful = False
         self._generation = 0
         self._generation_lock = runtime.lock()
         self._id = encode(lease.session_id)
@@ -57,19 +59,28 @@ class RedisSession:
 
     def begin(self) -> None:
         """Make the session known in every shard. Once, before anything else."""
-        self._server = self._everywhere("begin")[0]
+        self._servers = self._everywhere("begin")
         self._let_in = True
 
     def renew(self) -> bool:
         """Keep the session alive, in every shard. False = it is dead in one of them, and so lost for good."""
+        # First: a master that was replaced, and is cut off, would confirm it, and the one in its place would not know.
+        self._scripts.follow()
         sent_at = self._runtime.now()
         replies = self._everywhere("renew")
         if b"LOST" in replies:
             self._lease.lose()
             return False
         self._lease.renewed(sent_at)
-        if replies[0] != self._server and self._say_again():
-            self._server = replies[0]
+        if replies != self._servers:  # in a Redis Cluster it may be one shard's
+            log.warning(
+                "another server answers session %s than before (a failover, a restart, a slot that moved): the Redis "
+                "at %s. It may lack what was acknowledged last. What this session has ended lately is told to it again",
+                self.id,
+                self._scripts.where,
+            )
+            if self._say_again():
+                self._servers = replies
         return True
 
     def _say_again(self) -> bool:
@@ -238,7 +249,8 @@ class RedisSession:
     def _everywhere(self, name: str) -> list[Any]:
         """A script about the session itself, in every shard."""
         args: Args = [int(self._lease.lease_s * 1000)]
-        return list(self._ask(name, {shard: ([], args) for shard in range(self._layout.shards)}).values())
+        replies = self._ask(name, {shard: ([], args) for shard in range(self._layout.shards)})
+        return [replies[shard] for shard in range(self._layout.shards)]
 
     def _batch(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> Batch:
         return batch(
@@ -266,6 +278,10 @@ class RedisSession:
     def _ask(self, name: str, groups: dict[int, Group], *, durable: bool = False) -> dict[int, Any]:
         """One round trip, and a second for the shards where another thread had raised the generation meanwhile.
 
+        A store of which a shard is away is away: after a call without an answer no other is made before all shards are
+        there. Else some records would go on for the rest of the lease, and whoever watches would see the store come and
+        go all the time.
+
         Raises:
             StoreUnavailable: no answer, or one that this process is let in no more. The generation has been raised:
                 ask again.
@@ -287,9 +303,12 @@ class RedisSession:
             answered = False
             try:
                 with once_let_in(before=self._let_in):
+                    if self._doubtful:
+                        self._scripts.reach([self._layout.sessions(shard) for shard in range(self._layout.shards)])
                     found = self._scripts.run(name, calls, durable=durable)
                 answered = True
             finally:
+                self._doubtful = not answered and self._scripts.fail_apart
                 if not answered:  # also by KeyboardInterrupt: the request may be on its way
                     self.raise_generation(generation)
             replies.update(zip(waiting, found, strict=True))

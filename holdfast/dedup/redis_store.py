@@ -1,4 +1,4 @@
-"""RedisClaims: the store of claims in one Redis (6.2 or later), with or without replicas."""
+"""RedisClaims: the store of claims in a Redis (6.2 or later), with or without replicas, or in a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -8,16 +8,28 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from redis.cluster import RedisCluster
 from redis.exceptions import RedisError
 
 from holdfast.dedup.calls.here import Calls
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
-from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, compare_layout, inspect, where_is
+from holdfast.dedup.redis_cluster import (
+    agree_on_ids,
+    around,
+    cluster_client,
+    inspect_cluster,
+    is_cluster,
+    one_id,
+    where_is,
+)
+from holdfast.dedup.redis_cluster_client import ClusterClient
+from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, compare_layout, inspect
 from holdfast.dedup.redis_errors import once_let_in
 from holdfast.dedup.redis_keys import Times
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_scripts import Scripts
+from holdfast.dedup.redis_sentinel import close
 from holdfast.dedup.redis_session import RedisSession
 from holdfast.errors import SettingError
 from holdfast.runtime import MACHINE
@@ -28,6 +40,8 @@ if TYPE_CHECKING:
     import redis
     from redis.credentials import CredentialProvider
 
+    from holdfast.dedup.redis_cluster_client import Remap
+    from holdfast.dedup.redis_connect import Server, Where
     from holdfast.runtime import Runtime
 
 log = logging.getLogger("holdfast.dedup")
@@ -43,29 +57,32 @@ class Parts(NamedTuple):
     scripts: Scripts
     layout: Layout
     times: Times
-    where: str  #: for error texts
+    where: Where  #: for error texts
     let_in: bool  #: a session has begun here: a refusal from now on is a slip that somebody mends
 
 
 class RedisClaims:
-    """Claims, positions and sessions in one Redis. One object a process; any thread may call.
+    """Claims, positions and sessions in a Redis, or a Redis Cluster. One object a process; any thread may call.
 
     Args:
         client: of yours, used as it is and not closed: it must not retry, and has to have a `socket_timeout`. Forked
             children use it too; redis-py makes its connections anew there, but not the locks that a thread may hold at
-            the fork, whereas a store `from_url` makes all anew.
+            the fork, whereas a store `from_url` makes all anew. Of a RedisCluster the nodes and their connections are
+            used; its retries are not, so it may have them.
         namespace: what separates applications in one Redis. All members of a group name the same.
         lease_s: a session that is not renewed for so long is dead. None: as `begin` says. A shorter lease lets others
             take over sooner after a crash, and a shorter pause of this process or of Redis costs the session.
         window_s: how long a finished key is remembered: longer than the longest downtime plus the replay horizon.
         positions_ttl_s: how long the position of a partition is kept that nobody reads any more.
-        shards: over how many hash tags the keys are spread; several bring one server nothing. All members of a group
-            name the same number.
+        shards: over how many hash tags the keys are spread; several bring one server nothing. In a Redis Cluster each
+            is on one master: some more than masters, at most a few dozen, since each renewal asks all. All members of a
+            group name the same number.
         hash_keys: store a 16-byte digest instead of the key's text. All members of a group name the same.
         keys_expected: with `hash_keys`: roughly how many keys are done at a time. Up to five times as many cost no more
             each; beyond, calls take longer, and from twenty times on a key costs as much as a plain one; so it does
             where there are far fewer. All members of a group name the same.
-        durability: "wait1" = acquire, mark, let_go, drop and finish are answered when a replica has them as well.
+        durability: "wait1" = claims, marks and whatever else changes what is known are answered when a replica has them
+            as well.
         runtime: this process' machine; its clock judges leases.
 
     Raises:
@@ -74,7 +91,7 @@ class RedisClaims:
 
     def __init__(
         self,
-        client: redis.Redis,
+        client: redis.Redis | RedisCluster,
         *,
         namespace: str = "holdfast",
         lease_s: float | None = None,
@@ -86,6 +103,8 @@ class RedisClaims:
         durability: Literal["none", "wait1"] = "none",
         runtime: Runtime = MACHINE,
     ) -> None:
+        if isinstance(client, RedisCluster):
+            client = around(client)
         check_client(client)
         if not namespace or any(character in "{}" or character.isspace() for character in namespace):
             raise SettingError("namespace", namespace, "give a name without braces and spaces")
@@ -108,7 +127,8 @@ class RedisClaims:
         self._where = where_is(client)
         self._scripts: Scripts | None = None
         self._promises = ""
-        self._store_id = ""
+        #: Of each shard in a Redis Cluster, else of the first one.
+        self._ids: list[str] = []
         #: A session has begun: user and permissions were right.
         self._let_in = False
         self._connecting = runtime.lock()
@@ -126,6 +146,7 @@ class RedisClaims:
         *,
         timeout_s: float = 2.0,
         credential_provider: CredentialProvider | None = None,
+        address_remap: Remap | None = None,
         namespace: str = "holdfast",
         lease_s: float | None = None,
         window_s: float = _WEEK_S,
@@ -139,10 +160,16 @@ class RedisClaims:
         """The store at a URL. Does not connect yet.
 
         Args:
-            url: as redis-py reads it: redis://user:password@host:port/db, rediss://, unix://.
+            url: as redis-py reads it: redis://user:password@host:port/db, rediss:// for TLS, unix://. Or all sentinels
+                of a master: redis+sentinel://user:password@host:port,host:port/name/db. User and password are the
+                master's; those of the sentinels are options (sentinel_username=...&sentinel_password=...).
+                rediss+sentinel:// is TLS to both.
+                Or some nodes of a Redis Cluster: redis+cluster://user:password@host:port,host:port, rediss+cluster://.
             timeout_s: for a connection, and for each reply.
             credential_provider: of redis-py, in place of user and password in the URL: asked at each new connection, so
                 that a password may change while the process runs.
+            address_remap: of a Redis Cluster behind NAT: host and port of a node, as the cluster tells them, to those
+                where it can be reached.
             namespace: this and all others as in the class.
             lease_s: as in the class.
             window_s: as in the class.
@@ -156,7 +183,15 @@ class RedisClaims:
         Raises:
             SettingError: a setting cannot work. The URL's password is not in its text.
         """
-        make_client = partial(client_of, url, _seconds("timeout_s", timeout_s), credential_provider)
+        timeout_s = _seconds("timeout_s", timeout_s)
+        if is_cluster(url):
+            make_client: Callable[[], redis.Redis] = partial(
+                cluster_client, url, timeout_s, credential_provider, address_remap
+            )
+        elif address_remap is not None:
+            raise SettingError("address_remap", address_remap, "leave it out: it is for a Redis Cluster")
+        else:
+            make_client = partial(client_of, url, timeout_s, credential_provider, runtime.now)
         store = cls(
             make_client(),
             namespace=namespace,
@@ -217,7 +252,7 @@ class RedisClaims:
     @property
     def store_id(self) -> str:
         """Kept beside what is known: another one, and that is lost. As found by the last `connect` or `begin`."""
-        return self._store_id
+        return one_id(self._ids) if self._ids else ""
 
     @property
     def lease_s(self) -> float | None:
@@ -230,7 +265,7 @@ class RedisClaims:
         Raises:
             StoreUnavailable, StoreRefused: as `connect`.
         """
-        server = inspect(self._client, self._where, wait_for_replica=self._wait)
+        server = self._server()
         compare_layout(self._client, self._where, self._layout)
         return f"{self._where}: {server.text}"
 
@@ -251,7 +286,7 @@ class RedisClaims:
             lease.stop()
         if self._make_client is not None:
             try:
-                self._client.close()
+                close(self._client)
             except RedisError as error:
                 log.warning("the connections to the Redis at %s were not closed: %s", self._where, error)
 
@@ -268,8 +303,11 @@ class RedisClaims:
 
     def _inspected(self) -> Scripts:
         with self._connecting:
-            server = inspect(self._client, self._where, wait_for_replica=self._wait)
-            self._see(agree_on_layout(self._client, self._where, self._layout))
+            server = self._server()
+            ids = [agree_on_layout(self._client, self._where, self._layout)]
+            if isinstance(self._client, ClusterClient):
+                ids = agree_on_ids(self._client, self._where, self._layout)
+            self._see(ids)
             if self._scripts is None or server.text != self._promises:
                 self._promises = server.text
                 log.info("claims in namespace %s at %s: %s", self._namespace, self._where, server.text)
@@ -285,16 +323,23 @@ class RedisClaims:
             )
             return self._scripts
 
-    def _see(self, store_id: str) -> None:
-        if self._store_id not in ("", store_id):
+    def _server(self) -> Server:
+        if isinstance(self._client, ClusterClient):
+            return inspect_cluster(self._client, self._where, self._layout, wait_for_replica=self._wait)
+        return inspect(self._client, self._where, wait_for_replica=self._wait)
+
+    def _see(self, ids: list[str]) -> None:
+        others = [shard for shard, (before, now) in enumerate(zip(self._ids, ids, strict=False)) if before != now]
+        if others:
             log.error(
-                "Redis has lost what it knew: namespace %s at %s is not the one that this process was connected to "
+                "Redis has lost what it knew: %snamespace %s at %s is not the one that this process was connected to "
                 "before (emptied, restarted without its data, or another server). Positions begin again at the "
                 "committed offsets, and keys that were done run again",
+                "" if len(others) == len(ids) else f"shard {', '.join(map(str, others))} of ",
                 self._namespace,
                 self._where,
             )
-        self._store_id = store_id
+        self._ids = ids
 
     def __repr__(self) -> str:
         return f"RedisClaims({self._where}, namespace={self._namespace!r}, {self._layout.description})"

@@ -13,7 +13,7 @@ from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StoreRefused, StoreUnavailable
 from tests.contracts.redis.test_claims import own
 from tests.harness.servers.redis import RedisServer
-from tests.harness.stores import RedisBench
+from tests.harness.stores import ClusterBench, RedisBench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +21,21 @@ if TYPE_CHECKING:
 P = "billing/orders/0"
 
 
-@pytest.fixture(params=["plain", "in 3 shards", "digests", "digests in 3 shards", "digests in one bucket"])
-def bench(request: pytest.FixtureRequest, redis_url: str) -> Iterator[RedisBench]:
-    made = RedisBench(
-        redis_url,
+@pytest.fixture(
+    params=[
+        "plain",
+        "in 3 shards",
+        "digests",
+        "digests in 3 shards",
+        "digests in one bucket",
+        pytest.param("cluster in 3 shards", marks=pytest.mark.full),
+        pytest.param("cluster, digests in 3 shards", marks=pytest.mark.full),
+    ]
+)
+def bench(request: pytest.FixtureRequest) -> Iterator[RedisBench]:
+    cluster = request.param.startswith("cluster")
+    made = (ClusterBench if cluster else RedisBench)(
+        request.getfixturevalue("redis_cluster").url if cluster else request.getfixturevalue("redis_url"),
         shards=3 if "3" in request.param else 1,
         hash_keys="digests" in request.param,
         keys_expected=1 if "one bucket" in request.param else 1_000_000,

@@ -13,7 +13,7 @@ from holdfast.dedup.redis_admin import Forgotten, KeyState, RedisAdmin
 from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.spark_batches import BatchId, BatchVerdict, Begun, Behind, Elsewhere, Fate, Finished, Lost
 from holdfast.errors import StoreRefused
-from tests.harness.stores import LuaBench, MemoryBench, RedisBench
+from tests.harness.stores import ClusterBench, LuaBench, MemoryBench, RedisBench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,17 @@ class Field(NamedTuple):
         return self.batches.claim(attempt, keys)
 
 
-@pytest.fixture(params=["memory", "redis", "redis with digests", "lua", "lua with digests"])
+@pytest.fixture(
+    params=[
+        "memory",
+        "redis",
+        "redis with digests",
+        "lua",
+        "lua with digests",
+        pytest.param("cluster", marks=pytest.mark.full),
+        pytest.param("cluster with digests", marks=pytest.mark.full),
+    ]
+)
 def field(request: pytest.FixtureRequest) -> Iterator[Field]:
     if request.param == "memory":
         memory = MemoryBench()
@@ -56,11 +66,12 @@ def field(request: pytest.FixtureRequest) -> Iterator[Field]:
         memory.close()
     else:
         lua, digests = request.param.startswith("lua"), "digests" in request.param
-        bench = (
-            LuaBench("", hash_keys=digests)
-            if lua
-            else RedisBench(request.getfixturevalue("redis_url"), hash_keys=digests)
-        )
+        if lua:
+            bench: RedisBench = LuaBench("", hash_keys=digests)
+        elif request.param.startswith("cluster"):
+            bench = ClusterBench(request.getfixturevalue("redis_cluster").url, hash_keys=digests)
+        else:
+            bench = RedisBench(request.getfixturevalue("redis_url"), hash_keys=digests)
         yield Field(bench, RedisBatches.of(bench.claims))
         bench.close()
 

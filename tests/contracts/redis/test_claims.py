@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.errors import StoreUnavailable
-from tests.harness.stores import LuaBench, MemoryBench, RedisBench
+from tests.harness.stores import ClusterBench, LuaBench, MemoryBench, RedisBench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,16 +32,25 @@ NEW, DONE, BUSY, FENCED = Verdict.NEW, Verdict.DONE, Verdict.BUSY, Verdict.FENCE
             for server in ("redis", "lua")
             for layout in ("", " in 3 shards", " with digests", " with digests in one bucket")
         ),
+        *(
+            pytest.param(f"cluster{layout}", marks=pytest.mark.full)
+            for layout in ("", " in 3 shards", " with digests in 3 shards")
+        ),
     ]
 )
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made: Bench
-    if request.param == "memory":
+    kind = request.param.partition(" ")[0]
+    if kind == "memory":
         made = MemoryBench()
     else:
-        lua = request.param.startswith("lua")
-        made = (LuaBench if lua else RedisBench)(
-            "" if lua else request.getfixturevalue("redis_url"),
+        url = ""
+        if kind == "cluster":
+            url = request.getfixturevalue("redis_cluster").url
+        elif kind == "redis":
+            url = request.getfixturevalue("redis_url")
+        made = {"lua": LuaBench, "redis": RedisBench, "cluster": ClusterBench}[kind](
+            url,
             shards=3 if "3" in request.param else 1,
             hash_keys="digests" in request.param,
             keys_expected=1 if "one bucket" in request.param else 1_000_000,

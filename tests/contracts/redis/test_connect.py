@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import socket
 import ssl
 import threading
 import traceback
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Token, Verdict
-from holdfast.dedup.redis_admin import RedisAdmin
-from holdfast.dedup.redis_coordinator import RedisCoordinator
+from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import AccessRefused, HoldfastError, SettingError, StoreRefused, StoreUnavailable
@@ -32,10 +28,10 @@ from tests.harness.servers.redis import RedisServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from holdfast.dedup.redis_session import RedisSession
 
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "store.md"
 SECRET = "se#cr/et"  # noqa: S105 - of a server that lives for one test
 ONE = Claim(ClaimKey("h", "k"), Token("p", 0, 1))
 
@@ -116,30 +112,6 @@ def test_credentials_that_are_missing_or_wrong_are_refused_in_one_sentence(locke
         claims.connect()
     assert "\n" not in str(caught.value)
     assert "mistyped" not in texts(caught.value)
-    claims.close()
-
-
-def test_what_the_page_permits_a_user_is_enough(locked: RedisServer) -> None:
-    [rights] = re.findall(r"ACL SETUSER app (on .*)`", PAGE.read_text("utf-8"))
-    with locked.client() as raw:
-        raw.execute_command("ACL", "SETUSER", "app", *rights.replace("PASSWORD", "pass").split())
-    claims = RedisClaims.from_url(f"redis://app:pass@127.0.0.1:{locked.port}/0", shards=3, namespace="rights")
-    session = claims.begin(3600.0)
-    [mine] = session.acquire(["p"])
-    assert isinstance(mine, Acquired)
-    one = Claim(ClaimKey("h", "k"), Token("p", 1, mine.epoch))
-    assert session.claim([one]) == [Verdict.NEW]
-    assert session.finish([one], ["result"]) == [Verdict.NEW]
-    session.mark([Mark("p", mine.epoch, 1, [])])
-    session.let_go([LetGo("p", mine.epoch, [])])
-    assert session.renew()
-    coordinator = RedisCoordinator(claims)
-    coordinator.note("g", {"a": "b"})
-    assert coordinator.noted("g", ["a"]) == ["b"]
-    assert not coordinator.describe("g").members
-    assert coordinator.remove("g")
-    assert RedisAdmin.of(claims).stats().done == 1
-    session.end()
     claims.close()
 
 

@@ -293,6 +293,11 @@ class TestFull:
             with pytest.raises(redis.exceptions.OutOfMemoryError):
                 raw.set("x", "x")
 
+    @staticmethod
+    def make_room(server: RedisServer) -> None:
+        with server.client() as raw:
+            raw.config_set("maxmemory", "32mb")
+
     def test_nothing_new_is_claimed_and_all_that_runs_is_settled(self, full: tuple[RedisServer, RedisClaims]) -> None:
         server, claims = full
         a, b = claims.begin(3600.0), claims.begin(3600.0)
@@ -304,6 +309,10 @@ class TestFull:
             a.claim([claim("m", 2)])
         with pytest.raises(StoreUnavailable):
             a.acquire(["orders-2"])
+        if not server.settles_when_full:
+            with pytest.raises(StoreUnavailable, match="out of memory"):
+                a.finish([claim("k")])
+            self.make_room(server)
         assert a.finish([claim("k")]) == [Verdict.DONE]
         assert a.mark([Mark(P, 1, 1, [0, 5])]) == [frozenset()]
         assert b.poll([Poll("orders-1", 1, [0])]) == [Polled(frozenset(), frozenset({0}))]
@@ -312,8 +321,7 @@ class TestFull:
         a.unclaim([claim("l", 1)])
         a.let_go([LetGo(P, 1, [3])])
         a.release([Token(P, 3, 1)])
-        with server.client() as raw:
-            raw.config_set("maxmemory", "32mb")
+        self.make_room(server)
         assert b.claim([claim("k", 9), claim("l", 9), claim("m", 9)]) == [Verdict.DONE, Verdict.NEW, Verdict.NEW]
         assert own(b) == Acquired(2, 1, frozenset({5}), frozenset())
 

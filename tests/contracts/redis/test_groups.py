@@ -13,7 +13,7 @@ from holdfast.dedup.groups import Member
 from holdfast.errors import SettingError, SubscriptionDiffers
 from holdfast.plugin.assign import MachineRoom
 from holdfast.timing import Deadline
-from tests.harness.store_groups import GROUP, Group, LuaBench, MemoryBench, RedisBench, group_of, queues
+from tests.harness.store_groups import GROUP, ClusterBench, Group, LuaBench, MemoryBench, RedisBench, group_of, queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +27,21 @@ EIGHT = queues(8)
 CALM_S = 30.0
 
 
-@pytest.fixture(params=["memory", "redis", "redis in 3 shards", "lua"])
+@pytest.fixture(
+    params=[
+        "memory",
+        "redis",
+        "redis in 3 shards",
+        "lua",
+        pytest.param("cluster in 3 shards", marks=pytest.mark.full),
+    ]
+)
 def group(request: pytest.FixtureRequest) -> Iterator[Group]:
     made: Bench = MemoryBench()
     if request.param == "lua":
         made = LuaBench("")
+    elif request.param.startswith("cluster"):
+        made = ClusterBench(request.getfixturevalue("redis_cluster").url, shards=3)
     elif request.param != "memory":
         made = RedisBench(request.getfixturevalue("redis_url"), shards=3 if "3" in request.param else 1)
     yield from group_of(made)

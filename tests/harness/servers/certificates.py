@@ -21,9 +21,20 @@ class Certificates:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._make("ca", *_with("keyUsage=critical,keyCertSign"), "-subj", "/CN=holdfast tests")
-        signed = ("-CA", str(self.ca_file), "-CAkey", str(folder / "ca.key"))
+        self.renew()
+
+    def renew(self) -> None:
+        """Another certificate and key for the server, by the same authority."""
+        signed = ("-CA", str(self.ca_file), "-CAkey", str(self._folder / "ca.key"))
         names = _with("subjectAltName=IP:127.0.0.1,DNS:localhost", "keyUsage=critical,digitalSignature,keyCertSign")
         self._make("server", *signed, *names, "-subj", "/CN=localhost")
+        both = (self._folder / "server.key").read_text() + (self._folder / "server.pem").read_text()
+        self.server_file.write_text(both)
+
+    @property
+    def server_file(self) -> Path:
+        """The server's key and certificate, PEM."""
+        return self._folder / "server-both.pem"
 
     @property
     def ca_file(self) -> Path:
@@ -46,6 +57,18 @@ class Certificates:
             "tls.client.trustCertPath": self.ca_file,
         }
         return [f"-D{name}={value}" for name, value in values.items()]
+
+    def redis(self, port: int) -> list[str]:
+        """What makes a Redis speak TLS alone, at that port."""
+        return ["--port", "0", *self.redis_too(port)]
+
+    def redis_too(self, port: int) -> list[str]:
+        """What makes a Redis speak TLS at that port as well."""
+        return [
+            *("--tls-port", str(port), "--tls-auth-clients", "no"),
+            *("--tls-cert-file", str(self._folder / "server.pem"), "--tls-key-file", str(self._folder / "server.key")),
+            *("--tls-ca-cert-file", str(self.ca_file)),
+        ]
 
     def _make(self, name: str, *how: str) -> None:
         openssl = shutil.which("openssl")

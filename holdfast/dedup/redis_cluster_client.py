@@ -1,0 +1,317 @@
+"""ClusterClient: a Redis Cluster, asked as one server is.
+
+redis-py's RedisCluster knows the nodes and has their connections. It is not asked to send: its pipeline sends again
+what had no answer, whatever its `retry` says, and it finds no node that an ASK names by another address than the map
+does. Here one thing is sent again: a command that a node has refused by MOVED or ASK, so that it is not applied there,
+now or later.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import redis
+from redis import exceptions
+from redis.client import Pipeline
+from redis.crc import key_slot
+
+from holdfast.dedup.redis_cluster_batch import Batch, key_of
+from holdfast.dedup.redis_errors import store_error
+from holdfast.errors import AccessRefused, StoreError, StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from redis.cluster import ClusterNode, RedisCluster
+
+    from holdfast.dedup.redis_cluster_batch import Command, Confirm
+
+    Address = tuple[str, int]
+    #: The address of a node as the cluster tells it -> where it can be reached.
+    Remap = Callable[[Address], Address]
+
+#: Of one command in one call: a node that has a slot no more, another that gets it, and one that has moved on since.
+_REDIRECTS = 5
+#: Of what is in redis-py's error about a node: what the node has answered.
+_SAID = (exceptions.ResponseError, exceptions.AuthenticationError)
+#: Who says so knows the cluster as it is now, and what we were told of it may be older.
+_LOOK_AGAIN = (exceptions.ClusterDownError, exceptions.ReadOnlyError)
+
+
+class ClusterClient(redis.Redis):
+    """Commands go to the master that has their key; of one call, to all masters at once. Any thread.
+
+    A command without a key goes where the next one with a key goes.
+
+    Args:
+        reach: makes redis-py's client, which connects; called until it succeeds, and again when none of the nodes that
+            it has known answers.
+        connections: the settings of its connections.
+        where: for error texts.
+        remap: of addresses in redirects; the client that `reach` makes has to have the same.
+        ours: whether that client is ours to close.
+    """
+
+    def __init__(
+        self,
+        reach: Callable[[], RedisCluster],
+        connections: Mapping[str, Any],
+        where: str,
+        remap: Remap | None,
+        *,
+        ours: bool,
+    ) -> None:
+        super().__init__(connection_pool=_Pools(self, connections))
+        self.where = where
+        self._reach, self._remap, self._ours = reach, remap, ours
+        self._looking = threading.Lock()
+        self._cluster: RedisCluster | None = None
+        #: The nodes may have changed since they were asked for.
+        self._stale = False
+        #: Slots that have moved since then, as redirects have told.
+        self._moved: dict[int, ClusterNode] = {}
+
+    def send(self, commands: Sequence[Command], confirm: Confirm | None = None) -> tuple[list[Any], list[list[Any]]]:
+        """One round trip, and others for what was redirected.
+
+        Returns:
+            The replies, an error as the reply of its command; and the replies to `confirm`, of each node that has run
+            commands.
+
+        Raises:
+            StoreUnavailable: no answer from one of the nodes. Some commands may have been applied.
+        """
+        replies: list[Any] = [None] * len(commands)
+        confirmed: list[list[Any]] = []
+        left: dict[int, ClusterNode | None] = dict.fromkeys(range(len(commands)))
+        for _ in range(_REDIRECTS):
+            batches = self._batches(commands, left)
+            self._exchange(batches, commands, replies, confirm)
+            confirmed += [batch.confirmed for batch in batches if confirm and not batch.redirected(replies)]
+            left = {}
+            for batch in batches:
+                for item in batch.items:
+                    if isinstance(replies[item], exceptions.AskError):
+                        left[item] = self._redirected(replies[item], batch.node)
+            if not left:
+                break
+        if any(isinstance(reply, _LOOK_AGAIN) for reply in replies):
+            self._stale = True
+        return replies, confirmed
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as redis-py's
+        """One command."""
+        [reply], _ = self.send([args])
+        return self.read(reply, args[0], options)
+
+    def read(self, reply: Any, name: str | bytes, options: dict[str, Any]) -> Any:  # noqa: ANN401 - as redis-py's
+        """A reply as redis-py hands it out. Raises the error that it is."""
+        if isinstance(reply, exceptions.RedisError):
+            raise reply
+        callback = self.response_callbacks.get(name)  # type: ignore[no-untyped-call]
+        options.pop("keys", None)  # as redis-py does: for its cache
+        return reply if callback is None else callback(reply, **options)
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:  # noqa: ARG002 - as redis-py's
+        """Commands that are sent together, each to its node; no transaction."""
+        return _Pipeline(self)
+
+    def look(self) -> None:
+        """Ask the cluster which nodes it has.
+
+        Raises:
+            StoreUnavailable, StoreRefused: none of those known has told.
+        """
+        self._stale = True
+        self._known()
+
+    def nodes(self) -> list[tuple[ClusterNode, redis.Redis]]:
+        """All nodes that are known, each with a client of its own.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `look`.
+        """
+        cluster = self._known()
+        return [(node, cluster.get_redis_connection(node)) for node in list(cluster.nodes_manager.nodes_cache.values())]
+
+    def masters(self) -> list[redis.Redis]:
+        """A client of each node that has slots.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `look`.
+        """
+        return [client for node, client in self.nodes() if node.server_type == "primary"]
+
+    def master_of(self, key: bytes) -> str:
+        """The address of the node that has this key.
+
+        Raises:
+            StoreUnavailable, StoreRefused: as `look`, and where no node has it now.
+        """
+        return str(self._master(self._known(), key).name)
+
+    def close(self) -> None:
+        """Close the connections, where they are ours."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None and self._ours:
+            cluster.close()
+
+    def disconnect_idle(self) -> None:
+        """Close connections that nobody uses now, and ask for the nodes before anything else is sent."""
+        self._stale = True
+        cluster = self._cluster
+        for node in list(cluster.nodes_manager.nodes_cache.values()) if cluster is not None else ():
+            if node.redis_connection is not None:
+                node.redis_connection.connection_pool.disconnect(inuse_connections=False)
+
+    def _known(self) -> RedisCluster:
+        """The cluster, as it was told since the last doubt."""
+        cluster = self._cluster
+        if cluster is not None and not self._stale:
+            return cluster
+        with self._looking:
+            cluster = self._cluster
+            if cluster is not None and not self._stale:
+                return cluster  # another thread has asked meanwhile
+            self._stale = False  # before they are asked: whoever doubts meanwhile doubts the answer
+            try:
+                if cluster is None:
+                    cluster = self._told(self._reach)
+                else:
+                    self._told(cluster.nodes_manager.initialize)
+            except StoreError:
+                self._stale = True
+                if cluster is not None and self._ours:
+                    # All may have other addresses by now: `reach` begins with those that it was given.
+                    self._cluster = None
+                    cluster.close()
+                raise
+            self._cluster, self._moved = cluster, {}
+            return cluster
+
+    def _told(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kind
+        try:
+            return ask()
+        except Exception as error:
+            raise _not_told(error, self.where) from error
+
+    def _master(self, cluster: RedisCluster, key: bytes) -> ClusterNode:
+        if not key:  # any: no command has one
+            return next(iter(cluster.nodes_manager.nodes_cache.values()))
+        slot = key_slot(key)
+        moved = self._moved.get(slot)
+        if moved is not None:
+            return moved
+        try:
+            return cluster.nodes_manager.get_node_from_slot(slot)
+        except Exception as error:
+            self._stale = True
+            raise StoreUnavailable(f"no node of the Redis Cluster at {self.where} has slot {slot} now") from error
+
+    def _batches(self, commands: Sequence[Command], left: Mapping[int, ClusterNode | None]) -> list[Batch]:
+        """For each node the commands that are left. A node beside one was told by ASK."""
+        cluster = self._known()
+        batches: dict[str, Batch] = {}
+        key = b""
+        for item in sorted(left, reverse=True):
+            key = key_of(commands[item]) or key
+            asked = left[item]
+            node = asked or self._master(cluster, key)
+            batch = batches.get(node.name)
+            if batch is None:
+                batch = batches[node.name] = Batch(node, cluster.get_redis_connection(node))
+            batch.items.insert(0, item)
+            if asked is not None:
+                batch.asking.add(item)
+        return list(batches.values())
+
+    def _exchange(
+        self, batches: Sequence[Batch], commands: Sequence[Command], replies: list[Any], confirm: Confirm | None
+    ) -> None:
+        """Write to all nodes, then read from all."""
+        batch = batches[0]
+        try:
+            for batch in batches:
+                batch.write(commands, confirm)
+            for batch in batches:
+                batch.read(replies)
+        except Exception as error:
+            self._stale = True
+            told = store_error(error, f"{batch.node.name} of the cluster at {self.where}")
+            raise told from error
+        finally:
+            for batch in batches:
+                batch.release()
+
+    def _redirected(self, error: exceptions.AskError, by: ClusterNode) -> ClusterNode | None:
+        """The node that an ASK names. A MOVED is noted, and its node found by that."""
+        host, port = error.host or by.host, error.port  # no host: that of the node that says so
+        if self._remap is not None:
+            host, port = self._remap((host, port))
+        cluster = self._known()
+        node = cluster.nodes_manager.get_node(host, port)
+        if node is None:
+            self.look()
+            cluster = self._known()
+            node = cluster.nodes_manager.get_node(host, port)
+        if node is None:
+            self._stale = True
+            raise StoreUnavailable(
+                f"the Redis Cluster at {self.where} names {host}:{port} for slot {error.slot_id}, and does not have it "
+                "among its nodes: where a node has another address for us than in the cluster, give address_remap"
+            )
+        if not isinstance(error, exceptions.MovedError):
+            return node
+        self._moved[error.slot_id] = node
+        return None
+
+
+class _Pipeline(Pipeline):
+    def __init__(self, client: ClusterClient) -> None:
+        super().__init__(client.connection_pool, client.response_callbacks, transaction=False, shard_hint=None)
+        self._client = client
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        commands, self.command_stack = self.command_stack, []
+        if not commands:
+            return []
+        replies, _ = self._client.send([args for args, _ in commands])
+        if raise_on_error:
+            return [
+                self._client.read(reply, args[0], options)
+                for reply, (args, options) in zip(replies, commands, strict=True)
+            ]
+        return [
+            reply if isinstance(reply, exceptions.RedisError) else self._client.read(reply, args[0], options)
+            for reply, (args, options) in zip(replies, commands, strict=True)
+        ]
+
+
+class _Pools(redis.ConnectionPool):
+    """The pools of all nodes, where that of a server is asked for. It has no connections of its own."""
+
+    def __init__(self, client: ClusterClient, connections: Mapping[str, Any]) -> None:
+        super().__init__(**connections)
+        self._client = client
+
+    def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: ARG002 - as redis-py's; others' are theirs to end
+        self._client.disconnect_idle()
+
+
+def _not_told(error: Exception, where: str) -> StoreError:
+    """No node has said which nodes there are. redis-py has the reason of the last one as a cause of its own error."""
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(cause)
+    said = [each for each in chain if isinstance(each, _SAID)]
+    other = [
+        each for each in chain if isinstance(each, Exception) and not isinstance(each, exceptions.RedisClusterException)
+    ]
+    told = store_error((said or other or [error])[0], where)
+    if isinstance(told, StoreRefused) and not isinstance(told, AccessRefused):
+        return StoreRefused(
+            f"the Redis at {where} does not say which nodes it has ({said[0]}): of one that is no Redis Cluster, give "
+            "the URL as redis:// or rediss://"
+        )
+    return told

@@ -1,0 +1,263 @@
+"""A Redis that sentinels name: read from a URL, found by the newest of their answers, left when they name another.
+
+redis-py believes the first sentinel that answers. One that is cut off together with the old master goes on naming that
+one; its clients would be told "done" by a server whose memory is thrown away as soon as the network heals. So all
+sentinels are asked, and the highest configuration epoch decides, as it does among themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from redis.backoff import NoBackoff
+from redis.connection import parse_url
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+
+from holdfast.errors import AccessRefused, StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import redis
+
+log = logging.getLogger("holdfast.dedup")
+
+SCHEMES = ("redis+sentinel", "rediss+sentinel")
+_PORT = 26379
+#: A sentinel that has not answered is left out for so long, where others answer: a question is asked at each new
+#: connection and each renewal, and would wait for it each time.
+_LEFT_OUT_S = 5.0
+#: Of `timeout_s`, for a sentinel: a silent one must not cost the connection that it is asked for.
+_SHARE = 1 / 2
+#: Options of a connection that hold for the sentinels too.
+_SHARED = ("socket_", "ssl_")
+
+
+class SentinelUrl(NamedTuple):
+    """A URL, read. Raises ValueError where it cannot be; its text may quote the password."""
+
+    sentinels: list[tuple[str, int]]
+    name: str
+    options: dict[str, Any]  #: of connections to the master
+    sentinel_options: dict[str, Any]  #: of connections to the sentinels
+
+    @classmethod
+    def read(cls, url: str) -> SentinelUrl:
+        """Read redis+sentinel://user:password@host:port,host:port/name/db?option=value."""
+        scheme, _, rest = url.partition("://")
+        place, slash, path = rest.partition("/")
+        login, at, hosts = place.rpartition("@")
+        name, _, more = path.partition("?")[0].partition("/")
+        if scheme not in SCHEMES or not slash or not name or (more and not more.isdecimal()):
+            raise ValueError("no redis+sentinel://host:port/name/db")
+        query = path.partition("?")[2]
+        options: dict[str, Any] = parse_url(f"redis://{login}{at}sentinel/{more or 0}?{query}")  # type: ignore[no-untyped-call]
+        del options["host"]
+        username, password = options.pop("sentinel_username", None), options.pop("sentinel_password", None)
+        if scheme.startswith("rediss"):
+            options["ssl"] = True
+        sentinel_options = {
+            option: value for option, value in options.items() if option == "ssl" or option.startswith(_SHARED)
+        }
+        found = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        return cls(
+            [(_host(each.hostname), _PORT if each.port is None else each.port) for each in found],
+            name,
+            options,
+            {**sentinel_options, "username": username, "password": password},
+        )
+
+
+def _host(found: str | None) -> str:
+    if not found:
+        raise ValueError("a sentinel without a host")
+    return found
+
+
+def sentinel_client(url: str, options: dict[str, Any], now: Callable[[], float]) -> redis.Redis:
+    """A client of the master that these sentinels name at each new connection.
+
+    Args:
+        url: redis+sentinel://, or rediss+sentinel:// for TLS to the master and to the sentinels.
+        options: of connections to the master, unless the URL says otherwise.
+        now: by which clock a silent sentinel is left out for a while.
+
+    Raises:
+        ValueError, TypeError: the URL cannot be read; the text may quote the password.
+    """
+    read = SentinelUrl.read(url)
+    mine = {**options, **read.options}
+    timeout_s = float(mine["socket_timeout"]) * _SHARE
+    asked = {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "socket_keepalive": True,
+        # redis-py's own would ask a silent one three times more, with pauses.
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+    }
+    sentinels = NewestSentinel(now, read.sentinels, {**asked, **read.sentinel_options})
+    client: redis.Redis = sentinels.master_for(read.name, **mine)  # type: ignore[no-untyped-call]
+    return client
+
+
+class NewestSentinel(Sentinel):
+    """Believes the newest configuration that any sentinel tells. Any thread."""
+
+    def __init__(self, now: Callable[[], float], sentinels: Sequence[tuple[str, int]], options: dict[str, Any]) -> None:
+        super().__init__(sentinels, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+        self._now = now
+        self._left_out: dict[redis.Redis, float] = {}
+        self._named: tuple[str, int] | None = None
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        """The master's address. redis-py asks at each new connection.
+
+        Raises:
+            MasterNotFoundError: no sentinel answers, or most say that it is down: they are about to name another.
+            StoreRefused: they know no such master, or refuse the credentials.
+        """
+        found = self.newest(service_name)
+        if found is None:
+            raise MasterNotFoundError(f"no sentinel of {service_name!r} answers")
+        if found.down:
+            raise MasterNotFoundError(f"the sentinels of {service_name!r} say that {found.place} is down")
+        if self._named not in (None, found.address):
+            log.warning("the sentinels of %r name another master: %s", service_name, found.place)
+        self._named = found.address
+        return found.address
+
+    def newest(self, service_name: str) -> Named | None:
+        """The newest of what the sentinels say, without those that were silent a moment ago; None = nobody answers.
+
+        Raises:
+            StoreRefused: as `discover_master`.
+        """
+        now = self._now()
+        asked = [each for each in self.sentinels if self._left_out.get(each, now) <= now]
+        others = [each for each in self.sentinels if each not in asked]
+        return newest(asked, service_name, self._silent) or newest(others, service_name, self._silent)
+
+    def _silent(self, sentinel: redis.Redis) -> None:
+        self._left_out[sentinel] = self._now() + _LEFT_OUT_S
+
+
+class Named(NamedTuple):
+    """A master as its sentinels see it."""
+
+    address: tuple[str, int]
+    epoch: int
+    down: bool  #: as most of them say
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"{self.address[0]}:{self.address[1]}"
+
+
+def newest(
+    sentinels: Sequence[redis.Redis], name: str, silent: Callable[[redis.Redis], None] = lambda _: None
+) -> Named | None:
+    """The newest of what the sentinels say; None = nobody answers.
+
+    Args:
+        sentinels: clients of them.
+        name: of the master.
+        silent: is told of each that does not answer.
+
+    Raises:
+        StoreRefused: no sentinel knows such a master.
+        AccessRefused: each that answers refuses the credentials.
+    """
+    said: list[Named] = []
+    refused: list[RedisError] = []
+    for each in sentinels:
+        try:
+            said.append(_named(each.sentinel_master(name)))
+        except (AuthenticationError, ResponseError) as error:
+            refused.append(error)
+        except (RedisError, OSError):
+            silent(each)
+    if said:
+        epoch = max(each.epoch for each in said)
+        among = [each for each in said if each.epoch == epoch]
+        return among[0]._replace(down=2 * sum(each.down for each in among) > len(among))
+    if not refused:
+        return None
+    text = " ".join(str(refused[0]).split())[:200]
+    where = ", ".join(_address(each) for each in sentinels)
+    if "No such master" in text:
+        raise StoreRefused(f"the sentinels {where} know no master {name!r}: check the name in the URL")
+    raise AccessRefused(
+        f"the sentinels {where} refuse a question ({text}): check sentinel_username and sentinel_password, "
+        "and that the user may run SENTINEL MASTER"
+    ) from refused[0]
+
+
+def _named(state: Any) -> Named:  # noqa: ANN401 - redis-py types it as of clients that return "OK", too
+    down = {"s_down", "o_down"} & set(state["flags"] if isinstance(state["flags"], set) else state["flags"].split(","))
+    return Named((str(state["ip"]), int(state["port"])), int(state["config-epoch"]), bool(down))
+
+
+def _address(sentinel: redis.Redis) -> str:
+    kwargs = sentinel.get_connection_kwargs()
+    return f"{kwargs.get('host')}:{kwargs.get('port')}"
+
+
+class MasterAt:
+    """Where a master is by now, for texts."""
+
+    def __init__(self, pool: SentinelConnectionPool, db: int) -> None:
+        self._pool = pool
+        self._db = db
+
+    def __str__(self) -> str:
+        sentinels = ", ".join(_address(each) for each in self._pool.sentinel_manager.sentinels)
+        address = self._pool.master_address
+        now = f"now {address[0]}:{address[1]}, " if address else ""
+        return f"{self._pool.service_name}/{self._db} ({now}by the sentinels {sentinels})"
+
+
+def follow(client: redis.Redis) -> None:
+    """Leave a master that the sentinels have replaced, though it answers: cut off, it does not know. No question at all
+    to a client without sentinels.
+
+    Raises:
+        StoreUnavailable: another is named, and this client does not find it yet.
+    """
+    pool = client.connection_pool
+    if not isinstance(pool, SentinelConnectionPool) or pool.master_address is None:
+        return
+    believed = pool.master_address
+    manager, name = pool.sentinel_manager, pool.service_name
+    try:
+        found = manager.newest(name) if isinstance(manager, NewestSentinel) else newest(manager.sentinels, name)
+    except StoreRefused as error:
+        log.warning("it is not known whether %s:%s is still the master of %r: %s", *believed, name, error)
+        return  # as where no sentinel answers: what is connected stays so
+    if found is None or found.address == believed:
+        return
+    try:
+        pool.get_master_address()  # type: ignore[no-untyped-call]  # and closes what is idle; the rest at its return
+    except MasterNotFoundError as error:
+        raise StoreUnavailable(f"the sentinels of {pool.service_name} have no master now: {error}") from error
+    if pool.master_address == believed:
+        # redis-py's own Sentinel has asked one who is behind.
+        pool.disconnect(inuse_connections=False)
+        raise StoreUnavailable(
+            f"the sentinels name {found.place} as the master of {pool.service_name} by now, and the one asked first "
+            f"still {believed[0]}:{believed[1]}: that one is not believed"
+        )
+
+
+def close(client: redis.Redis) -> None:
+    """Close the client, and those of its sentinels."""
+    pool = client.connection_pool
+    client.close()
+    if isinstance(pool, SentinelConnectionPool):
+        for each in pool.sentinel_manager.sentinels:
+            each.close()

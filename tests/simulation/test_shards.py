@@ -1,0 +1,48 @@
+"""The simulated worlds on a Redis Cluster whose shards fail apart: no promise is broken there either."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.testing import stage
+from holdfast.testing.draw import draw
+from holdfast.testing.faults import Faults
+from holdfast.testing.play import play
+from holdfast.testing.search import quiet
+from tests.simulation.shards import ShardStore
+
+if TYPE_CHECKING:
+    from holdfast.testing.scheduler import Scheduler
+    from holdfast.testing.store import StoreServer
+    from holdfast.testing.world import Fault, World
+
+_WORLDS, _AT_ONCE = 100, 10
+_FAIL_OVER = Faults._failover
+
+
+def sharded(world: World, scheduler: Scheduler) -> StoreServer:
+    return ShardStore(
+        scheduler, lease_s=world.lease_s, timeout_s=world.store_timeout_s, hash_keys=world.store == "digests"
+    )
+
+
+def fail_over(self: Faults, fault: Fault) -> None:
+    """Shards are away for a while before their replicas serve: with a store that is open then, nothing is promised."""
+    self._stage.judges.unprotected = True
+    _FAIL_OVER(self, fault)
+
+
+@pytest.fixture(autouse=True)
+def _on_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "_store", sharded)
+    monkeypatch.setattr(Faults, "_failover", fail_over)
+    quiet()
+
+
+@pytest.mark.parametrize("first", range(0, _WORLDS, _AT_ONCE))
+def test_no_promise_is_broken_where_shards_fail_apart(first: int) -> None:
+    for seed in range(first, first + _AT_ONCE):
+        played = play(draw(seed))
+        assert played.found is None, f"seed {seed}\n{played.story}"

@@ -32,6 +32,9 @@ class Kind(Enum):
     BATCH = "batch"
     BATCH_COROUTINE = "batch coroutine"
 
+    # An enum's own is in Python; kinds are looked up many times a record.
+    __hash__ = object.__hash__
+
     @property
     def is_async(self) -> bool:
         """Whether it runs in the event loop."""
@@ -237,8 +240,17 @@ class Routes:
     @property
     def targets(self) -> list[str]:
         """The topics that this app writes to: of dead letters, and of records that are tried later."""
-        letters = {handler.dead_letter for handler in self._handlers if handler.dead_letter}
-        return sorted(letters.union(self.retry_topics.steps))
+        return sorted(self.letters.union(self.retry_topics.steps))
+
+    @property
+    def letters(self) -> set[str]:
+        """The dead letter topics."""
+        return {handler.dead_letter for handler in self._handlers if handler.dead_letter}
+
+    @property
+    def delays(self) -> dict[str, float]:
+        """The retry topics, and how many seconds a record waits in each."""
+        return {topic: step.delay_s for topic, step in self.retry_topics.steps.items()}
 
     def check_letters(self) -> None:
         """Raises SettingError: a handler's pattern matches its own dead letter topic. Its letters would come back to

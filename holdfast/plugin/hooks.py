@@ -9,6 +9,7 @@ from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.record.calling import Around, Middleware
 from holdfast.plugin.engine.record.letter_hooks import LetterHook
 from holdfast.plugin.handlers import Routes
+from holdfast.plugin.handling.handler_call import noted
 from holdfast.plugin.handling.parameters import is_coroutine
 from holdfast.plugin.injection import Injection
 
@@ -91,13 +92,16 @@ class Hooks:
     def on_dead_letter(self, function: F) -> F:
         """Register what is told of each dead letter; plain or `async`, with resources as a handler.
 
-        Called with the `Letter` when the dead letter topic has it, beside the consumer: nothing waits for it, and what
-        it raises is logged and told as `LetterHookFailed`. The record is settled all the same. After a crash right then
-        it is not called, or called again where the letter is written again. Not for what the broker itself puts away.
+        Called once with the `Letter` when the dead letter topic has it, beside the consumer: nothing waits for it, and
+        what it raises is logged and told as `LetterHookFailed`. The record is settled all the same. Plain ones are
+        called in a thread of their own, one letter after the other; `async` ones in the event loop of the `async def`
+        handlers, several at a time.
 
-        Plain ones are called in a thread of their own, one letter after the other; `async` ones in the event loop of
-        the `async def` handlers, several at a time. When the app leaves it waits for them, 5 s at most. Of what comes
-        while 1,000 calls have not ended they are not told, but `LetterHookFailed` is.
+        Best effort; the letters themselves are the book. Not called for a letter whose call waits or runs when the
+        process dies, or when the app has left: it waits for them 5 s, and not at all in a hurry (the log says how
+        many). Nor of what comes while 1,000 calls have not ended (`LetterHookFailed` says so), nor for what the broker
+        itself puts away, nor for a record that goes to a retry topic. Called twice where the letter is there twice:
+        after a crash between the letter and the commit.
 
         Raises:
             SettingError: it has a yield, or takes other arguments.
@@ -120,7 +124,9 @@ class Hooks:
         self._routes.add(handler)
 
     def _around(self, group: str) -> Around | None:
-        return Around(self._middlewares, group) if self._middlewares else None
+        own = [Middleware("the call of a handler", noted, is_async=False)] if self._injection.gives_calls else []
+        middlewares = [*self._middlewares, *own]
+        return Around(middlewares, group) if middlewares else None
 
     def _check_not_begun(self, what: str) -> None:
         if self._engine is not None:

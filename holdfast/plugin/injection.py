@@ -1,4 +1,4 @@
-"""Injection: keyword-only parameters of handlers get the app's resources, by their names."""
+"""Injection: keyword-only parameters of handlers get the app's resources, by their names, and their own call."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.resources import Resource, Resources
+from holdfast.plugin.handling.handler_call import HandlerCall, current_call
 from holdfast.plugin.handling.parameters import is_coroutine
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Injection:
     def __init__(self) -> None:
         self._resources: list[Resource] = []
         self._values = _Values()
+        #: Whether a handler asks for its call.
+        self.gives_calls = False
 
     def add(self, function: Callable[..., Any]) -> None:
         """Add a resource. Raises SettingError."""
@@ -53,25 +56,29 @@ class Injection:
         self._add_call("on_shutdown", function, before=False)
 
     def bind(self, call: F) -> F:
-        """Bind a handler's keyword-only parameters that are named as a resource. Without one it stays as it is."""
+        """Bind a handler's keyword-only parameters: those named as a resource, and those annotated `HandlerCall`.
+        Without one it stays as it is."""
         try:
             signature = inspect.signature(call)
         except (TypeError, ValueError):  # some functions in C do not tell theirs, and things that cannot be called
             return call
-        parameters = signature.parameters.values()
-        names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in self._names]
-        if not names:
+        asked = [each for each in signature.parameters.values() if each.kind is each.KEYWORD_ONLY]
+        names = [each.name for each in asked if each.name in self._names]
+        calls = [each.name for each in asked if each.name not in names and _is_call(each.annotation)]
+        if not (names or calls):
             return call
-        values = self._values
+        values, self.gives_calls = self._values, self.gives_calls or bool(calls)
 
         def bound(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - those of the handler
-            return call(*args, **kwargs, **{name: values[name] for name in names})
+            given = {name: values[name] for name in names}
+            return call(*args, **kwargs, **given, **{name: current_call() for name in calls})
 
         async def bound_async(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
             return await bound(*args, **kwargs)
 
         made: Any = functools.wraps(call)(bound_async if is_coroutine(call) else bound)
-        made.__signature__ = signature.replace(parameters=[each for each in parameters if each.name not in names])
+        left = [each for each in signature.parameters.values() if each.name not in (*names, *calls)]
+        made.__signature__ = signature.replace(parameters=left)
         return made  # type: ignore[no-any-return]  # it takes what it took, without these
 
     def resources(self) -> Resources:
@@ -105,6 +112,11 @@ class Injection:
         # No parameter has such a name.
         name = f"{what} {getattr(function, '__qualname__', function)}"
         self._resources.append(Resource(name, in_loop if is_async else plain, is_async))
+
+
+def _is_call(annotation: object) -> bool:
+    """Whether a parameter is annotated `HandlerCall`; as text, where annotations are not evaluated."""
+    return annotation is HandlerCall or (isinstance(annotation, str) and annotation.split(".")[-1] == "HandlerCall")
 
 
 def _takes_nothing(what: str, function: Callable[..., Any]) -> None:

@@ -1,4 +1,6 @@
-"""What a type checker makes of handlers: mypy judges this file, running it only keeps it true."""
+"""What type checkers make of handlers: mypy and pyright judge this file, running it only keeps it true."""
+
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations
 
@@ -117,7 +119,11 @@ def test_handlers_keep_their_types() -> None:
     assert_type(many([Order(3)]), int)
     assert_type(click({"url": "/"}), str)
     if TYPE_CHECKING:
-        _ = assert_type(both(Order(3), make_record()), Coroutine[Any, Any, str])
+
+        async def awaits() -> None:
+            assert_type(await both(Order(3), make_record()), str)
+
+        del awaits
         one(3)  # type: ignore[arg-type]
         kept: Callable[[Order, Record], Coroutine[Any, Any, str]] = both
         del kept

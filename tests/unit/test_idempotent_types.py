@@ -1,4 +1,6 @@
-"""What a type checker makes of a decorated function: mypy judges this file, running it only keeps it true."""
+"""What type checkers make of a decorated function: mypy and pyright judge this file, running it only keeps it true."""
+
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_type
 from holdfast import MemoryClaims, Skipped, idempotent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
 claims = MemoryClaims()
 
@@ -47,7 +49,11 @@ def test_arguments_and_results_keep_their_types() -> None:
     assert_type(plain(1, amount=2.0), str)
     assert_type(Shop().method(1), int)
     if TYPE_CHECKING:
-        _ = assert_type(coroutine(1), Coroutine[Any, Any, str])
+
+        async def awaits() -> None:
+            assert_type(await coroutine(1), str)
+
+        del awaits
         plain("1")  # type: ignore[arg-type]
         plain()  # type: ignore[call-arg]
 
@@ -56,6 +62,10 @@ def test_who_may_get_a_marker_has_to_look() -> None:
     assert_type(marked(1), str | Skipped)
     assert_type(many([{"id": 1}]), list[Any])
     if TYPE_CHECKING:
-        _ = assert_type(skipped(1), Coroutine[Any, Any, str | Skipped])
+
+        async def awaits() -> None:
+            assert_type(await skipped(1), str | Skipped)
+
+        del awaits
         other: Callable[[int], str] = marked  # type: ignore[assignment]
         del other

@@ -1,12 +1,14 @@
-"""HandlerCall: one call of a handler, as a middleware sees it."""
+"""HandlerCall: one call of a handler, as a middleware sees it, and a handler that asks for it."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.records import Record
 
@@ -52,3 +54,21 @@ class HandlerCall:
             "attempt": self.attempt,
             **({"records": len(self.records)} if self.is_batch else {}),
         }
+
+
+_CURRENT: ContextVar[HandlerCall] = ContextVar("the call of holdfast's that runs")
+
+
+def current_call() -> HandlerCall:
+    """The call that runs here. Raises LookupError: none does, or `noted` is no middleware of its app."""
+    return _CURRENT.get()
+
+
+def noted(call: HandlerCall) -> Iterator[None]:
+    """A middleware, for `current_call`."""
+    token = _CURRENT.set(call)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # its task is gone, and it is closed somewhere else
+            _CURRENT.reset(token)

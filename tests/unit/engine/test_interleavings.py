@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +82,20 @@ def taken(entry: Entry) -> Entry:
     return entry
 
 
+@pytest.mark.parametrize("is_async", [False, True])
 class TestTakenBackBehindASlowRecord:
     """A chunk of a run, a record and another run, which is late at once."""
 
-    def play(self, at: int) -> int:
+    def play(self, at: int, is_async: bool) -> int:
         owner, handled, ended = owned(), list[int](), list[Ended]()
-        handler = Handler(name="h", call=lambda record: handled.append(record.offset), topics=("t",))
+
+        def handle(record: Record) -> None:
+            handled.append(record.offset)
+
+        async def handle_async(record: Record) -> None:
+            handled.append(record.offset)
+
+        handler = Handler(name="h", call=handle_async if is_async else handle, topics=("t",))
         chunk = [
             taken(Entry.run(records(owner, *offsets), owner, handler, 0.0)) for offsets in ((0, 1, 2), (3,), (4, 5))
         ]
@@ -99,7 +108,13 @@ class TestTakenBackBehindASlowRecord:
             if number == at:
                 back.extend((entry.offsets, begun) for entry, _, begun in workers.overdue())
 
-        count = steps_of(lambda: run_each(call, ended.append), loop)
+        def work() -> None:
+            if is_async:
+                asyncio.run(run_each_async(call, ended.append))
+            else:
+                run_each(call, ended.append)
+
+        count = steps_of(work, loop)
         free = [offset for offsets, begun in back for offset in offsets[begun:]]
         assert sorted(handled + free) == [0, 1, 2, 3, 4, 5]
         # What is given to another worker next, and what this one says to have ended, are never the same.
@@ -108,8 +123,8 @@ class TestTakenBackBehindASlowRecord:
         assert not [offsets for offsets, begun in back if not begun and set(offsets) & set(told)]
         return count
 
-    def test_each_record_is_with_one_worker_and_none_counts_as_ended_that_was_not_handled(self) -> None:
-        assert len(list(at_each_step(self.play))) > 100
+    def test_each_record_is_with_one_worker_and_none_counts_as_ended_that_was_not_handled(self, is_async: bool) -> None:
+        assert len(list(at_each_step(partial(self.play, is_async=is_async)))) > 100
 
 
 class _Frozen(NoSession):
@@ -164,7 +179,7 @@ class TestOverdueAndBack:
         entry = taken(Entry.run(records(owner, 0), owner, handler, 0.0))
         workers, call, now = Workers(1, "t"), Call([entry]), 0
         workers.timed.append(call)
-        workers._count_one(call)
+        workers._charge(call)
         told: list[Event] = []
         back: list[Ended] = []
         given_up: list[Entry] = []
@@ -233,7 +248,7 @@ def test_a_run_that_its_worker_has_only_looked_at_stays_with_it(monkeypatch: pyt
     monkeypatch.setattr(pipeline, "_run", later)
     monkeypatch.setattr(Workers, "overdue", look)
     monkeypatch.setattr(Workers, "chunk", property(lambda _: 10))
-    monkeypatch.setattr("holdfast.plugin.engine.record.workers._is_late", lambda *_: looks[-1] and not looked.is_set())
+    monkeypatch.setattr("holdfast.plugin.engine.record.workers.is_late", lambda *_: looks[-1] and not looked.is_set())
     with Bench() as bench:
         bench.work.hold("x0")
         bench.broker.produce("orders", 0, *numbered("x", range(10)), key="one lane")

@@ -31,7 +31,7 @@ class Group:
         self.bench, self.letters = bench, Letters(bench.changed)
         self.member: Member = bench.member(
             handler=handling.pop("handler", refuse),
-            settings=Settings(workers=2, commit_interval_s=0.01),
+            settings=Settings(workers=1, commit_interval_s=0.01),  # several send letters in any order
             dead_letters=self.letters,
             dead_letter="dlq",
             dead_letter_limit=None,
@@ -183,6 +183,27 @@ def test_a_second_stop_does_not_wait_for_one_that_hangs(bench: Bench) -> None:
     assert called.wait(60)
     group.app.stop()
     group.member.stop()
+    goes_on.set()
+
+
+def test_those_that_have_not_ended_when_the_app_leaves_are_counted_in_the_log(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    group, goes_on, called = Group(bench), threading.Event(), threading.Event()
+    told: list[int] = []
+
+    @group.app.on_dead_letter
+    def tell(letter: Letter) -> None:
+        called.set()
+        goes_on.wait(60)
+        told.append(letter.record.offset)
+
+    group.play(3, stop=False)
+    assert called.wait(60)
+    group.app.stop()
+    group.member.stop()  # the second one: it does not wait
+    assert "leaving without waiting for 3 calls of on_dead_letter that have not ended" in caplog.text
+    assert told == []
     goes_on.set()
 
 

@@ -109,9 +109,10 @@ class Admission:
     def _admit_to(
         self, handler: Handler, records: Sequence[Record], owner: Owner, topic: str, *, now: float, polled: int
     ) -> None:
-        # A record that a former owner may be working on, a coroutine: each is one record's matter. So is a batch
-        # that may hang: what was given up has to be told from what goes on.
-        alone = owner.waiting or (handler.timeout_s is not None if handler.batch else handler.is_async)
+        # A record that a former owner may be working on, a coroutine that is likely to wait: each is one record's
+        # matter. So is a batch that may hang: what was given up has to be told from what goes on.
+        together = self._workers.together(handler) if handler.is_async else 0
+        alone = owner.waiting or (handler.timeout_s is not None if handler.batch else together == 1)
         if alone or not self._family.by_position:
             for record in records:
                 self._enter(self._entry(record, owner, topic, handler, now), self._lane(record, handler))
@@ -120,7 +121,7 @@ class Admission:
         else:
             # Not more than can be started whatever else runs: what has started and is not marked is bounded. A run in a
             # lane of one key is cut where it is taken.
-            share = min(self._workers.share(polled), max(1, self._unacked.share(handler.kind) // 2))
+            share = min(together or self._workers.share(polled), max(1, self._unacked.share(handler.kind) // 2))
             at_most = len(records) if self._in_one_lane(handler) else share
             self._in_runs(records, owner, topic, handler, now=now, at_most=at_most)
 

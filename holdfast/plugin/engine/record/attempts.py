@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
 from holdfast.plugin.engine.record.calling import call_plain
+from holdfast.plugin.engine.record.own_context import in_own_context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from holdfast.plugin.engine.record.call import Call
+    from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.ports import DeadLetters
     from holdfast.plugin.retrying.dead_letter import Letter
@@ -131,23 +134,30 @@ def _stopped(run: Entry, outcome: Outcome, error: Exception | None) -> Ended:
 
 
 async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
-    """Run each record by an `async def`."""
-    around = call.around
+    """Run each record by an `async def`, one after the other, as `run_each` does. The loop takes back what waits behind
+    one that waits. Nothing starts after a cancellation, whoever asked for it: it was this task that was cancelled.
+    """
+    entries = call.entries
     stopped: set[Lane] = set()
-    for entry in call.entries:
-        if entry.lane in stopped or call.uprooted or call.struck is not None or not entry.owner.enter(entry):
+    alone = len(entries) == 1 and entries[0].count == 1
+    while True:
+        try:
+            entry = entries.popleft()
+        except IndexError:
+            break
+        if entry.lane in stopped or call.cancelled or (entry.count == 1 and not entry.owner.enter(entry)):
             ended = Ended(entry, Outcome.NOT_STARTED)
+        elif entry.count > 1:
+            call.current = entry
+            ended = await _run_async(entry, call)
+            call.times += entry.started
         else:
             call.current = entry
             call.times += 1
             try:
                 entry.check()
-                if entry.handler.reading is not None:
-                    await entry.handler.reading.read_async(entry.record)
-                if around is None:
-                    await entry.handler.call(entry.record)
-                else:
-                    await around.call_async((entry,), entry.record)
+                coroutine = _coroutine(entry, entry.record, call.around)
+                await (coroutine if alone else in_own_context(coroutine))
             except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
                 ended = Ended(entry, *_verdict(call, error))
             else:
@@ -158,6 +168,46 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
         report(ended)
     if call.struck is not None:
         raise call.struck
+
+
+async def _run_async(run: Entry, call: Call) -> Ended:
+    """Await the handler for the records of a run. The loop may take back from the right of `run.todo` meanwhile."""
+    todo, enter, around = run.todo, run.owner.enter, call.around
+    while True:
+        try:
+            record = todo.popleft()
+        except IndexError:
+            return Ended(run, Outcome.OK)
+        if call.cancelled or not enter(run):
+            return _stopped(run, Outcome.NOT_STARTED, None)
+        try:
+            await in_own_context(_coroutine(run, record, around))
+        except BaseException as error:  # noqa: BLE001 - as above
+            return _stopped(run, *_verdict(call, error))
+        run.ended += 1
+
+
+def _coroutine(entry: Entry, record: Record, around: Around | None) -> Coroutine[Any, Any, object]:
+    if around is None and entry.handler.reading is None:
+        called = entry.handler.call(record)
+        if type(called) is CoroutineType:
+            return called
+        return _awaiting(called)  # another thing that can be awaited
+    return _handle(entry, record, around)
+
+
+async def _awaiting(called: Awaitable[object]) -> None:
+    await called
+
+
+async def _handle(entry: Entry, record: Record, around: Around | None) -> None:
+    handler = entry.handler
+    if handler.reading is not None:
+        await handler.reading.read_async(record)
+    if around is None:
+        await handler.call(record)
+    else:
+        await around.call_async((entry,), record)
 
 
 def run_batch(call: Call, report: Callable[[Ended], None]) -> None:

@@ -24,8 +24,8 @@ class Call:
     batch; or a dead letter (then it has no entries)."""
 
     __slots__ = (
-        "around", "began", "cancel_seen", "current", "entries", "handler", "home", "inline", "kind", "over", "run",
-        "seen", "struck", "task", "thread", "times",
+        "around", "began", "cancel_seen", "counts", "current", "entries", "handler", "home", "inline", "kind", "over",
+        "run", "seen", "struck", "task", "thread", "times", "waits",
     )  # fmt: skip
 
     def __init__(self, entries: Sequence[Entry] = (), around: Around | None = None) -> None:
@@ -48,8 +48,10 @@ class Call:
         self.current: Entry | Sequence[Entry] | None = None
         #: What it had done when the loop looked last, and when that was seen first.
         self.seen: tuple[object, int, float] = (None, 0, 0.0)
-        #: It has ended, or was given up, whichever was first. Under the workers' lock.
+        #: It has ended, or was given up, whichever was first; and as how many it counts until then. Under the workers'
+        #: lock.
         self.over = False
+        self.counts = 1
         #: Who runs it.
         self.thread: Thread | None = None
         self.task: asyncio.Task[None] | None = None
@@ -57,12 +59,19 @@ class Call:
         self.home: Home | None = None
         #: The event loop has come to cancelling it: it is not blocked.
         self.cancel_seen = False
+        #: Of coroutines: it let others run before it had ended.
+        self.waits = False
 
     def cancel(self) -> None:
         """In the event loop's thread."""
         self.cancel_seen = True
         if self.task is not None:
             self.task.cancel()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether no more of a coroutine's records may start: somebody has cancelled its task, or Ctrl-C has struck."""
+        return self.struck is not None or (self.task is not None and self.task.cancelling() > 0)
 
     @property
     def is_async(self) -> bool:

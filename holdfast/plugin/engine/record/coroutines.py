@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.runtime import Runtime
 
     Begin = Callable[[], Coroutine[None, None, None]]
+    Callback = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,15 @@ class Coroutines:
     def __init__(self, name: str, runtime: Runtime, home: Home | None = None) -> None:
         self._name, self._runtime, self._home = name, runtime, home
         self._loop = None if home is None else home.loop
-        self._waiting: list[tuple[Begin, Callable[[], None]]] = []
+        self._waiting: list[tuple[Begin, Callback, Callback | None]] = []
         #: An event loop alone does not keep its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, begin: Begin, over: Callable[[], None]) -> None:
-        """Add one for the next `begin`. `over` is called in the event loop's thread when its task has ended, also if
-        that was cancelled before its first step."""
-        self._waiting.append((begin, over))
+    def add(self, begin: Begin, over: Callback, stepped: Callback | None = None) -> None:
+        """Add one for the next `begin`. In the event loop's thread `over` is called when its task has ended, also if
+        that was cancelled before its first step; `stepped` after its first step: if it has not ended then, it waits.
+        """
+        self._waiting.append((begin, over, stepped))
 
     def begin(self) -> None:
         """Begin what was added: together, as each time that the event loop is woken two threads change places.
@@ -61,19 +63,19 @@ class Coroutines:
             self._loop = self._own_loop(waiting)
         self.call(partial(self._make_tasks, waiting))
 
-    def _own_loop(self, waiting: Sequence[tuple[Begin, Callable[[], None]]]) -> asyncio.AbstractEventLoop:
+    def _own_loop(self, waiting: Sequence[tuple[Begin, Callback, Callback | None]]) -> asyncio.AbstractEventLoop:
         loop = self._runtime.event_loop()
         try:
             self._runtime.spawn(partial(_run, loop), f"{self._name}-async")
         except RuntimeError:
             loop.close()
-            for _, over in waiting:
+            for _, over, _ in waiting:
                 over()
             raise
         return loop
 
     def stop(self) -> None:
-        """End without waiting for what runs: a loop of its own stops, in the application's the tasks are cancelled."""
+        """End without waiting for what runs: it is cancelled, and a loop of its own stops."""
         if self._loop is None or self._loop.is_closed():
             return
         self.call(self._loop.stop if self._home is None else self._cancel_all)
@@ -84,13 +86,20 @@ class Coroutines:
             self._loop.call_soon_threadsafe(what, context=None if self._home is None else self._home.context)
 
     # ---- in the event loop's thread
-    def _make_tasks(self, waiting: Sequence[tuple[Begin, Callable[[], None]]]) -> None:
-        for begin, over in waiting:
+    def _make_tasks(self, waiting: Sequence[tuple[Begin, Callback, Callback | None]]) -> None:
+        for begin, over, _ in waiting:
             task = asyncio.create_task(begin())
             self._tasks.add(task)
             task.add_done_callback(partial(self._over, over))
+        # The event loop calls in turn: this after the first steps of all of them.
+        asyncio.get_running_loop().call_soon(self._stepped, waiting)
 
-    def _over(self, over: Callable[[], None], task: asyncio.Task[None]) -> None:
+    def _stepped(self, begun: Sequence[tuple[Begin, Callback, Callback | None]]) -> None:
+        for _, _, stepped in begun:
+            if stepped is not None:
+                stepped()
+
+    def _over(self, over: Callback, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         over()
 
@@ -101,6 +110,10 @@ class Coroutines:
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
+        loop.run_forever()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.call_soon(loop.stop)  # each is told; none is waited for
         loop.run_forever()
     finally:
         loop.close()

@@ -90,13 +90,21 @@ class Dispatch:
         """One record, or as many as make a chunk: of this lane, and of others if all workers get as much."""
         handler = head.handler
         room = self._unacked.room(handler.kind)
+        if handler.is_async:
+            room = min(room, self._workers.room(handler.kind))
         if lane.keys is not None and room < head.count:
+            if handler.is_async and self._workers.crowded:
+                self._lanes.apart(head)
+                return []
             self._lanes.wait(lane)  # it goes as a whole, so those behind it wait too, or it might wait for ever
             return None
-        if handler.is_async or lane.keys is not None:
+        if lane.keys is not None:
             return self._lanes.take(lane, 1)
-        chunk = min(self._workers.chunk, room)
-        fair = min(chunk, self._lanes.ready(handler.kind) // self._at_most)
+        if handler.is_async:
+            chunk = fair = min(self._workers.together(handler), room)  # one thread runs them all
+        else:
+            chunk = min(self._workers.chunk, room)
+            fair = min(chunk, self._lanes.ready(handler.kind) // self._at_most)
         entries = self._lanes.take(lane, chunk)
         records = sum(entry.count for entry in entries)
         while records < fair and (more := self._lanes.next_of(handler)) is not None:

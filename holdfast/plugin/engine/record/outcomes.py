@@ -115,7 +115,9 @@ class Outcomes:
             self._settling.ended(entry)
         elif outcome is Outcome.LETTER_FAILED and entry in self.stuck:
             self._again_later(entry, error)  # also after a hand-over: its new owner waits for us
-        elif not entry.owner.is_owned:
+        elif not entry.owner.is_owned or (outcome is Outcome.FAILED and entry.owner.cancelled):
+            # Also before the loop has seen that the session is lost: a zombie's handler may fail because its sink has
+            # refused it, and that is no failure of the record.
             if outcome is Outcome.FAILED:
                 self._recorder.ended(entry, Told.FAILED)
             self._lanes.back(entry, Gate.GONE)

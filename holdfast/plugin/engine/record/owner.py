@@ -71,6 +71,11 @@ class Owner(Protocol):
         """Whether the partition was let go, or lost."""
         ...
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the ownership is over: handed on, lost, or its session has run out by our own clock."""
+        ...
+
     def enter(self, entry: Starting) -> bool:
         """A worker asks whether to start the entry's next record; then it is counted as started."""
         ...

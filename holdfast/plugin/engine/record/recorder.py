@@ -60,6 +60,9 @@ class Recorder:
     def expired(self, owner: Owner, offsets: range) -> None:
         """The log has deleted these before anybody read them."""
 
+    def client_skipped(self, owner: Owner, offsets: range) -> None:
+        """The client had gone past these records, and has given them after all."""
+
     def came(self, places: Sequence[Place], trigger: str) -> None:
         """Partitions are taken over."""
 
@@ -129,6 +132,10 @@ class EngineRecorder(Recorder):
     def expired(self, owner: Owner, offsets: range) -> None:
         """See `Recorder`."""
         self._one(owner, offsets, Outcome.EXPIRED)
+
+    def client_skipped(self, owner: Owner, offsets: range) -> None:
+        """See `Recorder`."""
+        self._one(owner, offsets, Outcome.CLIENT_SKIPPED)
 
     def came(self, places: Sequence[Place], trigger: str) -> None:
         """See `Recorder`."""

@@ -3,6 +3,8 @@
 - A slow record in a chunk of quick ones: what waits behind it is taken back after 5 ms without an end (20 ms in all)
   and given to others; what has ended is settled. Not of a run that its worker has looked at and not begun
   (`started`): with all of its records gone it would say that it has ended, while others have it.
+- Coroutines that end without waiting go several as one task (`together.py`). What waits behind one that waits is taken
+  back at once. They count one by one for how many run at once: nobody knows before which of them will wait.
 - Who blocks the event loop stops the app: coroutines hold connections of their loop, so they cannot go on in another.
 """
 
@@ -29,7 +31,8 @@ from holdfast.plugin.engine.record.attempts import (
 )
 from holdfast.plugin.engine.record.call import Call
 from holdfast.plugin.engine.record.coroutines import Coroutines
-from holdfast.plugin.engine.record.entry import Entry
+from holdfast.plugin.engine.record.take_back import is_late, take_back
+from holdfast.plugin.engine.record.together import Together
 from holdfast.plugin.handlers import Kind
 from holdfast.runtime import MACHINE
 from holdfast.timing import Deadline
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
     from holdfast.plugin.engine.record.calling import Around
     from holdfast.plugin.engine.record.coroutines import Home
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import DeadLetters
     from holdfast.plugin.retrying.dead_letter import Letter
     from holdfast.runtime import Queue, Runtime, Thread
@@ -51,30 +56,6 @@ _CHUNK_S = 0.002
 _CHUNK_AT_MOST = 256
 #: Fewer than take so long are not worth another worker.
 _CHUNK_WORTH_S = 0.0002
-#: A chunk in which no record has ended for so long has met a slow one, which the others need not wait for; nor need
-#: they for a chunk that takes longer than that in all.
-_CHUNK_LATE_S = 0.005
-_CHUNK_LONG_S = 0.02
-
-
-def _is_late(chunk: Call, current: object, now: float) -> bool:
-    if chunk.began is None:
-        return False
-    ended = current.ended if isinstance(current, Entry) else 0
-    if chunk.seen[:2] != (current, ended):
-        chunk.seen = (current, ended, now)
-    return now - max(chunk.seen[2], chunk.began) >= _CHUNK_LATE_S or now - chunk.began >= _CHUNK_LONG_S
-
-
-def _taken_back(run: Entry) -> tuple[Entry, int, int]:
-    left = 0
-    with suppress(IndexError):
-        while True:
-            run.todo.pop()
-            left += 1
-    # In this order: its worker can begin no more of them, but it may end the one that it is busy with.
-    begun = run.count - left
-    return run, run.ended - run.base, begun
 
 
 class Workers:
@@ -107,13 +88,17 @@ class Workers:
         self.wake = runtime.event()
         self._coroutines, self._home = Coroutines(name, runtime, home), home
         self._lock = runtime.lock()  # innermost; guards the counts, and which calls are over
-        #: Jobs given and not finished, by the kind of their handler; None: dead letters.
+        #: Jobs given and not finished, by the kind of their handler; of coroutines that are no batches, their records.
+        #: None: dead letters.
         self._outstanding: dict[Kind | None, int] = dict.fromkeys((*Kind, None), 0)
+        #: Coroutines that wait just now.
+        self._waiting = 0
         #: Calls that were given up and have not ended: of threads, and coroutines.
         self._stuck = {False: 0, True: 0}
         #: Calls of handlers that have a timeout, since somebody has looked.
         self.timed: list[Call] = []
         self._record_s = _CHUNK_S
+        self._together = Together()
         #: Chunks that may hold records which have not started.
         self._chunks: list[Call] = []
         self._timings: deque[tuple[str, int, float]] = deque()
@@ -135,6 +120,11 @@ class Workers:
         if kind.is_async:
             return self._async_count - self._outstanding[kind]
         return 1 if self.inline else 2 * self._count - self._outstanding[kind]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many coroutines wait for something that there may never be room for several together."""
+        return self._waiting * 2 > self._async_count
 
     @property
     def stuck(self) -> int:
@@ -164,6 +154,11 @@ class Workers:
         """How many records to put into one job, by how long handlers took so far."""
         return max(1, min(_CHUNK_AT_MOST, int(_CHUNK_S / self._record_s)))
 
+    def together(self, handler: Handler) -> int:
+        """How many records to give to one task of that `async def`. At most half of what may run at once: see
+        `crowded`."""
+        return min(self._together.records(handler.name), max(1, self._async_count // 2))
+
     def share(self, records: int) -> int:
         """How many records to put into one job, of so many that came together: all workers get some, if it pays."""
         worth = int(_CHUNK_WORTH_S / self._record_s)
@@ -189,12 +184,19 @@ class Workers:
         """
         handler, call = entries[0].handler, Call(entries, self._around)
         call.inline = self.inline
-        self._count_one(call)
+        records = sum(entry.count for entry in entries)
+        if handler.is_async and handler.batch is None:
+            call.counts = records
+        self._charge(call)
         if handler.timeout_s is not None:
             self.timed.append(call)
         if handler.is_async:
+            if call.counts > 1:
+                self._chunks.append(call)
             self._coroutines.add(
-                partial(self._run_async, call, batch=handler.batch is not None), partial(self._never_began, call)
+                partial(self._run_async, call, batch=handler.batch is not None),
+                partial(self._never_began, call),
+                partial(self._stepped, call) if handler.batch is None else None,
             )
             return
 
@@ -202,7 +204,6 @@ class Workers:
             call.run = lambda: run_batch(call, self._ended.append)
             (self._run if self.inline else self._start)(call)
             return
-        records = sum(entry.count for entry in entries)
         if records > 1 and not self.inline:
             self._chunks.append(call)
 
@@ -236,17 +237,12 @@ class Workers:
         now, back = self._runtime.now(), []
         self._chunks = [chunk for chunk in self._chunks if not chunk.over]
         for chunk in self._chunks:
-            run = chunk.current  # once: its worker goes on meanwhile
-            if _is_late(chunk, run, now):
-                waiting = []
-                with suppress(IndexError):
-                    while True:
-                        waiting.append((chunk.entries.pop(), 0, 0))
-                # Of one that its worker has only looked at, all records would be taken, and it would say that all of
-                # them have ended: there were none left.
-                if isinstance(run, Entry) and run.count > 1 and run.started:
-                    back.append(_taken_back(run))
-                back += reversed(waiting)
+            current = chunk.current  # once: its worker goes on meanwhile
+            if is_late(chunk, current, now):
+                waiting = take_back(chunk, current)
+                if chunk.is_async and waiting:
+                    self._discharge(chunk, sum(entry.count - begun for entry, _, begun in waiting))
+                back += waiting
         return back
 
     def recall(self) -> list[Entry]:
@@ -267,7 +263,7 @@ class Workers:
     def submit_letter(self, entry: Entry, letter: Letter, letters: DeadLetters, timeout_s: float) -> None:
         """Send a dead letter from a worker, since it waits for the broker."""
         call = Call()
-        self._count_one(call)
+        self._charge(call)
         call.run = lambda: send_letter(entry, letter, letters, Deadline(timeout_s, self._runtime), self._ended.append)
         try:
             self._start(call)
@@ -287,7 +283,8 @@ class Workers:
             if call.over or call.current is not current:
                 return False
             call.over = True
-            self._outstanding[call.kind] -= 1
+            self._outstanding[call.kind] -= call.counts
+            self._waiting -= call.waits
             self._stuck[call.is_async] += 1
         if call.thread in self._threads:
             self._threads.remove(call.thread)
@@ -336,9 +333,15 @@ class Workers:
             replaced = self._finish(call)
         return replaced
 
-    def _count_one(self, call: Call) -> None:
+    def _charge(self, call: Call) -> None:
         with self._lock:
-            self._outstanding[call.kind] += 1
+            self._outstanding[call.kind] += call.counts
+
+    def _discharge(self, call: Call, records: int) -> None:
+        with self._lock:
+            if not call.over:
+                call.counts -= records
+                self._outstanding[call.kind] -= records
 
     def _finish(self, call: Call) -> bool:
         """Whether it had been given up, and another thread runs in the place of this one."""
@@ -349,7 +352,8 @@ class Workers:
             if given_up:
                 self._stuck[call.is_async] -= 1
             else:
-                self._outstanding[call.kind] -= 1
+                self._outstanding[call.kind] -= call.counts
+                self._waiting -= call.waits
         self.wake.set()
         return given_up
 
@@ -358,7 +362,20 @@ class Workers:
         try:
             await (run_batch_async if batch else run_each_async)(call, self._ended.append)
         finally:
+            if not (batch or call.waits):
+                self._together.ended(call.handler, call.counts, self._runtime.now() - call.began, waited=False)
             self._finish(call)
+
+    def _stepped(self, call: Call) -> None:
+        """After the first step of its task: a call that is not over waits for something."""
+        with self._lock:
+            if call.over:
+                return
+            call.waits = True
+            self._waiting += 1
+        self._together.ended(call.handler, call.counts, 0.0, waited=True)
+        if call.counts > 1:
+            self.wake.set()  # for what stands behind it
 
     def _never_began(self, call: Call) -> None:
         """Where its task was cancelled before its first step: nothing of it has started, and the app is to leave."""

@@ -15,7 +15,7 @@ from holdfast.plugin.handlers import BatchOf
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
 from holdfast.plugin.settings import Ordering, Settings
-from holdfast.testing.draw_mishaps import mishaps
+from holdfast.testing.draw_mishaps import mishaps, slips
 from holdfast.testing.draw_options import HANGS_S, options, retry_topics
 from holdfast.testing.elsewhere import moved
 from holdfast.testing.world import (
@@ -122,7 +122,8 @@ def draw(seed: int) -> World:
     if world.loop is None:
         world = replace(world, around=_apart("around", seed).random() < 1 / 6)
     world = retry_topics(_apart("retry topics", seed), world)
-    return _noted_resets(mishaps(_apart("mishaps", seed), world))
+    world = _noted_resets(mishaps(_apart("mishaps", seed), world))
+    return slips(_apart("slips", seed), world)
 
 
 def _noted_resets(world: World) -> World:

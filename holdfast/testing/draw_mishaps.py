@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from holdfast.testing.brokers.kafka_slips import SLIP_KINDS
 from holdfast.testing.world import Fault
 
 if TYPE_CHECKING:
     import random
 
+    from holdfast.testing.brokers.kafka_slips import SlipKind
     from holdfast.testing.world import BrokerKind, FaultKind, World
 
 #: How many worlds have some, and how often each is drawn of those.
@@ -31,6 +33,33 @@ _NOT: dict[BrokerKind, frozenset[FaultKind]] = {
     "leased": frozenset({"remake", "leaderless"}),
     "pushed": frozenset({"leaderless", "cut", "late", "twice"}),
 }
+
+
+#: One in so many worlds of Kafka's has clients that leave records out.
+_SLIPS = 6
+#: Between two moves of the client, holes of a log that has them are believed (`partition/holes.py`).
+_HOLES: frozenset[FaultKind] = frozenset({"compact", "markers"})
+
+
+def slips(chance: random.Random, world: World, *, only: SlipKind | None = None) -> World:
+    """Give some worlds clients that leave records out.
+
+    Args:
+        chance: draws them.
+        world: as it was.
+        only: this kind and no other, in any world of Kafka's.
+    """
+    if world.broker != "kafka" or (only is None and chance.randrange(_SLIPS)):
+        return world
+    kind = only or chance.choice(SLIP_KINDS)
+    # Of a topic that is made again, the first record that the client gives tells where the new log begins.
+    faults = tuple(each for each in world.faults if each.kind != "remake")
+    if kind == "now and then":
+        faults = tuple(each for each in faults if each.kind not in _HOLES)
+    else:  # what is left out is to be found among holes of the log's own
+        holes = [_mishap(chance, chance.choice(sorted(_HOLES))) for _ in range(chance.choice([0, 0, 12]))]
+        faults = tuple(sorted((*faults, *holes), key=lambda each: each.at_s))
+    return replace(world, slips=kind, faults=faults)
 
 
 def mishaps(chance: random.Random, world: World, *, only: FaultKind | None = None) -> World:

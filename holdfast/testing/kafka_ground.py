@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from holdfast.errors import RecordUnreadable
@@ -9,6 +10,7 @@ from holdfast.records import Partition
 from holdfast.testing.book import GROUP, Place
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
+from holdfast.testing.brokers.kafka_slips import Slips
 from holdfast.testing.brokers.logs import position_name
 from holdfast.testing.partition_ground import PartitionGround
 
@@ -84,6 +86,8 @@ class _KafkaClient(MemoryPartitionedSource):
             static_id=static_id,
         )
         self._stage = stage
+        if stage.world.slips is not None:
+            self.slips = Slips(stage.world.slips, random.Random(f"{stage.world.seed} {process.name}"))
         self._some = any(each.unreadable for each in stage.world.records)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:

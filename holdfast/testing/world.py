@@ -17,6 +17,7 @@ from holdfast.plugin.handlers import BatchOf  # noqa: TC001 - `_read` looks at t
 from holdfast.plugin.own_loop.user_loop import DoneWhen  # noqa: TC001
 from holdfast.plugin.retrying.letter_limit import DeadLetterLimit  # noqa: TC001
 from holdfast.plugin.settings import Settings  # noqa: TC001
+from holdfast.testing.brokers.kafka_slips import SlipKind  # noqa: TC001
 
 W = TypeVar("W")
 
@@ -192,6 +193,8 @@ class World:
     protocol: Protocol = "cooperative"
     #: Members have names that outlive a restart.
     static: bool = False
+    #: Their clients leave records out; None: they do not.
+    slips: SlipKind | None = None
     session_timeout_s: float = 1.0
     max_poll_interval_s: float = 300.0
     #: How long a member waits for the broker's answer.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.errors import SourceError, StoreError, StoreUnavailable
 from holdfast.plugin.engine.resources import Resources
+from holdfast.plugin.retrying.keeping import KeepsRecords
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Lifecycle:
             self._reach_store(deadline)
             if (targets := parts.routes.targets) and parts.letters is not None:
                 parts.letters.check(targets, deadline)
+                if isinstance(parts.letters, KeepsRecords):
+                    parts.letters.check_keeping(parts.routes.delays, parts.routes.letters, deadline)
             for topic, following in parts.routes.retry_topics.following.items():
                 _log.info("what fails of %s goes to %s", topic, following)
             if not self._resources.open(parts.workers.coroutines, parts.runtime, parts.stopping):

@@ -25,6 +25,8 @@ _log = logging.getLogger("holdfast")
 
 #: How often it is looked whether somebody asks the app to stop, or to hurry.
 _LOOK_S = 0.1
+#: Who asks to hurry waits for so many looks until what closes is cancelled; then as long for its `finally`.
+_LOOKS_IN_A_HURRY = 10
 
 
 class Resource(NamedTuple):
@@ -115,7 +117,7 @@ class _InLoop:
         self._coroutines.begin()
         while not self._ready.wait(_LOOK_S):
             if self._stopping.asked:
-                self._cancel()
+                self._cancel("to be opened")
                 return False
         if self._ended.is_set():
             raise self._error or StateError(f"the event loop has ended the resource {self._resource.name}")
@@ -124,10 +126,11 @@ class _InLoop:
     def close(self) -> None:
         if self._over is not None and not self._ended.is_set():
             self._coroutines.call(self._over.set)
+        hurried = 0
         while not self._ended.wait(_LOOK_S):
-            if self._stopping.hurry:
-                _log.warning("leaving without waiting for the resource %s to be closed", self._resource.name)
-                self._cancel()
+            hurried += self._stopping.hurry
+            if hurried >= _LOOKS_IN_A_HURRY:
+                self._cancel("to be closed")
                 return
         if isinstance(self._error, Exception):
             raise self._error
@@ -149,6 +152,10 @@ class _InLoop:
         self._ready.set()
 
     # ---- inside
-    def _cancel(self) -> None:
+    def _cancel(self, what: str) -> None:
+        """Cancel it, and wait a while: what it has opened it closes in its `finally`, which may have to wait too."""
         if self._task is not None:
             self._coroutines.call(self._task.cancel)
+            if self._ended.wait(_LOOK_S * _LOOKS_IN_A_HURRY):
+                return
+        _log.warning("leaving without waiting for the resource %s %s", self._resource.name, what)

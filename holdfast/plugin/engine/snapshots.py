@@ -90,14 +90,19 @@ class Snapshots:
         self.publish()
 
     # ---- taking them
-    def snapshot(self) -> Snapshot:
-        """The figures of now; where the loop does not come to it within a second, those it took last. Any thread."""
+    def snapshot(self, wake: Callable[[], None] | None = None) -> Snapshot:
+        """The figures of now; where the loop does not come to it within a second, those it took last. Any thread.
+
+        Args: wake: wakes who publishes them; None: the app's loop does.
+        """
         if self._thread == self._parts.runtime.current():
             return self.take()  # an observer, or a signal handler: it may not wait for itself
         before = self._last
         if self._thread is not None:
             self.wanted = True
             self._parts.workers.wake.set()
+            if wake is not None:
+                wake()
             with self._taken:
                 self._taken.wait_for(lambda: self._last is not before, _WAIT_S)
         return self._last
@@ -172,6 +177,7 @@ class Snapshots:
                 drained=meter.drained,
                 abandoned=meter.abandoned,
                 expired=meter.expired,
+                client_skipped=meter.client_skipped,
             ),
             load=LoadFigures(
                 running=parts.workers.running,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.handlers import Routes
+    from holdfast.plugin.observe.snapshot import Snapshot
     from holdfast.plugin.own_loop.user_loop import DoneWhen
     from holdfast.plugin.ports import Batch, Observer, PartitionedSource
     from holdfast.plugin.settings import Settings
@@ -144,6 +145,7 @@ class Driven:
 
     def begin(self, topics: Collection[str]) -> None:
         """Reach the store and join the group. Raises StoreError, SourceError."""
+        self._driver = self.parts.runtime.current()
         self._lifecycle.open(topics)
         self._background_marks.start()
 
@@ -188,6 +190,7 @@ class Driven:
         ):  # else its last call was torn: the next one has to look first
             self.collect()
             self.settle()
+            self._publish()
 
     def end_all(self) -> None:
         """All that was handed out is done, but for what was told otherwise."""
@@ -225,6 +228,21 @@ class Driven:
             stopping.fail(error)
         finally:
             self._lifecycle.close()
+
+    # ---- any thread
+    def snapshot(self) -> Snapshot:
+        """The figures of now: taken by the loop while it is inside of a call, else by the thread that marks; where
+        neither comes to it within a second, those of before."""
+        if self.parts.runtime.current() == self._driver:
+            with self.lock:
+                return self.snapshots.take()
+        return self.snapshots.snapshot(self._background_marks.wake)
+
+    @property
+    def away_s(self) -> float:
+        """How long the loop has been with what it got, at least; 0 while it is inside of a call, or was never."""
+        away = self._client_at and not self._inside and not self.parts.stopping.begun
+        return max(self._clock.now() - self._client_at, 0.0) if away else 0.0
 
     # ---- any thread, without the lock: a callback of the group may wait for the thread that calls
     def end(self, partition: Partition, offset: int) -> None:
@@ -283,6 +301,7 @@ class Driven:
         steps.claim()
         self.parts.timers.run_due()
         self.parts.sessions.tend()
+        self._publish()
 
     @property
     def unfinished(self) -> bool:
@@ -295,6 +314,11 @@ class Driven:
         return sum(entry.count for entry in self.user.handed_out)
 
     # ---- inside
+    def _publish(self) -> None:
+        """Take the figures for those who wait for them."""
+        if self.snapshots.wanted:
+            self.snapshots.publish()
+
     def _look(self, at_most: int, wait_s: float | None, deadline: Deadline) -> None:
         """One look at the client, and what follows from it. What stops the engine stays: behind a hole in the log, say,
         nothing is handed out, however often the loop asks."""

@@ -12,18 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.records import Fence, Partition
+    from holdfast.testing.brokers.kafka_reader import Reader
+    from holdfast.testing.brokers.kafka_slips import Slips
     from holdfast.testing.brokers.kafka_topics import KafkaTopics
-
-
-class Reader:
-    """Where a member stands in a partition."""
-
-    __slots__ = ("paused", "position", "told_end")
-
-    def __init__(self, position: int, *, paused: bool) -> None:
-        self.position = position
-        self.paused = paused
-        self.told_end = -1
 
 
 class Fetched(NamedTuple):
@@ -35,9 +26,15 @@ class Fetched(NamedTuple):
 
 
 def fetch(
-    broker: KafkaTopics, readers: dict[Partition, Reader], owners: Mapping[Partition, Fence], at_most: int
+    broker: KafkaTopics,
+    readers: dict[Partition, Reader],
+    owners: Mapping[Partition, Fence],
+    at_most: int,
+    slips: Slips | None = None,
 ) -> Fetched:
     """Read on where the readers stand. Called with the broker's lock.
+
+    Args: slips: what the client leaves out; None = nothing.
 
     The readers change their order: who was read last is asked last the next time.
     """
@@ -57,6 +54,8 @@ def fetch(
                 trouble = SourceError(f"consuming {partition}: the record at {offset} cannot be read")
                 return Fetched(Batch(records, ends), trouble)
             fence = owners.get(partition)
+            if slips is not None and slips.leaves_out(partition, reader, log.born, offset):
+                fence = None
             if fence is not None:
                 stored = log.records[offset]
                 at_ms = stored.timestamp_ms

@@ -10,8 +10,9 @@ from holdfast.errors import SourceError, SourceFatal, SourceUnavailable, StaticI
 from holdfast.plugin.ports import Batch, Start
 from holdfast.testing.brokers.kafka_answers import Answer
 from holdfast.testing.brokers.kafka_client import GroupClient
-from holdfast.testing.brokers.kafka_fetch import Reader, fetch
+from holdfast.testing.brokers.kafka_fetch import fetch
 from holdfast.testing.brokers.kafka_questions import Questions
+from holdfast.testing.brokers.kafka_reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.runtime import Runtime
     from holdfast.testing.brokers.kafka import MemoryBroker
     from holdfast.testing.brokers.kafka_answers import Told
+    from holdfast.testing.brokers.kafka_slips import Slips
     from holdfast.timing import Deadline
 
 #: How long one waits whose name is still another's.
@@ -48,6 +50,9 @@ class MemoryPartitionedSource(Questions):
     identity: Callable[[Record], str | None] | None = None
     retry_topic: str | None = None
     unroutable_letters: str | None = None
+    gaps_are_the_logs = False
+    #: Which records its client leaves out; None = none.
+    slips: Slips | None = None
     retries: Callable[[Record], bool] | None = None
 
     def __init__(
@@ -190,7 +195,7 @@ class MemoryPartitionedSource(Questions):
             if reader is None:
                 raise SourceUnavailable(f"{partition} is not assigned: nothing to seek in")
             reader.position = self.broker.logs[partition].start if offset is None else offset
-            reader.told_end = -1
+            reader.told_end, reader.too_far = -1, False
 
     def pause(self, partitions: Collection[Partition]) -> None:
         """Deliver nothing."""
@@ -203,6 +208,8 @@ class MemoryPartitionedSource(Questions):
         self._check("resume")
         for partition in partitions:
             self.readers[partition].paused = False
+            if self.slips is not None:
+                self.slips.resumed(self.readers[partition])
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
         """Leave the group; a static member only closes, unless it is to `leave`."""
@@ -299,6 +306,8 @@ class MemoryPartitionedSource(Questions):
             self._taking = frozenset(coming)
         if coming:
             self._assign(coming)
+        if self.slips is not None and (gone or leaving or coming):
+            self.slips.rebalanced(self.readers.values())
         return bool(coming)
 
     def _unwanted(self, meant: frozenset[Partition] | None) -> Collection[Partition]:
@@ -382,5 +391,5 @@ class MemoryPartitionedSource(Questions):
         if not (self.line.hears and self.line.speaks):
             return Batch([])
         with self.broker.changed:
-            batch, self._trouble = fetch(self.broker, self.readers, self._owners, at_most)
+            batch, self._trouble = fetch(self.broker, self.readers, self._owners, at_most, self.slips)
         return batch

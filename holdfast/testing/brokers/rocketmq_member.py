@@ -44,6 +44,7 @@ class RocketSource:
     protocol = "cooperative"
     retry_topic: str | None = None
     unroutable_letters: str | None = None
+    gaps_are_the_logs = True
     retries: Callable[[Record], bool] | None = None
 
     def __init__(

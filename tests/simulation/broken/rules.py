@@ -359,8 +359,8 @@ RULES = (
     Broken(
         name="the-fence-falls",
         file="plugin/engine/partition/ownership.py",
-        rule="return self.acquired.born_ms + self.acquired.epoch if",
-        instead="return 1_000 - self.acquired.epoch if",
+        rule="return acquired.born_ms + acquired.epoch if",
+        instead="return 1_000 - acquired.epoch if",
         breaks="P4: a sink that compares fences refuses the new owner",
     ),
     Broken(
@@ -448,6 +448,13 @@ RULES = (
         breaks="order: what follows a record that failed runs before its retry",
     ),
     Broken(
+        name="failed-and-on-in-a-task",
+        file="plugin/engine/record/attempts.py",
+        rule="        if ended.outcome is not Outcome.OK:\n            stopped.add(entry.lane)\n        call.current = None\n        report(ended)\n    if call.struck",
+        instead="        call.current = None\n        report(ended)\n    if call.struck",
+        breaks="order: what follows a coroutine that failed runs before its retry",
+    ),
+    Broken(
         name="the-first-kind-goes-first",
         file="plugin/engine/record/dispatch.py",
         rule="        kinds.rotate(-self._turns)\n",
@@ -481,6 +488,35 @@ RULES = (
         rule="        report(Ended(entry, Outcome.LETTER_FAILED, failure))",
         instead="        report(Ended(entry, Outcome.LETTER_SENT))",
         breaks="P1: a record whose dead letter was refused is gone",
+    ),
+    # ---- holes in the log
+    Broken(
+        name="a-hole-is-the-logs",
+        file="plugin/engine/partition/holes.py",
+        rule="        if self._source.gaps_are_the_logs or now < owner.believed_until:",
+        instead="        if True:",
+        breaks="P1: a record that the client has gone past is taken for one that the log does not have",
+    ),
+    Broken(
+        name="a-hole-at-the-end-is-the-logs",
+        file="plugin/engine/partition/holes.py",
+        rule="            self.pass_over(owner, end)\n",
+        instead="            owner.ledger.reached(end)\n",
+        breaks="P1: the same, of the last record",
+    ),
+    Broken(
+        name="believed-whatever-moves-the-client",
+        file="plugin/engine/partition/holes.py",
+        rule="            owner.believed_until = 0.0\n",
+        instead="",
+        breaks="P1: after a rebalance a record is left out of a log that has holes",
+    ),
+    Broken(
+        name="a-look-outlasts-a-move",
+        file="plugin/engine/partition/holes.py",
+        rule="            if owner.second_look is not None:\n                owner.seek_needed = True\n",
+        instead="",
+        breaks="P1: the client leaves the record out once more, and that counts as the second look",
     ),
     # ---- the store
     Broken(

@@ -300,7 +300,8 @@ class TestATakeoverWithABacklog:
             rig.give(P0, P1)
         assert not rig.letters.sent
         rig.go_on(20, 200, 200)
-        assert [(each.record.partition, each.record.offset) for each in rig.letters.sent] == [(P1, 1_500), (P1, 1_501)]
+        sent = sorted((each.record.partition, each.record.offset) for each in rig.letters.sent)  # several send them
+        assert sent == [(P1, 1_500), (P1, 1_501)]
         rest = [offset for offset in range(rig.broker.logs[P1].end) if offset not in (1_500, 1_501)]
         assert sorted(offset for of, offset in rig.offsets if of == 1) == rest
 

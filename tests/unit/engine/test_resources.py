@@ -162,6 +162,36 @@ class TestOfCoroutines:
         group.app.stop(wait=True)
         assert group.saw == ["handled"]
 
+    def test_a_hurried_stop_leaves_none_open_that_closes_within_a_second(self, group: Group) -> None:
+        @group.app.resource
+        async def pool() -> AsyncIterator[str]:
+            yield "a pool"
+            await asyncio.sleep(0.3)  # it says good-bye to its server
+            group.saw.append("closed")
+
+        @group.app.handler("orders")
+        async def handle(record: Record, *, pool: str) -> None:
+            group.app.stop()
+            group.app.stop()
+
+        group.app.run()
+        assert group.saw == ["closed"]
+
+    def test_a_stop_while_one_opens_lets_it_close_what_it_has_opened(self, group: Group) -> None:
+        @group.app.resource
+        async def pool() -> AsyncIterator[str]:
+            try:
+                group.app.stop()
+                await asyncio.Event().wait()
+                yield "never"
+            finally:
+                await asyncio.sleep(0.3)  # as above
+                group.saw.append("closed")
+
+        group.app.handler("orders")(lambda record: None)
+        group.app.run()
+        assert group.saw == ["closed"]
+
 
 class TestThatFail:
     @pytest.mark.parametrize("is_async", [False, True])

@@ -191,8 +191,8 @@ class Intake:
         owners: Mapping[Partition, Owner],
         *,
         stopped: bool,
-    ) -> None:
-        """Pause and resume as is right now. Raises SourceError."""
+    ) -> Collection[Partition]:
+        """Pause and resume as is right now. Returns what was resumed. Raises SourceError."""
         tight = self.tight
         wanted = set()
         for partition in assigned:
@@ -214,3 +214,4 @@ class Intake:
         if resume := self._paused - wanted:
             source.resume(resume)
         self._paused = wanted
+        return resume

@@ -1,4 +1,25 @@
-"""Holes: offsets without a record in the log; tells those that never had one from those that retention deleted.
+"""Holes: offsets that the source brought nothing of. Tells the log's own from those that the client has made.
+
+A log has holes of its own: compaction, transaction markers, what retention deleted. A client that goes past a record
+makes one that looks the same, and a commit behind it would lose the record in silence. So a hole is *looked at twice*:
+what came behind it is dropped, the client is sent back to where the hole begins, and only if it brings nothing of it
+again, from an offset that it was told, the hole is the log's. If it brings a record, that one goes its usual way, in
+its order, and `ClientSkipped` is told. Nothing is committed meanwhile: the ledger stands where the hole begins. So a
+partition that goes before the second look takes its hole along, to an owner that reads there anew.
+
+Why that is sound: a client goes past a record where its position is wrong, and a seek sets the position by a number of
+ours and voids what was fetched before. What is *not* seen: a record that the client cannot give however often it is
+asked for it (errors stop the app, see `Admission`), and what the next paragraph leaves out.
+
+What it costs: a record nothing. A hole that is looked at costs a seek: what was fetched ahead is fetched again, and
+librdkafka lets a fetch that waits at the log's end go first (0.5 s were seen, its fetch.wait.max.ms).
+A compacted log has as many holes as records, a topic with transactions one each transaction. So where a second look has
+found a hole to be the log's, those that follow are believed, for `_BELIEVED_S`, as long as nothing moves the client:
+each rebalance of the member, each resume and each seek ends that, since those are where a client's position comes from
+(all faults that we know of were there). So a partition is looked at once a move and once a minute; a log without holes
+of its own is looked at whenever it seems to have one. Measured on 2,000 transactions of 10 records: 120,000 records/s
+with one look as without; with a look at each hole 65/s. Not seen is a record that the client leaves out in the midst of
+reading on, from a log that has holes, in a minute in which it was believed.
 
 A hole is retention's as far as it lies below the log's start, which each answer to a fetch tells Kafka's client (1.0
 on); of a RocketMQ queue it is known only where a master has said so. Both may run ahead of what is admitted, so a hole
@@ -9,27 +30,86 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.events import RecordsExpired
+from holdfast.plugin.engine.record.offsets import spans
+from holdfast.plugin.events import ClientSkipped, RecordsExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.record.recorder import Recorder
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import PartitionedSource
+    from holdfast.timing import Clock
+
+#: A log that has holes is looked at so often, if nothing moves its client.
+_BELIEVED_S = 60.0
 
 
 class Holes:
-    """One thread. Moves no ledger: it tells what is about to be passed over."""
+    """Moves the ledger over holes. One thread."""
 
-    def __init__(self, source: PartitionedSource, recorder: Recorder, tell: Callable[[Event], None]) -> None:
-        self._source, self._recorder, self._tell = source, recorder, tell
+    def __init__(
+        self, source: PartitionedSource, recorder: Recorder, tell: Callable[[Event], None], clock: Clock
+    ) -> None:
+        self._source, self._recorder, self._tell, self._clock = source, recorder, tell, clock
 
-    def pass_over(self, owner: Ownership, at: int, until: int) -> None:
-        """The source has gone from there to there, and brought nothing."""
+    def pass_over(self, owner: Ownership, until: int) -> bool:
+        """The source has gone from the ledger's next offset to that one, and brought nothing. False = nothing behind it
+        counts: the client is sent back."""
+        ledger = owner.ledger
         start = self._source.start_offsets([owner.partition]).get(owner.partition, 0)
-        expired = owner.ledger.unknown(at, min(start, until)) if start > at else []
+        if start > ledger.next:
+            self._expire(owner, min(start, until))
+        if ledger.next < until:
+            if not self._is_the_logs(owner, until):
+                owner.second_look, owner.seek_needed = range(ledger.next, until), True
+                return False
+            self._recorder.absent(owner, range(ledger.next, until))
+            ledger.reached(until)
+        return True
+
+    def ends(self, owner: Ownership, end: int) -> None:
+        """The source has read up to there, and the log goes no further."""
+        if end > owner.ledger.next:
+            self.pass_over(owner, end)
+        elif owner.second_look is not None:
+            # The client was beyond the log's end. What will be there is not there yet: the next look is another one.
+            owner.second_look = None
+
+    def came(self, owner: Ownership, offsets: Sequence[int]) -> None:
+        """Records after the client was sent back: what lies in the hole it had gone past."""
+        look = owner.second_look or range(0)
+        if found := [offset for offset in offsets if offset in look]:
+            first, after = found[0], found[-1] + 1
+            owner.second_look = range(after, look.stop) if after < look.stop else None
+            for each in spans(found):
+                self._recorder.client_skipped(owner, each)
+            self._tell(ClientSkipped(partition=owner.partition, first=first, next=after, records=len(found)))
+
+    def moved(self, owners: Iterable[Ownership]) -> None:
+        """Something may have changed where the client stands: nothing that it does not bring is believed."""
+        for owner in owners:
+            owner.believed_until = 0.0
+            if owner.second_look is not None:
+                owner.seek_needed = True
+
+    # ---- inside
+    def _is_the_logs(self, owner: Ownership, until: int) -> bool:
+        """Whether there is no record up to there, from the ledger's next offset on; or none that is to be handled."""
+        now, look = self._clock.now(), owner.second_look
+        owner.second_look = None
+        if self._source.gaps_are_the_logs or now < owner.believed_until:
+            return True
+        if look is not None and look.start == owner.ledger.next:
+            owner.believed_until = now + _BELIEVED_S
+            return True
+        return not owner.ledger.unknown(owner.ledger.next, until)
+
+    def _expire(self, owner: Ownership, until: int) -> None:
+        """Retention has deleted what lay below."""
+        at = owner.ledger.next
+        expired = owner.ledger.unknown(at, until)
         if expired:
             self._tell(
                 RecordsExpired(
@@ -45,3 +125,4 @@ class Holes:
             if gone:
                 self._recorder.expired(owner, gone)
             at = gone.stop
+        owner.ledger.reached(until)

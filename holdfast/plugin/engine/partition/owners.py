@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import SourceError
 from holdfast.plugin.engine.partition.commits import Commits
 from holdfast.plugin.engine.partition.hand_over import HandOver
+from holdfast.plugin.engine.partition.holes import Holes
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.reports import Reports
 from holdfast.plugin.engine.partition.takeover import Takeover
@@ -49,6 +50,7 @@ class Owners:
         #: Where the next ownership begins, as if somebody had reset the group to it.
         self.cuts: dict[Partition, int] = {}
         self.commits = Commits(source, parts.settings, parts.runtime)
+        self.holes = Holes(source, parts.recorder, parts.tell, parts.runtime)
         self.takeover = Takeover(
             source,
             self.commits,

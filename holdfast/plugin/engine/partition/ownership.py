@@ -50,6 +50,7 @@ class Ownership:
         "adopting",
         "again",
         "begins",
+        "believed_until",
         "commit_sent",
         "committed",
         "committed_at",
@@ -62,6 +63,7 @@ class Ownership:
         "name",
         "owned",
         "partition",
+        "second_look",
         "seek_needed",
         "seeks",
         "session_",
@@ -115,12 +117,17 @@ class Ownership:
         self.seeks = 0
         #: The audit knows of it.
         self.told = False
+        #: Up to then gaps are the log's own, by the engine's clock; and the gap into which the client was sent back.
+        #: See `Holes`, which alone changes both.
+        self.believed_until = 0.0
+        self.second_look: range | None = None
 
     # ---- as a fence (any thread)
     @property
     def epoch(self) -> int:
-        """The fence; 0 before it is acquired."""
-        return self.acquired.born_ms + self.acquired.epoch if self.acquired else 0
+        """The fence; 0 before it is acquired, and without a store: epochs of one process are no numbers to compare."""
+        acquired = self.acquired
+        return acquired.born_ms + acquired.epoch if acquired and acquired.born_ms else 0
 
     @property
     def session(self) -> str:

@@ -12,7 +12,6 @@ from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.delays import Delays
-from holdfast.plugin.engine.partition.holes import Holes
 from holdfast.plugin.engine.partition.log_checks import LogChecks
 from holdfast.plugin.engine.partition.owners import Owners
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
@@ -57,7 +56,6 @@ class Partitioned:
         self._backlog = Backlog(source, parts.runtime)
         self.ours = Owners(parts, loop, source, duplicates=self._duplicates, began=self._backlog.begin)
         self.owners, self._assigned, self._commits = self.ours.by_partition, self.ours.assigned, self.ours.commits
-        self._holes = Holes(source, parts.recorder, parts.tell)
         self._retries = retries = parts.routes.retry_topics
         self._delays = Delays(retries.steps, self.owners, parts.timers, parts.runtime, source.end_offsets)
         letters = source.unroutable_letters
@@ -128,9 +126,7 @@ class Partitioned:
         for end in ends:
             owner = self.owners.get(end.partition)
             if owner is not None and owner.open:
-                if end.offset > owner.ledger.next:
-                    self._holes.pass_over(owner, owner.ledger.next, end.offset)
-                owner.ledger.reached(end.offset)
+                self.ours.holes.ends(owner, end.offset)
 
     def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
         """Records of owned partitions that are not done. Others were fetched under an earlier ownership: they come
@@ -142,11 +138,13 @@ class Partitioned:
                 continue
             offsets = [record.offset for record in came]
             whole = range(offsets[0], offsets[0] + len(came))
-            expected = owner.ledger.next
+            if owner.second_look is not None:
+                self.ours.holes.came(owner, offsets)
             # Almost always: one after the other, none of them known.
-            known = offsets[0] < expected or offsets != list(whole) or not owner.ledger.polled_all(whole)
-            if not known and offsets[0] > expected:
-                self._holes.pass_over(owner, expected, offsets[0])
+            known = offsets[0] < owner.ledger.next or offsets != list(whole)
+            if not known and offsets[0] > owner.ledger.next and not self.ours.holes.pass_over(owner, offsets[0]):
+                continue
+            known = known or not owner.ledger.polled_all(whole)
             if new := [record for record in came if self._is_new(owner, record.offset)] if known else came:
                 yield owner, new
 
@@ -158,8 +156,8 @@ class Partitioned:
             # this partition until the broker has said whether its log did.
             owner.suspect, owner.seek_needed = offset, True
             return False
-        if offset > owner.ledger.next:
-            self._holes.pass_over(owner, owner.ledger.next, offset)
+        if offset > owner.ledger.next and not self.ours.holes.pass_over(owner, offset):
+            return False
         if not owner.ledger.polled(offset):
             self._suppressed += 1
             self._parts.recorder.skipped(owner, offset)
@@ -203,7 +201,8 @@ class Partitioned:
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
             self._hold_paused()
-            parts.intake.apply(self.source, self._assigned, self.owners, stopped=parts.sessions.stalled)
+            resumed = parts.intake.apply(self.source, self._assigned, self.owners, stopped=parts.sessions.stalled)
+            self.ours.holes.moved(self.owners[each] for each in resumed if each in self.owners)
             self._commits.step(self.owners.values())
             self._look_at_ramp()
             self._log_checks.refresh()
@@ -353,6 +352,7 @@ class Partitioned:
             return
         owner.seeks = 0
         owner.seek_needed = False
+        owner.believed_until = 0.0
         self._parts.intake.new_partitions.sent_elsewhere(owner.partition)
 
     def _keep_alive(self) -> None:

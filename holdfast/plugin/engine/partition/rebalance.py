@@ -77,6 +77,7 @@ class Rebalance:
             [partition for partition, start in starts.items() if start.hold],
             [partition for partition, start in starts.items() if not start.hold],
         )
+        ours.holes.moved(ours.by_partition.values())
         ours.moving = False
         return starts
 
@@ -145,4 +146,5 @@ class Rebalance:
             parts.stopping.fail(error)
         finally:  # the client lets them go whatever happens here
             ours.forget(partitions)
+        ours.holes.moved(ours.by_partition.values())
         ours.moving = False

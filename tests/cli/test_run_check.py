@@ -110,6 +110,17 @@ def test_a_retry_topic_that_is_missing_fails_too(checked: Checked, kafka: KafkaS
     assert missing == ("error", f"{name}.{name}.retry.1min (retries)")
 
 
+def test_topics_that_lose_what_waits_in_them_are_told(checked: Checked, kafka: KafkaServer, name: str) -> None:
+    retry, letters = f"{name}.{name}.retry.10s", f"{name}.dlq"
+    kafka.create_topic(name, 1)
+    kafka.create_topic(retry, 1, {"cleanup.policy": "compact"})
+    kafka.create_topic(letters, 1, {"cleanup.policy": "compact"})
+    found = checked(code=1, delays=["10s"], dead_letter=letters)
+    wrong = {result: detail for check, result, detail in found if check == "topic" and result != "ok"}
+    assert wrong["error"].startswith(f"{retry} has cleanup.policy=compact")
+    assert wrong["warning"].startswith(f"{letters} has cleanup.policy=compact")
+
+
 def test_a_pattern_tells_what_it_matches_now(checked: Checked, kafka: KafkaServer, name: str) -> None:
     pattern = f"^{name}-.*"
     assert ("topic", "warning", f"{pattern}: no topic matches it now") in checked(code=4, topics=pattern)

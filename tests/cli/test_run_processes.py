@@ -133,6 +133,17 @@ def test_each_has_a_port_and_a_health_file_of_its_own(tmp_path: Path) -> None:
             return
 
 
+def test_the_environment_says_how_many_and_the_command_line_wins(tmp_path: Path) -> None:
+    said = {"HOLDFAST_RUN_PROCESSES": "2", "HOLDFAST_RUN_PORT": "none", "HOLDFAST_RUN_HEALTH_FILE": str(tmp_path / "f")}
+    with Run(tmp_path, SHOP, "--health-file", tmp_path / "health", environment=said) as run:
+        for each in (0, 1):
+            until((tmp_path / f"health.{each}").exists, lambda: run.log)
+        assert not list(tmp_path.glob("f.*"))
+        assert "serving http" not in run.log
+        run.signal(signal.SIGTERM)
+        run.ends(0)
+
+
 def test_ctrl_c_at_a_terminal_is_one_stop(tmp_path: Path) -> None:
     """A terminal signals its whole foreground group: the processes are in none of it."""
     with Run(tmp_path, *TWO, gated=True) as run:

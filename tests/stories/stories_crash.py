@@ -8,6 +8,7 @@ from tests.harness.group.config import EVERYWHERE, KAFKA
 from tests.harness.group.intake import Behind
 from tests.harness.group.story import story
 from tests.harness.servers.redis import RedisServer
+from tests.harness.servers.sentinels import Sentinels
 
 if TYPE_CHECKING:
     from tests.harness.group.field import Field
@@ -161,6 +162,21 @@ def store_restarts(field: Field) -> None:
         store.restart()
         field.until_spread(a, b)
         field.until(lambda: a.probe("/ready") == (200, []), "a is ready again")
+        field.wind_up()  # before the store goes
+
+
+@story(kinds=_HOLDFAST, protocols=KAFKA, config={"session_timeout_ms": 30_000})
+def store_fails_over(field: Field) -> None:
+    """The master of a Redis with Sentinel goes on while its replicas hear nothing, then dies, and one of them is
+    promoted: what it lacks the members tell it again."""
+    with Sentinels() as store:
+        a, b = (field.start(name, redis_url=store.url()) for name in "ab")
+        field.flow()
+        field.until_spread(a, b)
+        store.cut_replicas()
+        field.until_spread(a, b)
+        store.fail_over()
+        field.until_spread(a, b)
         field.wind_up()  # before the store goes
 
 

@@ -146,6 +146,15 @@ class TestStaticIds:
     def test_that_each_process_finds_for_itself_are_its_own_matter(self, source: dict[str, Any]) -> None:
         check_names(self.app(**source), 2)
 
+    def test_of_sources_that_have_none_are_refused_with_the_reason(self) -> None:
+        from holdfast import RedisClaims, RedisCoordinator  # noqa: PLC0415 - beside what it is about
+        from holdfast.adapters.rocketmq import RocketMQSource  # noqa: PLC0415 - as above
+
+        claims = RedisClaims.from_url("redis://localhost:6379/0")
+        source = RocketMQSource("localhost:9876", "billing", coordinator=RedisCoordinator(claims))
+        with pytest.raises(SettingError, match="RocketMQSource has no static members"):
+            name(Holdfast(source, claims=claims), "till-1")
+
     def test_that_are_none_are_refused(self) -> None:
         with pytest.raises(SettingError, match="1 to 249 letters"):
             name(self.app(), "till 1")
@@ -153,8 +162,11 @@ class TestStaticIds:
 
 def parsed(*arguments: str) -> argparse.Namespace:
     from holdfast.adapters.cli.entry import parser  # noqa: PLC0415 - beside what it is about
+    from holdfast.adapters.cli.running.run_options import settle  # noqa: PLC0415 - as above
 
-    return parser().parse_args(["run", "billing:app", *arguments])
+    options = parser().parse_args(["run", "billing:app", *arguments])
+    settle(options, None)
+    return options
 
 
 @pytest.mark.parametrize(

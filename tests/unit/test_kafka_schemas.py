@@ -23,6 +23,7 @@ from holdfast.plugin.retrying.dead_letter import headers_of
 from holdfast.records import Partition
 from holdfast.testing.brokers.logs import Stored
 from tests.harness.engine import Bench, Letters
+from tests.harness.protobuf_order import order_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,19 +53,6 @@ def avro(client: Any, number: int, **conf: Any) -> Record:
     context = SerializationContext("orders", MessageField.VALUE, headers)
     raw = AvroSerializer(client, AVRO, conf=conf)({"order_id": number}, context)
     return make_record(raw, topic="orders", offset=42, headers=headers)
-
-
-def message() -> Any:
-    """A class as protoc generates it."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415 - as above
-
-    file = descriptor_pb2.FileDescriptorProto(name="holdfast_order.proto", package="holdfast.test", syntax="proto3")
-    kind = file.message_type.add(name="Order")
-    field = descriptor_pb2.FieldDescriptorProto
-    kind.field.add(name="order_id", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
-    pool = descriptor_pool.Default()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("holdfast.test.Order"))
 
 
 class Registry(BaseHTTPRequestHandler):
@@ -144,7 +132,7 @@ def test_protobuf_is_the_generated_class() -> None:
     from confluent_kafka.schema_registry.protobuf import ProtobufSerializer  # noqa: PLC0415 - as above
     from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: PLC0415 - as above
 
-    client, generated = mock(), message()
+    client, generated = mock(), order_class()
     make = ProtobufSerializer(generated, client, {"use.deprecated.format": False})
     raw = make(generated(order_id=17), SerializationContext("orders", MessageField.VALUE)) or b""
     for each in (Protobuf(generated), Protobuf(generated, client)):

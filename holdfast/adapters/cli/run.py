@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_0, at_least_1, port, span_s
+from holdfast.adapters.cli.running.run_options import LEVELS, OPTIONS, settle
 
 if TYPE_CHECKING:
-    import argparse
-
     from holdfast.adapters.cli.output import Output
 
 _EXAMPLE = """\
@@ -19,9 +19,12 @@ _EXAMPLE = """\
   holdfast run billing.main:app --check
   holdfast run billing.main:app --reload
 
-SIGTERM or Ctrl-C: drain, commit, leave; a second one is faster.
+SIGTERM or Ctrl-C: drain, commit, leave; a second one is faster. HOLDFAST_RUN_PROCESSES=4 in the environment, or
+processes = 4 in the table [run] of the file, is --processes 4; the command line wins. `holdfast config` shows all.
 """
-LEVELS = ("debug", "info", "warning", "error")
+
+#: What the command line does not say, the environment or the file may: `running/run_options.py`.
+_UNSAID = argparse.SUPPRESS
 
 
 def add(commands: shared.Commands) -> None:
@@ -36,10 +39,8 @@ def add(commands: shared.Commands) -> None:
         help="for development: drain and begin anew when a .py, .toml or .env file below this folder changes",
     )
     made.add_argument("--offline", action="store_true", help="with --check: ask neither the broker nor the store")
-    several = made.add_argument_group("several processes")
-    several.add_argument(
-        "--processes", type=at_least_1, default=1, metavar="N", help="so many, under one supervisor (default: 1)"
-    )
+    several = made.add_argument_group("several processes", argument_default=_UNSAID)
+    several.add_argument("--processes", type=at_least_1, metavar="N", help="so many, under one supervisor (default: 1)")
     several.add_argument(
         "--static",
         nargs="?",
@@ -51,10 +52,9 @@ def add(commands: shared.Commands) -> None:
     several.add_argument(
         "--restarts",
         type=at_least_0,
-        default=5,
         metavar="N",
         help="of one process in a row, until the supervisor gives up; who has run for a minute begins a new row "
-        "(default: %(default)s)",
+        f"(default: {OPTIONS['restarts'][1]})",
     )
     several.add_argument(
         "--grace",
@@ -63,14 +63,14 @@ def add(commands: shared.Commands) -> None:
         help="what a stop may take in all, such as 25s; then what still runs is killed (default: as long as the app's "
         "drain_timeout_s and linger_timeout_s say)",
     )
-    seen = made.add_argument_group("how it is seen")
+    seen = made.add_argument_group("how it is seen", argument_default=_UNSAID)
     seen.add_argument(
         "--port",
         type=port,
         metavar="N",
         help="answer /live, /ready, /status and /metrics there; 0: any that is free; several processes: from N on",
     )
-    seen.add_argument("--host", default="127.0.0.1", help="the address of that port (default: %(default)s)")
+    seen.add_argument("--host", help=f"the address of that port (default: {OPTIONS['host'][1]})")
     seen.add_argument(
         "--health-file",
         metavar="FILE",
@@ -79,8 +79,8 @@ def add(commands: shared.Commands) -> None:
     seen.add_argument(
         "--log-level",
         choices=LEVELS,
-        default="info",
-        help="of the lines on standard error, if the application sets up no logging itself (default: %(default)s)",
+        help="of the lines on standard error, if the application sets up no logging itself (default: "
+        f"{OPTIONS['log_level'][1]})",
     )
     made.set_defaults(run=run, logs_itself=True)
 
@@ -109,7 +109,8 @@ def add_config(made: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run or check it."""
+    """Run or check it. Raises SettingError: an option of the environment or the file cannot be."""
+    settle(options, options.config)
     if options.check:
         from holdfast.adapters.cli.running.checks import check  # noqa: PLC0415 - a command loads what it uses
 

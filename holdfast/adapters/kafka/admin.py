@@ -31,6 +31,9 @@ CALL_S = 2.0
 _LEAST_S = 0.1
 # Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
 _SOME_TOPIC = "__consumer_offsets"
+# How librdkafka's own brokers for tests call their cluster. It names a controller that is none of them, so that no
+# admin request of one broker is ever answered there.
+_MOCK = "mockCluster"
 
 
 def request_s(deadline: Deadline, share: float = 1.0, at_most: float | None = None) -> float:
@@ -72,6 +75,11 @@ class Admin:
                 slice_s = min(2 * slice_s, CALL_S)
             else:
                 return str(cluster.cluster_id)
+
+    def is_mock(self, deadline: Deadline) -> bool:
+        """Whether these are librdkafka's own brokers for tests, which leave many a question without an answer. Raises
+        SourceError."""
+        return self.reach(deadline).startswith(_MOCK)
 
     def leaders(self, topics: Collection[str], deadline: Deadline) -> dict[Partition, int | SourceError]:
         """Which broker leads each of their partitions; or why none does, or why nothing is known of the topic.

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
     from holdfast.adapters.kafka._client import Message
+    from holdfast.plugin.observe.health import Health
+    from holdfast.plugin.observe.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -114,6 +116,15 @@ class AIOKafkaConsumer:
     async def again(self, message: Message) -> None:
         """Have a message returned again, as `KafkaConsumer.again` does."""
         self._consumer.again(message)
+
+    # ---- for exporters and probes
+    def snapshot(self) -> Snapshot:
+        """The figures, as of `KafkaConsumer.snapshot`. Any thread; in the event loop it may block it for a second."""
+        return self._consumer.snapshot()
+
+    def health(self, *, stall_s: float = 300.0, silent_s: float = 60.0) -> Health:
+        """The health, as of `KafkaConsumer.health`. Any thread but the event loop's."""
+        return self._consumer.health(stall_s=stall_s, silent_s=silent_s)
 
     # ---- the rest, as the client's
     async def subscribe(self, topics: list[str], **callbacks: Any) -> None:  # noqa: ANN401 - on_assign, ...

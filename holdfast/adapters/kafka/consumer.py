@@ -13,11 +13,13 @@ from holdfast.adapters.kafka._client import KafkaError, TopicPartition
 from holdfast.adapters.kafka.client_calls import ClientCalls
 from holdfast.adapters.kafka.loop_config import LoopConfig, read, routes_of
 from holdfast.adapters.kafka.loop_offsets import LoopOffsets, place_of
+from holdfast.adapters.kafka.loop_seen import LoopSeen
 from holdfast.adapters.kafka.messages import MessageSource
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.own_loop.driven import Driven
+from holdfast.plugin.own_loop.loop_health import LoopHealth
 from holdfast.plugin.settings import Settings
 from holdfast.timing import Deadline
 
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.keys import KeySpec
     from holdfast.plugin.audit.settings import Audit
-    from holdfast.plugin.observe.snapshot import Snapshot
     from holdfast.plugin.own_loop.user_loop import DoneWhen
     from holdfast.plugin.ports import Observer
 
@@ -40,7 +41,7 @@ _NOT_ASSIGNED = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's nam
 _FOR_EVER_S = 1e9
 
 
-class KafkaConsumer(ClientCalls):
+class KafkaConsumer(ClientCalls, LoopSeen):
     """`confluent_kafka.Consumer` for a loop that is to keep its grip.
 
     Records that are done already are not returned. What moves away is marked and committed before it goes. A loop
@@ -113,6 +114,7 @@ class KafkaConsumer(ClientCalls):
             observers=observers,
             audit=checked(audit),
         )
+        self._health = LoopHealth(self._driven, self._source.max_poll_interval_s)
         self._offsets = LoopOffsets(self._driven, self._source)
         callbacks = self._source.callbacks
         callbacks.facade, callbacks.settled = self, self._offsets.begin_at
@@ -200,11 +202,6 @@ class KafkaConsumer(ClientCalls):
             self._driven.end_returned()
         else:
             self._driven.end(*place_of(message))
-
-    def snapshot(self) -> Snapshot:
-        """The consumer's figures of one moment, as `Holdfast.snapshot`."""
-        with self._turn():
-            return self._driven.snapshots.take()
 
     def again(self, message: Message) -> None:
         """Have a message that was not handled returned again, here or by the partition's new owner. Any thread."""

@@ -9,11 +9,13 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, Message, Producer
+from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
 from holdfast.adapters.kafka.admin import Wait, refused
 from holdfast.adapters.kafka.callbacks import ClientLog
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
+from holdfast.adapters.kafka.letters_under_way import Answer, LetterName, UnderWay
 from holdfast.adapters.kafka.properties import addresses, for_helpers
+from holdfast.adapters.kafka.topic_keeping import check_topics
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable, UnknownTopic
 from holdfast.plugin.retrying.dead_letter import headers_of, without_traceback
 from holdfast.timing import Deadline
@@ -72,7 +74,8 @@ def producer_conf(conf: Mapping[str, object]) -> dict[str, Any]:
 class KafkaDeadLetters:
     """Sends letters with the consumer's credentials. One producer a process, made at the first use.
 
-    At least once: a letter whose answer got lost is sent again by the engine, and may then be there twice.
+    At least once: a letter that is not acknowledged is sent again by the engine, and may then be there twice: where its
+    answer got lost, or where its partition has moved meanwhile. While this client still holds it, it is not sent again.
     `send` from any threads at once; `check` and `close` from one.
 
     Locks: `_lock` guards the producer and its thread; nothing is called under it that waits for a broker.
@@ -105,6 +108,10 @@ class KafkaDeadLetters:
                 f"--topic {topic} --partitions 6 --config cleanup.policy=delete"
             ) from first
 
+    def check_keeping(self, delays: Mapping[str, float], letters: Collection[str], deadline: Deadline) -> None:
+        """See `plugin.retrying.keeping.KeepsRecords`. Raises TopicUnfit, SourceUnavailable."""
+        check_topics(self._conf, delays, letters, deadline)
+
     def send(self, letter: Letter, deadline: Deadline) -> None:
         """Return when the letter is acknowledged.
 
@@ -125,21 +132,26 @@ class KafkaDeadLetters:
     ) -> KafkaError | None:
         """Send a letter. Returns the error of client or broker; None = the letter is there. Raises DeadLetterError: no
         answer."""
-        answer = _Answer()
-        try:
-            running.producer.produce(
-                letter.topic,
-                value=letter.record.value,
-                key=letter.record.key,
-                headers=headers,  # type: ignore[arg-type]  # its list is invariant; None values are allowed
-                on_delivery=answer.told,
-            )
-        except KafkaException as error:
-            refusal: KafkaError = error.args[0]
-            return refusal
-        except BufferError as error:  # as many letters wait as the client holds
-            raise DeadLetterError(f"{what}: the producer's queue is full; it is tried again") from error
+        record = letter.record
+        name = LetterName(letter.topic, record.partition, record.offset, bare=len(headers) < len(headers_of(letter)))
+        answer = running.under_way.take_up(name)
+        if answer is None:
+            answer = Answer()
+            try:
+                running.producer.produce(
+                    letter.topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=headers,  # type: ignore[arg-type]  # its list is invariant; None values are allowed
+                    on_delivery=answer.told,
+                )
+            except KafkaException as error:
+                refusal: KafkaError = error.args[0]
+                return refusal
+            except BufferError as error:  # as many letters wait as the client holds
+                raise DeadLetterError(f"{what}: the producer's queue is full; it is tried again") from error
         if not answer.known.wait(left.left_s()):
+            running.under_way.give_up(name, answer)
             # What the client met on its way (a closed port, a refused password) says more than that time has passed.
             met = f" ({running.met.str()})" if running.met is not None else ""
             raise DeadLetterError(f"{what}: not acknowledged within {left.budget_s:g} s{met}; it is tried again")
@@ -209,19 +221,6 @@ def _topic_error(producer: Producer, topic: str, timeout_s: float) -> KafkaError
     return error
 
 
-class _Answer:
-    """The broker's answer to one letter."""
-
-    def __init__(self) -> None:
-        self.known = threading.Event()
-        self.error: KafkaError | None = None
-
-    def told(self, error: KafkaError | None, _: Message) -> None:
-        """By the producer's thread."""
-        self.error = error
-        self.known.set()
-
-
 class _Running:
     """A producer and the one thread that serves its callbacks: answers to letters, and new OAuth tokens while idle."""
 
@@ -230,6 +229,7 @@ class _Running:
         #: tells them: librdkafka goes on trying.
         self.met: KafkaError | None = None
         self.hopeless: KafkaError | None = None
+        self.under_way = UnderWay()
         self._ended = threading.Event()
         try:
             self.producer = Producer({**conf, "error_cb": self._told})

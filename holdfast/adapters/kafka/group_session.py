@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 
 _NAME = "consumer.session.timeout.ms"
-#: librdkafka's own brokers for tests have the protocol, and leave this question without an answer.
-_MOCK = "mockCluster"
 #: The store waits for the answer, at the start. Without it nothing is wrong but that a crash takes longer.
 _ASK_S = 3.0
 
@@ -54,7 +52,7 @@ class GroupSession:
     def _ask(self) -> None:
         admin, deadline = self._admin(), Deadline(_ASK_S, SYSTEM_CLOCK)
         try:
-            mock = admin.reach(deadline).startswith(_MOCK)
+            mock = admin.is_mock(deadline)
         except SourceError as error:  # who joins meets the same, and waits for longer
             _log.debug("how long the broker waits for members of %s cannot be asked: %s", self._group, error)
             return

@@ -11,10 +11,12 @@ from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.leave_static import cannot
 from holdfast.adapters.kafka.partition_view import PartitionViews, node_of
 from holdfast.adapters.kafka.properties import addresses
+from holdfast.adapters.kafka.topic_keeping import keeping_of
 from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import NoCoordinator, NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
 from holdfast.plugin.advice.group_view import GroupView, MemberView
 from holdfast.plugin.assign.java import offsets_partition
+from holdfast.plugin.retrying.delay_names import delay_in
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.plugin.advice.group_view import Node
+    from holdfast.plugin.retrying.keeping import Keeping
     from holdfast.timing import Deadline
 
 _OFFSETS: Final = "__consumer_offsets"
@@ -86,11 +89,23 @@ class KafkaGroupViews:
             members=members,
             partitions=partitions,
             unseen=unseen,
+            keeping=self._keeping(wanted - missing, deadline, notes),
             notes=tuple(notes),
         )
 
     def close(self) -> None:
         """Nothing to give back: the client ends with this object."""
+
+    def _keeping(self, topics: Collection[str], deadline: Deadline, notes: list[str]) -> dict[str, Keeping]:
+        """How the retry topics keep their records."""
+        found = {}
+        waiting = [topic for topic in topics if delay_in(topic, self.group) is not None]
+        for topic, told in keeping_of(self._admin, waiting, deadline).items():
+            if isinstance(told, SourceError):
+                notes.append(f"{topic}: how it keeps its records is not known: {told}")
+            else:
+                found[topic] = told
+        return found
 
     # ---- the group
     def _describe(self, deadline: Deadline) -> Any:  # noqa: ANN401 - as the binding has it

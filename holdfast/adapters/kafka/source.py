@@ -95,9 +95,9 @@ class KafkaSource:
         return f"KafkaSource({self._checked!r})"
 
     # ---- what the engine asks before the start
-    #: A producer that is idempotent stores nothing twice, and a failed record is tried again in place.
+    #: An idempotent producer stores nothing twice; what fails is tried again in place; librdkafka keeps the position.
     identity = retry_topic = retries = unroutable_letters = None
-    _begins_by_default = OF_AN_APP
+    _begins_by_default, gaps_are_the_logs = OF_AN_APP, False
 
     @property
     def group(self) -> str:

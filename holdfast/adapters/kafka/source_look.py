@@ -12,13 +12,16 @@ from holdfast.adapters.kafka.broker_features import NOT_ASKED
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.properties import addresses
 from holdfast.adapters.kafka.static_member import PROPERTY
+from holdfast.adapters.kafka.topic_keeping import flaws, keeping_of
 from holdfast.errors import SourceError
+from holdfast.plugin.secret_names import masked
 from holdfast.plugin.tool_ports import Configured
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.adapters.kafka.source import KafkaSource
+    from holdfast.plugin.retrying.keeping import Flaw
     from holdfast.timing import Deadline
 
 
@@ -26,6 +29,20 @@ def fixed_static_id(source: KafkaSource) -> str | None:
     """The static id in its configuration; None: there is none."""
     static_id = source._checked.conf.get(PROPERTY)  # noqa: SLF001 - the same package
     return None if static_id is None else str(static_id)
+
+
+def settings_of(source: KafkaSource) -> Iterator[tuple[str, object, str]]:
+    """The client's properties in force: name, value, and where it comes from. Credentials are masked.
+
+    Where that depends on what the broker can, these are the program's alone. Raises SettingError.
+    """
+    checked = source._checked  # noqa: SLF001 - the same package
+    asks = needs_answer(checked)
+    said = "the broker decides, asked at the start" if asks else "code"
+    yield "assignment", checked.assignment or "none", said if checked.assignment else "default"
+    conf = checked.conf if asks else emit(checked, NOT_ASKED).conf
+    for name, value in sorted(masked(conf).items()):
+        yield name, value, "code" if checked.conf.get(name) == conf[name] else "holdfast"
 
 
 class KafkaSourceLook:
@@ -75,6 +92,13 @@ class KafkaSourceLook:
         except KafkaException as error:
             raise faults.as_source_error(error.args[0], f"listing the topics at {self.addresses}") from error
         return sorted(each for each in topics if re.match(pattern, each))
+
+    def flaws(self, topic: str, delay_s: float | None, deadline: Deadline) -> Sequence[Flaw]:
+        """Find what is wrong with a topic in which failed records wait. Raises SourceError: nobody tells."""
+        told = keeping_of(self._admin, [topic], deadline)[topic]
+        if isinstance(told, SourceError):
+            raise told
+        return list(flaws(topic, delay_s, told))
 
     def close(self) -> None:
         """Nothing is kept."""

@@ -27,6 +27,13 @@ def seconds_of(delay: str | float | timedelta) -> float:
     return seconds
 
 
+def delay_in(topic: str, group: str) -> float | None:
+    """The delay in seconds in the name of one of a group's retry topics, named as `Retry` does by itself; None: it is
+    none of them."""
+    _, between, delay = topic.rpartition(f".{group}.retry.")
+    return seconds_of(delay) if between and _TEXT.fullmatch(delay) else None
+
+
 def name_of(seconds: float) -> str:
     """A delay as it stands in a topic's name: `10s`, `10min`."""
     ms = round(seconds * 1000)

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvloop
 from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.error import ConsumeError, ValueDeserializationError
 from confluent_kafka.serialization import StringDeserializer
@@ -18,9 +19,11 @@ from tests.contracts.kafka.test_consumer import Loops, read
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.harness.servers.kafka import KafkaServer
+
+    InLoop = Callable[..., Any]
 
 _PATIENCE_S = 30.0
 
@@ -30,6 +33,13 @@ def loops(kafka: KafkaServer, redis_url: str) -> Iterator[Loops]:
     made = Loops(kafka, redis_url)
     yield made
     made.close()
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def in_loop(request: pytest.FixtureRequest) -> InLoop:
+    """Runs a coroutine in an event loop of each kind."""
+    run: InLoop = request.param
+    return run
 
 
 def conf_of(loops: Loops, **more: Any) -> dict[str, Any]:
@@ -107,7 +117,7 @@ def test_a_builder_is_refused_with_what_to_do() -> None:
         )
 
 
-def test_an_asyncio_loop_reads_every_record_once(loops: Loops) -> None:
+def test_an_asyncio_loop_reads_every_record_once(loops: Loops, in_loop: InLoop) -> None:
     loops.produce(str(number) for number in range(20))
 
     async def run(count: int) -> list[int]:
@@ -120,13 +130,13 @@ def test_an_asyncio_loop_reads_every_record_once(loops: Loops) -> None:
                     got.append(int(message.value() or b""))
         return got
 
-    first = asyncio.run(asyncio.wait_for(run(20), _PATIENCE_S))
+    first = in_loop(asyncio.wait_for(run(20), _PATIENCE_S))
     loops.produce(str(number) for number in range(20, 24))
-    second = asyncio.run(asyncio.wait_for(run(4), _PATIENCE_S))
+    second = in_loop(asyncio.wait_for(run(4), _PATIENCE_S))
     assert sorted(first + second) == list(range(24))
 
 
-def test_callbacks_of_an_asyncio_loop_may_call_the_consumer(loops: Loops) -> None:
+def test_callbacks_of_an_asyncio_loop_may_call_the_consumer(loops: Loops, in_loop: InLoop) -> None:
     loops.produce(["a", "b", "c"], partition=0)
     told: list[str] = []
 
@@ -152,11 +162,11 @@ def test_callbacks_of_an_asyncio_loop_may_call_the_consumer(loops: Loops) -> Non
         await consumer.close()
         return got
 
-    assert asyncio.run(asyncio.wait_for(run(), _PATIENCE_S)) == ["b", "c"]
+    assert in_loop(asyncio.wait_for(run(), _PATIENCE_S)) == ["b", "c"]
     assert told == ["assign", "revoke"]
 
 
-def test_a_poll_that_is_cancelled_loses_nothing(loops: Loops) -> None:
+def test_a_poll_that_is_cancelled_loses_nothing(loops: Loops, in_loop: InLoop) -> None:
     async def run() -> list[str]:
         got: list[str] = []
         async with AIOKafkaConsumer(conf_of(loops), claims=claims_of(loops)) as consumer:
@@ -175,12 +185,12 @@ def test_a_poll_that_is_cancelled_loses_nothing(loops: Loops) -> None:
                     got.append((message.value() or b"").decode())
         return got
 
-    assert asyncio.run(asyncio.wait_for(run(), _PATIENCE_S)) == ["a", "b"]
+    assert in_loop(asyncio.wait_for(run(), _PATIENCE_S)) == ["a", "b"]
     loops.produce(["c"], partition=0)
     assert read(loops.joined(), 1) == ["c"]
 
 
-def test_a_poll_that_is_cancelled_loses_no_error(loops: Loops) -> None:
+def test_a_poll_that_is_cancelled_loses_no_error(loops: Loops, in_loop: InLoop) -> None:
     read_by_client = threading.Event()
 
     def number(raw: bytes, _: object) -> int:
@@ -211,4 +221,4 @@ def test_a_poll_that_is_cancelled_loses_no_error(loops: Loops) -> None:
                     got += [message.value()] if message is not None else []
         return got
 
-    assert asyncio.run(asyncio.wait_for(run(), _PATIENCE_S)) == [b"poison", 2]
+    assert in_loop(asyncio.wait_for(run(), _PATIENCE_S)) == [b"poison", 2]

@@ -14,11 +14,10 @@ from holdfast.plugin.retrying.dead_letter import Letter
 from holdfast.testing.records import make_record
 from holdfast.timing import Deadline
 from tests.harness.kafka_brokers import all_of, bootstrap, closed_port, mock_cluster
+from tests.harness.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.harness.servers.kafka import KafkaServer
 
 __all__ = ["bootstrap", "closed_port", "mock_cluster"]
 
@@ -118,6 +117,24 @@ def test_a_letter_that_the_topic_never_takes_is_refused_for_good(kafka: KafkaSer
     small, bare = all_of(kafka.bootstrap, "dlq-small", 2)
     assert [small.value(), bare.value()] == [b"small", b"x" * 400]
     assert [("holdfast-traceback" in dict(each.headers() or ())) for each in (small, bare)] == [True, False]
+
+
+@pytest.mark.full
+def test_a_letter_that_waits_for_its_broker_is_one_letter_however_often_it_is_tried() -> None:
+    with KafkaServer() as server:
+        server.create_topic("dlq", 1)
+        letters = KafkaDeadLetters({"bootstrap.servers": server.bootstrap, "group.id": "billing"})
+        letters.check(["dlq"], Deadline(20))
+        server.pause_broker()
+        for _ in range(3):
+            with pytest.raises(DeadLetterError, match="not acknowledged within"):
+                letters.send(letter("dlq", 7), Deadline(1))
+        server.resume_broker()
+        letters.send(letter("dlq", 7), Deadline(20))
+        letters.send(letter("dlq", 7, value=b"replayed"), Deadline(20))
+        letters.close(Deadline(20))
+        assert [each.value() for each in all_of(server.bootstrap, "dlq", 2)] == [b"v", b"replayed"]
+        assert server.end_offsets("dlq") == {0: 2}
 
 
 def test_a_letter_that_is_too_large_takes_no_other_along(kafka: KafkaServer) -> None:

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # not in its __all__
 
 from holdfast import Holdfast, Retry
 from holdfast.adapters.kafka import KafkaSource
-from holdfast.errors import UnknownTopic
+from holdfast.adapters.kafka.admin import Admin
+from holdfast.adapters.kafka.topic_keeping import keeping_of
+from holdfast.errors import NotAuthorised, TopicUnfit, UnknownTopic
+from holdfast.timing import Deadline
 from tests.harness.forks import fork
 from tests.harness.group.config import KAFKA
 from tests.harness.kafka_brokers import all_of
@@ -22,7 +26,7 @@ from tests.harness.processes import end
 from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.harness.forks import Forked
@@ -164,3 +168,79 @@ def test_a_missing_retry_topic_is_told_at_the_start_with_all_names_and_the_comma
     app.handler(topic, retry=Retry(topics=["10s", "1min"]))(print)
     with pytest.raises(UnknownTopic, match=rf"{topic}\.billing\.retry\.10s, {topic}\.billing\.retry\.1min.*--create"):
         app.run()
+
+
+class Parked(NamedTuple):
+    """An app whose first record fails, and the topics where it would go."""
+
+    app: Holdfast
+    retry: str
+    letters: str
+
+
+@pytest.fixture
+def parked(kafka: KafkaServer) -> Callable[..., Parked]:
+    def make(retries: dict[str, str] | None = None, letters: dict[str, str] | None = None) -> Parked:
+        topic = f"orders-{uuid.uuid4().hex[:8]}"
+        made = Parked(
+            Holdfast(KafkaSource({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"}), claims=None),
+            f"{topic}.billing.retry.10s",
+            f"{topic}.dlq",
+        )
+        kafka.create_topic(topic, 1)
+        kafka.create_topic(made.retry, 1, retries)
+        kafka.create_topic(made.letters, 1, letters)
+        made.app.handler(topic, retry=Retry(topics=["10s"]), dead_letter=made.letters)(print)
+        # Beside what it says before: it gets as far as the user's own resources, and then ends by itself.
+        made.app.on_startup(made.app.stop)
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"cleanup.policy": "compact"},
+            "has cleanup.policy=compact: compaction deletes all but the last record of a key",
+        ),
+        ({"cleanup.policy": "compact,delete"}, "has cleanup.policy=compact"),
+        ({"retention.ms": "9000"}, "has retention.ms=9000: records wait there for 10s, and may be deleted"),
+    ],
+)
+def test_a_retry_topic_that_loses_what_waits_in_it_keeps_the_app_from_starting(
+    parked: Callable[..., Parked], settings: dict[str, str], said: str
+) -> None:
+    made = parked(settings)
+    with pytest.raises(TopicUnfit, match=rf"{made.retry} {said}.*kafka-configs.sh .*--entity-name {made.retry}"):
+        made.app.run()
+
+
+def test_what_only_may_lose_records_is_logged_and_the_app_starts(
+    parked: Callable[..., Parked], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = parked({"retention.ms": "60000", "retention.bytes": "1000000"}, {"cleanup.policy": "compact"})
+    made.app.run()
+    for said in (
+        f"{made.retry} has retention.ms=60000: records wait there for 10s, and are deleted if no member runs for 50 s",
+        f"{made.retry} has retention.bytes=1000000: when more records fail than fit",
+        f"{made.letters} has cleanup.policy=compact: of the dead letters of one key only the last one stays",
+    ):
+        assert said in caplog.text
+
+
+def test_a_broker_that_does_not_tell_this_user_is_told_once(
+    parked: Callable[..., Parked], kafka: KafkaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = parked({"cleanup.policy": "compact"})
+    kafka.forbid("topic", made.retry, AclOperation.DESCRIBE_CONFIGS)
+    until(lambda: not told(kafka, made.retry), lambda: "the broker still tells")
+    made.app.run()
+    [line] = [each for each in caplog.messages if "DESCRIBE_CONFIGS" in each]
+    assert line.startswith(f"nobody has checked whether {made.retry} keep their records")
+
+
+def told(kafka: KafkaServer, topic: str) -> bool:
+    [found] = keeping_of(Admin({"bootstrap.servers": kafka.bootstrap}), [topic], Deadline(PATIENCE_S)).values()
+    return not isinstance(found, NotAuthorised)

@@ -1,269 +1,269 @@
-"""A real Kafka broker (KRaft, one node) from the jars that `make setup` puts into .servers/kafka/lib."""
+"""A real Kafka (KRaft, one node or several) from the jars that `make setup` puts into .servers/kafka/lib."""
 
 from __future__ import annotations
 
-import base64
-import os
+import json
 import shutil
+import socket
+import subprocess
 import tempfile
 import time
-import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    OffsetSpec,
-    ResourcePatternType,
-    ResourceType,
-)
-from confluent_kafka.cimpl import NewPartitions, NewTopic  # admin does not export them to type checkers
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from tests.harness.processes import ServerFailed, end, free_ports, spawn, tail
+from tests.harness.processes import ServerFailed, free_ports, tail
+from tests.harness.servers.kafka_asked import AskedKafka
+from tests.harness.servers.kafka_node import KafkaNode, has_java, jars, java_tool, new_id
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterable, Mapping
+    import ssl
+    from collections.abc import Callable, Mapping, Sequence
 
-_HERE = Path(__file__).parent / "kafka"
-_LIB = Path(__file__).parents[3] / ".servers" / "kafka" / "lib"
+    from tests.harness.wire import Wire
+
 _START_S = 180.0
 _CALL_S = 60.0
-#: What a broker answers about a topic that it is just about to have.
-_NOT_YET = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-)
-# C1 only and the serial collector: a broker that lives for minutes on shared cores never earns C2's and G1's work back.
-_JAVA = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
 
-def _jars() -> Path:
-    return Path(os.environ.get("HOLDFAST_KAFKA_LIB", _LIB))
+class KafkaServer(AskedKafka):
+    """One broker, or several, on free loopback ports with their data in a folder of their own. Where there are several,
+    each topic has a replica on each, and of three one may be away.
 
-
-class KafkaServer:
-    """One broker on free loopback ports with its data in a folder of its own.
-
-    Raises ServerFailed with the end of the broker's log where it cannot start.
+    Raises ServerFailed with the end of a broker's log where it cannot start.
     """
 
-    def __init__(self, lib: Path | None = None, *, properties: Mapping[str, str] | None = None) -> None:
-        """Args: properties: more lines of server.properties."""
+    def __init__(
+        self,
+        lib: Path | None = None,
+        *,
+        brokers: int = 1,
+        lines: int = 0,
+        listeners: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Args:
+        lines: so many further addresses, each by wires of its own that can be cut (`address`, `wires`).
+        listeners: further addresses by their names, in capitals, each with its security protocol (`address`).
+        properties: more lines of server.properties.
+        """
+        super().__init__("", brokers)
+        self._listeners = {f"LINE{number}": "PLAINTEXT" for number in range(lines)} | dict(listeners or {})
         self._properties = dict(properties or {})
-        self._lib = lib or _jars()
+        self._lib = lib or jars()
         self._home = Path(tempfile.mkdtemp(prefix="holdfast-kafka-"))
-        self.log_file = self._home / "broker.log"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._admin: AdminClient | None = None
-        self._groups: dict[str, Consumer] = {}
-        self.bootstrap = ""
+        self._nodes: dict[int, KafkaNode] = {}
 
     # -- its life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Format the storage and start; returns when the broker answers and can hold groups' offsets."""
-        java = shutil.which("java")
-        if java is None or not any(self._lib.glob("kafka_*.jar")):
-            missing = "no java on PATH" if java is None else f"no Kafka jars in {self._lib}"
+        """Format the storage and start; returns when the brokers answer and can hold groups' offsets."""
+        if not has_java() or not any(self._lib.glob("kafka_*.jar")):
+            missing = f"no Kafka jars in {self._lib}" if has_java() else "no java on PATH"
             self._remove()
             msg = f"{missing}: run `make setup` (it needs a JDK, 17 or later, and Maven)"
             raise ServerFailed(msg)
-        port, controller_port = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{port}"
-        settings = (_HERE / "server.properties").read_text()
-        for name, value in (("port", port), ("controller_port", controller_port), ("data", self._home / "data")):
-            settings = settings.replace(f"{{{name}}}", str(value))
-        settings += "".join(f"\n{name}={value}" for name, value in self._properties.items())
-        (self._home / "server.properties").write_text(settings)
-        # Not beginning with "-", which one in 64 does: the tool would take it for an option.
-        cluster = "h" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-        formatting = spawn(
-            self._command("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c"), self.log_file
-        )
-        if formatting.wait(_START_S) != 0:
-            raise self._failed("formatting its storage failed")
+        each, heap_mb = 2 + len(self._listeners), 512 if self._brokers == 1 else 256
+        ports = free_ports(each * self._brokers)
+        nodes = [
+            KafkaNode(
+                number,
+                self._home,
+                self._lib,
+                ports=ports[(number - 1) * each : number * each],
+                listeners=self._listeners,
+                heap_mb=heap_mb,
+            )
+            for number in range(1, self._brokers + 1)
+        ]
+        self._nodes = {each.number: each for each in nodes}
+        self.bootstrap = ",".join(f"127.0.0.1:{each.port}" for each in nodes)
+        cluster = new_id()
+        formatting = [(each, each.format(cluster, nodes, self._properties)) for each in nodes]
+        for node, process in formatting:
+            if process.wait(_START_S) != 0:
+                raise self._failed(node, "formatting its storage failed")
         self._run()
         return self
 
     def restart(self) -> None:
         """Stop and start on the same ports with the same data. Clients see a broker that was away for some seconds."""
-        self._halt()
+        for each in self._nodes.values():
+            each.halt(patience_s=15.0)
         self._run()
 
     def stop(self) -> None:
-        """End the broker and remove its data. Idempotent."""
+        """End the brokers and remove their data. Idempotent."""
         self._close_clients()
-        self._halt()
+        for each in self._nodes.values():
+            each.halt(patience_s=0.0 if self._brokers > 1 else 15.0)  # who is last of several waits for the others
+        for each in self._nodes.values():
+            each.close_wires()
         self._remove()
 
     def __enter__(self) -> Self:
         """Started already or not, it is stopped at the end."""
-        return self if self._process else self.start()
+        return self if self._nodes else self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
+    def log_file(self) -> Path:
+        """What the first broker writes."""
+        return self._nodes[1].log_file
+
+    @property
     def log(self) -> str:
-        """The last lines that the broker wrote."""
-        return tail(self.log_file)
+        """The last lines that the brokers wrote."""
+        return "\n".join(tail(self._home / f"broker-{number}.log", 15) for number in range(1, self._brokers + 1))
 
     def told(self) -> dict[str, Any]:
         """What another process needs to ask this broker: `SharedKafka(**told)`."""
         return {"bootstrap": self.bootstrap, "log_file": self.log_file}
 
-    # -- what tests ask of it ------------------------------------------------------------------------------------------
+    # -- what tests do to one of its brokers ---------------------------------------------------------------------------
 
     @property
-    def admin(self) -> AdminClient:
-        """An admin client; one for the server's life."""
-        if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        return self._admin
+    def brokers(self) -> list[int]:
+        """Their numbers, those that are away too."""
+        return list(self._nodes)
 
-    def create_topic(self, name: str, partitions: int = 8, config: Mapping[str, str] | None = None) -> None:
-        """Returns when the topic has its leaders. Raises KafkaException."""
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
-        self.admin.create_topics([topic], request_timeout=_CALL_S)[name].result(_CALL_S)
-        self._await_partitions(name, partitions)
+    def stop_broker(self, number: int = 1) -> None:
+        """SIGTERM: it gives its leaderships and its groups to others, where there are any."""
+        self._node(number).halt(patience_s=60.0)
 
-    def delete_topic(self, name: str) -> None:
-        """Returns when the broker no longer lists the topic."""
-        self.admin.delete_topics([name], request_timeout=_CALL_S)[name].result(_CALL_S)
-        self._await_partitions(name, 0)
+    def kill_broker(self, number: int = 1) -> None:
+        """SIGKILL: the others notice when its session ends, 9 s later."""
+        self._node(number).halt(patience_s=0.0)
 
-    def set_session(self, group: str, timeout_ms: int) -> None:
-        """How long the broker waits for members of a group of the consumer protocol."""
-        to = ConfigEntry("consumer.session.timeout.ms", str(timeout_ms), incremental_operation=AlterConfigOpType.SET)
-        what = ConfigResource(ResourceType.GROUP, group, incremental_configs=[to])
-        self.admin.incremental_alter_configs([what], request_timeout=_CALL_S)[what].result(_CALL_S)
+    def start_broker(self, number: int = 1) -> None:
+        """On the same ports with the same data; returns when it has caught up with the others."""
+        self._node(number).run()
+        self._await_brokers()
+        self.await_in_sync()
 
-    def add_partitions(self, topic: str, total: int) -> None:
-        """Let the topic grow to `total` partitions."""
-        self.admin.create_partitions([NewPartitions(topic, total)], request_timeout=_CALL_S)[topic].result(_CALL_S)
-        self._await_partitions(topic, total)
+    def pause_broker(self, number: int = 1) -> None:
+        """SIGSTOP: connections stay, answers do not come."""
+        self._node(number).pause()
 
-    def forbid(
-        self, kind: Literal["topic", "group"], name: str, operation: AclOperation = AclOperation.DESCRIBE
-    ) -> None:
-        """Nobody may describe it any more, and hence do nothing else with it; brokers hear of that a moment later."""
-        what = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}[kind]
-        whom = (ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
-        rule = AclBinding(what, name, *whom, operation, AclPermissionType.DENY)
-        self.admin.create_acls([rule], request_timeout=_CALL_S)[rule].result(_CALL_S)
+    def resume_broker(self, number: int = 1) -> None:
+        """SIGCONT."""
+        self._node(number).resume()
 
-    def partitions(self, topic: str) -> list[int]:
-        """The topic's partitions; none = there is no such topic."""
-        return sorted(self.admin.list_topics(timeout=_CALL_S).topics[topic].partitions) if self._has(topic) else []
+    def address(self, line: int | str) -> str:
+        """The brokers as a client finds them by that line, or at the listener of that name."""
+        return ",".join(f"127.0.0.1:{wire.port}" for wire in self.wires(line))
 
-    def committed(self, group: str, topic: str) -> dict[int, int]:
-        """Partition -> committed offset; partitions without one are absent."""
-        return {each.partition: each.offset for each in self.committed_raw(group, topic) if each.offset >= 0}
+    def wires(self, line: int | str) -> list[Wire]:
+        """A line's, or a listener's, one to each broker."""
+        return [each.wires[f"LINE{line}" if isinstance(line, int) else line] for each in self._nodes.values()]
 
-    def committed_raw(self, group: str, topic: str) -> list[TopicPartition]:
-        """As the broker has it, with the metadata."""
+    def certificate(self, listener: str, context: ssl.SSLContext) -> bytes | None:
+        """What the first broker shows there now."""
+        port = self.wires(listener)[0].port
+        with (
+            socket.create_connection(("127.0.0.1", port), _CALL_S) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+        ):
+            return connection.getpeercert(binary_form=True)
+
+    def await_in_sync(self) -> None:
+        """Returns when each partition has a leader and no replica is behind: then the next broker may go."""
+
+        def behind() -> list[str]:
+            topics = self.admin.list_topics(timeout=_CALL_S).topics.values()
+            return [
+                f"{topic.topic}-{each.id}"
+                for topic in topics
+                for each in topic.partitions.values()
+                if each.leader < 0 or set(each.isrs) != set(each.replicas)
+            ]
+
+        self._await(lambda: not behind(), lambda: f"replicas of {behind()} have not caught up")
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition -> broker; -1 = none now."""
+        found = self.admin.list_topics(timeout=_CALL_S).topics[topic].partitions
+        return {number: each.leader for number, each in found.items()}
+
+    def in_sync(self, topic: str, partition: int) -> list[int]:
+        """The brokers whose replicas are not behind."""
+        found: list[int] = self.admin.list_topics(topic, timeout=_CALL_S).topics[topic].partitions[partition].isrs
+        return found
+
+    def coordinator(self, group: str) -> int:
+        """The broker that has this group."""
+        found = self.admin.describe_consumer_groups([group])[group].result(_CALL_S)
+        number: int = found.coordinator.id
+        return number
+
+    def reassign(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
+        """Move the replicas of partitions to these brokers, the first of each to lead; returns when they are there."""
+        plan = [{"topic": topic, "partition": number, "replicas": [*each]} for number, each in replicas.items()]
+        file = self._home / "reassignment.json"
+        file.write_text(json.dumps({"version": 1, "partitions": plan}))
+        tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        how = ("--bootstrap-server", self.bootstrap, "--reassignment-json-file", str(file), "--execute")
+        subprocess.run(java_tool(self._lib, tool, *how), check=True, capture_output=True, timeout=_START_S)
+
+        def there() -> bool:
+            found = self.admin.list_topics(topic, timeout=_CALL_S).topics[topic].partitions
+            return all(found[number].replicas == [*each] for number, each in replicas.items())
+
+        self._await(there, lambda: f"{topic} is not where {plan} says")
+        self.await_in_sync()
+        self.elect_preferred(topic)
+
+    def elect_preferred(self, topic: str) -> None:
+        """The first replica of each partition leads it again: after a restart others do."""
         asked = [TopicPartition(topic, number) for number in self.partitions(topic)]
-        return self._group(group).committed(asked, timeout=_CALL_S) if asked else []
-
-    def end_offsets(self, topic: str) -> dict[int, int]:
-        """Partition -> offset that the next record will get."""
-        return self._ends(topic, self.partitions(topic))
-
-    def reset(self, group: str, offsets: Iterable[TopicPartition]) -> None:
-        """Set a group's offsets as an operator does; refused by the broker while the group has members."""
-        self._group(group).commit(offsets=list(offsets), asynchronous=False)
+        self.admin.elect_leaders(ElectionType.PREFERRED, asked).result(_CALL_S)
 
     # -- its parts -----------------------------------------------------------------------------------------------------
 
-    def _close_clients(self) -> None:
-        for consumer in self._groups.values():
-            consumer.close()
-        self._groups.clear()
-        self._admin = None
-
-    def _group(self, group: str) -> Consumer:
-        # A consumer that never subscribes joins nothing; it may ask and, while the group is empty, set. Kept. (2.16.1's
-        # AdminClient.list_consumer_group_offsets kills a process that asks before there is `__consumer_offsets`.)
-        if group not in self._groups:
-            self._groups[group] = Consumer(
-                {"bootstrap.servers": self.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
-            )
-        return self._groups[group]
-
-    def _has(self, topic: str) -> bool:
-        return topic in self.admin.list_topics(timeout=_CALL_S).topics
-
-    def _ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        # The admin client asks each time who leads. A consumer keeps what it knew: it never finds the new partitions.
-        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(topic, number): newest for number in partitions}
-        end_at = time.monotonic() + _CALL_S
-        while asked:
-            try:
-                answers = self.admin.list_offsets(asked, request_timeout=_CALL_S)
-                return {each.partition: answer.result(_CALL_S).offset for each, answer in answers.items()}
-            except KafkaException as error:
-                if error.args[0].code() not in _NOT_YET or time.monotonic() > end_at:
-                    raise
-                time.sleep(0.05)
-        return {}
-
-    def _await_partitions(self, topic: str, count: int) -> None:
-        end_at = time.monotonic() + _CALL_S
-        while time.monotonic() < end_at:
-            found = self.admin.list_topics(timeout=_CALL_S).topics.get(topic)
-            if (found is None and count == 0) or (
-                found is not None
-                and len(found.partitions) == count
-                and all(each.leader >= 0 for each in found.partitions.values())
-            ):
-                self._ends(topic, range(count))  # a leader is named a moment before it knows that it is one
-                return
-            time.sleep(0.05)
-        msg = f"{topic} has not got {count} partitions within {_CALL_S} s"
-        raise ServerFailed(msg)
-
-    def _command(self, *what: str) -> list[str]:
-        logging = f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}"
-        # One argument, no shell: 'lib/*' is Java's own wildcard.
-        return ["java", *_JAVA, logging, "-cp", f"{self._lib}/*", *what, str(self._home / "server.properties")]
+    def _node(self, number: int) -> KafkaNode:
+        return self._nodes[number]
 
     def _run(self) -> None:
-        self._process = spawn(self._command("kafka.Kafka"), self.log_file)
+        for each in self._nodes.values():
+            each.run()
+        self._await_brokers()
+        # The first look-up of a group creates `__consumer_offsets`; here, not in the first test.
+        group, asked = self._group("holdfast-tests-offsets"), [TopicPartition("none", 0)]
+        self._await(lambda: bool(group.committed(asked, timeout=_CALL_S)), lambda: "groups have no offsets")
+
+    def _await_brokers(self) -> None:
+        """Returns when all that run answer, and are in the cluster. Each is asked itself: of one that was killed the
+        others say for a while that it is there."""
+        for each in self._nodes.values():
+            if each.process is not None:
+                self._await_broker(each)
+
+    def _await_broker(self, node: KafkaNode) -> None:
+        asked = AdminClient({"bootstrap.servers": f"127.0.0.1:{node.port}", "log_level": 0})
         end_at = time.monotonic() + _START_S
         while time.monotonic() < end_at:
-            if self._process.poll() is not None:
-                raise self._failed(f"the broker ended with status {self._process.returncode}")
+            if node.ended is not None:
+                raise self._failed(node, f"the broker ended with status {node.ended}")
             try:
-                if self.admin.list_topics(timeout=1.0).brokers:
-                    # The first look-up of a group creates `__consumer_offsets`; here, not in the first test.
-                    self._group("holdfast-tests-offsets").committed([TopicPartition("none", 0)], timeout=_CALL_S)
+                if node.number in asked.list_topics(timeout=1.0).brokers:
                     return
             except KafkaException:
                 continue
-        raise self._failed(f"the broker does not answer after {_START_S} s")
+            time.sleep(0.05)
+        raise self._failed(node, f"the broker does not answer after {_START_S} s")
 
-    def _failed(self, cause: str) -> ServerFailed:
-        said = self.log
+    def _await(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
+        until(condition, what, patience_s=_START_S, despite=(KafkaException,))
+
+    def _failed(self, node: KafkaNode, cause: str) -> ServerFailed:
+        said = node.log
         self.stop()
         return ServerFailed(f"Kafka: {cause}; it said last:\n{said}")
-
-    def _halt(self) -> None:
-        if self._process is not None:
-            end(self._process, patience_s=15.0)
-            self._process = None
 
     def _remove(self) -> None:
         shutil.rmtree(self._home, ignore_errors=True)
@@ -273,10 +273,9 @@ class SharedKafka(KafkaServer):
     """A broker that another process has started: asked as one's own, ended there."""
 
     def __init__(self, bootstrap: str, log_file: Path) -> None:
-        self.bootstrap, self.log_file = bootstrap, log_file
-        self._lib, self._home = _jars(), log_file.parent
-        self._admin: AdminClient | None = None
-        self._groups: dict[str, Consumer] = {}
+        AskedKafka.__init__(self, bootstrap, 1)
+        self._lib, self._home = jars(), log_file.parent
+        self._log_file = log_file
 
     def start(self) -> Self:
         """It runs."""
@@ -285,6 +284,13 @@ class SharedKafka(KafkaServer):
     def restart(self) -> None:
         """Others use it."""
         raise AssertionError("others use this broker: start one of your own")
+
+    def _node(self, number: int) -> KafkaNode:
+        raise AssertionError("others use this broker: start one of your own")
+
+    @property
+    def log_file(self) -> Path:
+        return self._log_file
 
     def stop(self) -> None:
         """Let it go."""

@@ -39,7 +39,7 @@ def overrides(file: str | None) -> Overrides:
     Raises:
         SettingError: a name or a value that cannot be; two files.
     """
-    found = _file() if file is None else Path(file)
+    found = file_of(file)
     of_variables = of_environment(Settings, os.environ)
     return of_variables if found is None else of_file(Settings, found).under(of_variables)
 
@@ -72,7 +72,10 @@ def _settings(now: object, code: object, default: object, chosen: Overrides, abo
             yield Setting(name, NONE if value is None else value, "default" if value == usual else "code")
 
 
-def _file() -> Path | None:
+def file_of(file: str | None) -> Path | None:
+    """The file with settings; None: there is none. See `overrides`. Raises SettingError: two files."""
+    if file is not None:
+        return Path(file)
     own, project = Path(OWN_FILE), Path(PROJECT_FILE)
     if not _has_table(project):
         return own if own.exists() else None

@@ -14,7 +14,7 @@ from holdfast.adapters.cli.exit_codes import USAGE, code_of
 from holdfast.adapters.cli.running.application import load
 from holdfast.adapters.cli.running.in_force import apply, overrides
 from holdfast.adapters.cli.running.lifeline import CLOSE_S
-from holdfast.adapters.cli.running.sources import fixed_static_id
+from holdfast.adapters.cli.running.sources import fixed_static_id, why_not_static
 from holdfast.adapters.watching.endpoint import serve
 from holdfast.adapters.watching.health_file import write_health
 from holdfast.errors import HoldfastError, SettingError, StaticIdTaken
@@ -122,7 +122,9 @@ def name(app: Holdfast, static_id: str) -> None:
     source = app.parts.source
     use = getattr(source, "use_static_id", None)
     if use is None:
-        raise SettingError("--static", static_id, f"{type(source).__name__} has no static members: leave it out")
+        why = why_not_static(source)
+        remedy = f"{type(source).__name__} has no static members{f' ({why})' if why else ''}: leave it out"
+        raise SettingError("--static", static_id, remedy)
     use(static_id)
 
 

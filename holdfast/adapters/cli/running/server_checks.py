@@ -107,10 +107,14 @@ def _judged(conf: Mapping[str, object], settings: Settings) -> list[Finding]:
 def _topics(look: SourceLook, parts: AppParts, timeout_s: float) -> Iterator[Check]:
     for topic in parts.routes.topics:
         yield _topic(look, topic, topic, timeout_s)
-    letters = {each.dead_letter for each in parts.routes.handlers}
+    delays = parts.routes.delays
     # RocketMQ's own (%DLQ%...) are made by their brokers.
     for topic in (each for each in parts.routes.targets if not each.startswith("%")):
-        yield _topic(look, topic, f"{topic} ({'dead letters' if topic in letters else 'retries'})", timeout_s)
+        called = f"{topic} ({'retries' if topic in delays else 'dead letters'})"
+        found = _topic(look, topic, called, timeout_s)
+        yield found
+        if found.result == "ok":
+            yield from _flaws(look, topic, delays.get(topic), timeout_s)
 
 
 def _topic(look: SourceLook, topic: str, called: str, timeout_s: float) -> Check:
@@ -124,3 +128,12 @@ def _topic(look: SourceLook, topic: str, called: str, timeout_s: float) -> Check
         return Check("topic", "warning", f"{called}: no topic matches it now")
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return Check("topic", "ok", f"{called}: {', '.join(found[:_SHOWN])}{more}")
+
+
+def _flaws(look: SourceLook, topic: str, delay_s: float | None, timeout_s: float) -> Iterator[Check]:
+    """Whether a topic keeps what waits in it."""
+    try:
+        for flaw in look.flaws(topic, delay_s, Deadline(timeout_s)):
+            yield Check("topic", "error" if flaw.fatal else "warning", str(flaw))
+    except HoldfastError as error:
+        yield Check("topic", "warning", f"whether {topic} keeps its records is not known: {error}")

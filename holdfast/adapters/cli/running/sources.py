@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
     from holdfast.plugin.tool_ports import SourceLook
 
@@ -12,6 +14,13 @@ if TYPE_CHECKING:
 
 _KAFKA = "holdfast.adapters.kafka.source.KafkaSource"
 _ROCKETMQ = "holdfast.adapters.rocketmq.source.RocketMQSource"
+_PUSH = "holdfast.adapters.rocketmq.push.source.PushSource"
+_LEASED = "holdfast.adapters.rocketmq.grpc.source.LeasedSource"
+_NOT_STATIC = {
+    _ROCKETMQ: "who leaves hands its queues over at once, and who comes back is in the plan within milliseconds",
+    _PUSH: "RocketMQ's own clients share the queues anew whenever one of them comes or goes",
+    _LEASED: "the broker hands out messages one by one, so that a restart moves no queue",
+}
 
 
 def look_at(source: Source) -> SourceLook | None:
@@ -24,7 +33,29 @@ def look_at(source: Source) -> SourceLook | None:
         from holdfast.adapters.rocketmq.source_look import RocketMQSourceLook  # noqa: PLC0415 - as above
 
         return RocketMQSourceLook(source)  # type: ignore[arg-type]  # it is one
+    if _is(source, _PUSH):
+        from holdfast.adapters.rocketmq.push.source_look import PushSourceLook  # noqa: PLC0415 - as above
+
+        return PushSourceLook(source)  # type: ignore[arg-type]  # it is one
+    if _is(source, _LEASED):
+        from holdfast.adapters.rocketmq.grpc.source_look import LeasedSourceLook  # noqa: PLC0415 - as above
+
+        return LeasedSourceLook(source)  # type: ignore[arg-type]  # it is one
     return None
+
+
+def kafka_settings_of(source: Source) -> Iterator[tuple[str, object, str]] | None:
+    """The client's properties in force; None: it is no KafkaSource."""
+    if not _is(source, _KAFKA):
+        return None
+    from holdfast.adapters.kafka.source_look import settings_of  # noqa: PLC0415 - as above
+
+    return settings_of(source)  # type: ignore[arg-type]  # it is one
+
+
+def why_not_static(source: Source) -> str:
+    """Why this kind has no static members; "" = nothing is known of it."""
+    return next((why for name, why in _NOT_STATIC.items() if _is(source, name)), "")
 
 
 def fixed_static_id(source: Source) -> str | None:

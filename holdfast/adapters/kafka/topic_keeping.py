@@ -1,0 +1,113 @@
+"""How topics keep their records (cleanup.policy, retention), asked of the broker, and what follows for those where
+failed records wait. Needs DESCRIBE_CONFIGS on them, which neither READ nor WRITE includes."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka._client import ConfigResource, ResourceType
+from holdfast.adapters.kafka.admin import Admin, request_s
+from holdfast.adapters.kafka.properties import addresses
+from holdfast.errors import SourceError, SourceUnavailable, TopicUnfit
+from holdfast.plugin.retrying.keeping import Keeping, flaws_of_letters, flaws_of_retries
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from holdfast.plugin.retrying.keeping import Flaw
+    from holdfast.timing import Deadline
+
+_log = logging.getLogger("holdfast.kafka")
+
+
+def keeping_of(admin: Admin, topics: Collection[str], deadline: Deadline) -> dict[str, Keeping | SourceError]:
+    """How each topic keeps its records; or why nobody tells."""
+    found: dict[str, Keeping | SourceError] = {}
+    if not topics:
+        return found
+    asked = admin.client.describe_configs(
+        [ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)], request_timeout=request_s(deadline)
+    )
+    for resource, future in asked.items():
+        try:
+            entries = admin.answer(future, deadline, f"asking how {resource.name} keeps its records")
+        except SourceError as error:
+            found[resource.name] = error
+        else:
+            found[resource.name] = _keeping({name: entry.value for name, entry in entries.items()})
+    return found
+
+
+def check_topics(
+    conf: Mapping[str, object], delays: Mapping[str, float], letters: Collection[str], deadline: Deadline
+) -> None:
+    """At the start: retry topics keep their records until they are due. What only may go wrong is logged, and so is,
+    once, that the broker does not tell this user.
+
+    Args:
+        conf: of a client, with its credentials.
+        delays: the retry topics, and how many seconds a record waits in each.
+        letters: the dead letter topics.
+        deadline: of the start.
+
+    Raises:
+        TopicUnfit: a retry topic loses records.
+        SourceUnavailable: there are retry topics, and no broker answers by the deadline.
+    """
+    admin, untold = Admin(conf), dict[str, SourceError]()
+    unfit = []
+    if admin.is_mock(deadline):
+        return
+    for topic, told in keeping_of(admin, {*delays, *letters}, deadline).items():
+        if isinstance(told, SourceError):
+            if isinstance(told, SourceUnavailable) and topic in delays:
+                raise told
+            untold[topic] = told
+            continue
+        for flaw in flaws(topic, delays.get(topic), told):
+            if flaw.fatal:
+                unfit.append(flaw)
+            else:
+                _log.warning("%s", flaw)
+    if unfit:
+        raise TopicUnfit("; ".join(map(str, unfit)) + f" ({_command(unfit, addresses(conf))})")
+    if untold:
+        topic, why = next(iter(untold.items()))
+        _log.log(
+            logging.WARNING if untold.keys() & delays.keys() else logging.INFO,
+            "nobody has checked whether %s keep their records (cleanup.policy, retention.ms): allow this user "
+            "DESCRIBE_CONFIGS on them, or look yourself; of %s: %s",
+            ", ".join(sorted(untold)),
+            topic,
+            why,
+        )
+
+
+def flaws(topic: str, delay_s: float | None, keeping: Keeping) -> Iterator[Flaw]:
+    """Find what is wrong with a topic. `delay_s`: None = it has dead letters."""
+    return flaws_of_letters(topic, keeping) if delay_s is None else flaws_of_retries(topic, delay_s, keeping)
+
+
+def _command(unfit: Collection[Flaw], where: str) -> str:
+    topic = next(iter(unfit)).topic
+    return (
+        f"kafka-configs.sh --bootstrap-server {where} --alter --entity-type topics --entity-name {topic} --add-config "
+        "cleanup.policy=delete,retention.ms=604800000"
+    )
+
+
+def _keeping(settings: Mapping[str, str | None]) -> Keeping:
+    policies = [each.strip() for each in (settings.get("cleanup.policy") or "").split(",")]
+    deletes = "delete" in policies
+    return Keeping(
+        compacted="compact" in policies,
+        kept_s=None if not deletes or (kept_ms := _bound(settings, "retention.ms")) is None else kept_ms / 1000,
+        kept_bytes=_bound(settings, "retention.bytes") if deletes else None,
+    )
+
+
+def _bound(settings: Mapping[str, str | None], name: str) -> int | None:
+    """A bound; None = there is none, as -1 says."""
+    said = settings.get(name)
+    return None if said is None or int(said) < 0 else int(said)

@@ -1,0 +1,94 @@
+"""Whether topics where failed records wait keep them: a retry topic until they are due, a dead letter topic for people.
+
+Pure. Who asks the broker brings a topic's `Keeping`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+from holdfast.plugin.retrying.delay_names import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from holdfast.timing import Deadline
+
+#: Less than that beyond the delay is told: as long as no member runs, nothing is read that is due.
+_SPARE_S = 3_600.0
+
+
+class Keeping(NamedTuple):
+    """How a topic keeps its records, as its broker says."""
+
+    #: Whether compaction deletes all but the last record of each key.
+    compacted: bool = False
+    #: How long a record is kept; None = its age deletes nothing.
+    kept_s: float | None = None
+    #: How many bytes of a partition are kept; None = however many.
+    kept_bytes: int | None = None
+
+
+class Flaw(NamedTuple):
+    """Something that is wrong with a topic."""
+
+    topic: str
+    #: Records are lost for certain, not only by bad luck.
+    fatal: bool
+    #: The setting, as it was found.
+    found: str
+    why: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """In one sentence, for a log or an error."""
+        return f"{self.topic} has {self.found}: {self.why}; {self.remedy}"
+
+
+@runtime_checkable
+class KeepsRecords(Protocol):
+    """Dead letters that can tell whether their topics keep what is put there."""
+
+    def check_keeping(self, delays: Mapping[str, float], letters: Collection[str], deadline: Deadline) -> None:
+        """At the start, behind `check`: tell what is wrong with the topics.
+
+        Args:
+            delays: the retry topics, and how many seconds a record waits in each.
+            letters: the dead letter topics.
+            deadline: of the start.
+
+        Raises:
+            TopicUnfit: a retry topic loses records before they are due.
+            SourceUnavailable: it cannot be asked now.
+        """
+        ...
+
+
+def flaws_of_retries(topic: str, delay_s: float, keeping: Keeping) -> Iterator[Flaw]:
+    """Find what makes a retry topic of this delay lose records that wait in it."""
+    if keeping.compacted:
+        why = "compaction deletes all but the last record of a key, and the others are never tried again"
+        yield Flaw(topic, True, "cleanup.policy=compact", why, "set cleanup.policy=delete")
+    if keeping.kept_s is not None and keeping.kept_s < delay_s + _SPARE_S:
+        found, fatal = f"retention.ms={keeping.kept_s * 1000:.0f}", keeping.kept_s <= _read_after_s(delay_s)
+        wait = f"records wait there for {name_of(delay_s)}"
+        if fatal:
+            why = f"{wait}, and may be deleted before they are tried again"
+        else:
+            why = f"{wait}, and are deleted if no member runs for {keeping.kept_s - delay_s:.0f} s longer"
+        yield Flaw(topic, fatal, found, why, "raise it to the delay and your longest downtime, such as a week more")
+    if keeping.kept_bytes is not None:
+        why = "when more records fail than fit, the oldest are deleted before they are tried again"
+        yield Flaw(topic, False, f"retention.bytes={keeping.kept_bytes}", why, "set it to -1, and let time decide")
+
+
+def flaws_of_letters(topic: str, keeping: Keeping) -> Iterator[Flaw]:
+    """Find what makes a dead letter topic lose letters before anybody has looked at them."""
+    if keeping.compacted:
+        why = "of the dead letters of one key only the last one stays, and those without a key are refused"
+        yield Flaw(topic, False, "cleanup.policy=compact", why, "set cleanup.policy=delete")
+
+
+def _read_after_s(delay_s: float) -> float:
+    """When a record may be read at the latest, if somebody reads: see `plugin.engine.partition.delays`."""
+    return delay_s + min(delay_s / 20, 1.0)

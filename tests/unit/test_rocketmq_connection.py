@@ -19,6 +19,7 @@ from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.errors import SettingError, SourceError, SourceFatal, SourceUnavailable, StateError
 from holdfast.testing.clocks import HandClock
 from holdfast.timing import Deadline
+from tests.harness.waiting import until
 from tests.unit.rocketmq_fake import FakeServer, Peer
 
 if TYPE_CHECKING:
@@ -350,7 +351,7 @@ def test_a_callback_that_raises_is_logged_and_harms_nobody(caplog: pytest.LogCap
     with FakeServer(echo) as server, connected(server.address) as connection:
         connection.begin(ASK, LONG_S, wrong)
         assert connection.ask(ASK, Deadline(LONG_S)).fields == {"code": "14"}
-    assert "could not be handled" in caplog.text
+        until(lambda: "could not be handled" in caplog.text, patience_s=LONG_S)
 
 
 def test_a_callback_may_begin_but_not_wait() -> None:

@@ -8,7 +8,7 @@ import secrets
 import socket
 from typing import TYPE_CHECKING
 
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -83,3 +83,8 @@ def matching(topics: Iterable[str], patterns: Iterable[str]) -> set[str]:
     """The topics that patterns (^...) mean: those of users alone."""
     found = [re.compile(pattern) for pattern in patterns]
     return {topic for topic in topics if not _SYSTEM.match(topic) and any(each.search(topic) for each in found)}
+
+
+def no_patterns(pattern: str) -> SourceError:
+    """Of clients that know no patterns."""
+    return SourceError(f"this client subscribes to names alone, not to patterns such as {pattern!r}")

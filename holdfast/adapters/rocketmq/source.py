@@ -102,7 +102,7 @@ class RocketMQSource:
         self.retry_topic = retry_topic(group)
         most = settings.max_reconsume_times
         self.retries = partial(comes_again, self.retry_topic, most) if settings.retry == "broker" else None
-        self.unroutable_letters = OWN
+        self.unroutable_letters, self.gaps_are_the_logs = OWN, True  # `Pulls` goes on where the last answer says
 
     def __repr__(self) -> str:
         return f"RocketMQSource({self._settings!r})"

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _POLL_S = 5
 #: At the start: how long a topic may be unknown (a name server that has just started), and between two questions.
 _UNKNOWN_S, _AGAIN_S = 5.0, 0.3
+#: apache.rocketmq.v2.Permission: READ, READ_WRITE.
+_READABLE = (2, 4)
 _LOG_MODULE = "rocketmq.v5.log"
 
 T = TypeVar("T")
@@ -130,8 +132,17 @@ class Client:
             consumer, self._consumer = self._consumer, None
         _end(consumer)
 
+    def queues(self, topic: str) -> int:
+        """How many of a topic's queues can be read. Needs no `open`, and joins nothing. Raises SourceError."""
+        made = self._made()
+        try:
+            found = self._route(made, topic)
+        finally:
+            made.rpc_client.stop()
+        return sum(queue.permission in _READABLE for queue in found)
+
     # ---- inside
-    def _start(self) -> Any:  # noqa: ANN401 - the client has no types
+    def _made(self) -> Any:  # noqa: ANN401 - the client has no types
         package = load_grpc()
         config = self._config
         configuration = package.ClientConfiguration(
@@ -141,14 +152,18 @@ class Client:
             request_timeout=config.request_timeout_s,
         )
         subscription = {topic: package.FilterExpression(config.expression(topic)) for topic in self._topics}
-        consumer = _consumer_class(package)(
+        return _consumer_class(package)(
             configuration, config.group, subscription, await_duration=_POLL_S, tls_enable=config.tls
         )
+
+    def _start(self) -> Any:  # noqa: ANN401 - the client has no types
+        consumer, config = self._made(), self._config
         what = f"starting a consumer at {config.endpoints}"
         try:
             consumer.startup()
             for topic in self._topics:
-                self._look(consumer, topic)
+                self._route(consumer, topic)
+                consumer.brokers(topic)
             greeted = consumer.greeted(config.request_timeout_s)
         except Exception as error:
             _end(consumer)
@@ -158,8 +173,8 @@ class Client:
             raise SourceUnavailable(f"{what}: the proxy does not take the consumer's settings")
         return consumer
 
-    def _look(self, consumer: Any, topic: str) -> None:  # noqa: ANN401 - the client has no types
-        """Ask for the topic's route: the client's own call hides what the proxy answers."""
+    def _route(self, consumer: Any, topic: str) -> Any:  # noqa: ANN401 - the client has no types
+        """Ask for the topic's queues: the client's own call hides what the proxy answers. Raises SourceError."""
         request = self._requests.QueryRouteRequest()
         request.topic.name, request.topic.resource_namespace = topic, self._config.namespace
         what = f"looking for topic {topic!r} at {self._config.endpoints}"
@@ -169,13 +184,12 @@ class Client:
             asked = consumer.rpc_client.query_topic_route_async(
                 endpoints, request, metadata=consumer.sign(), timeout=self._config.request_timeout_s
             )
-            status = asked.result(self._config.request_timeout_s + 1).status
-            if status.code == faults.OK:
-                consumer.brokers(topic)
+            answer = asked.result(self._config.request_timeout_s + 1)
         except Exception as error:
             raise faults.failure(error, what) from error
-        if status.code != faults.OK:
-            raise faults.refusal(status.code, status.message, what)
+        if answer.status.code != faults.OK:
+            raise faults.refusal(answer.status.code, answer.status.message, what)
+        return answer.message_queues
 
     def _address(self, request: Any, topic: str) -> None:  # noqa: ANN401 - protobuf's
         request.group.name, request.group.resource_namespace = self._config.group, self._config.namespace

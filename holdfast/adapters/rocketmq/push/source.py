@@ -13,7 +13,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.adapters.rocketmq.dead_letter import RocketMQDeadLetters
-from holdfast.adapters.rocketmq.names import position_name
+from holdfast.adapters.rocketmq.names import no_patterns, position_name
 from holdfast.adapters.rocketmq.packages import load_classic
 from holdfast.adapters.rocketmq.push.client import RETRY, Arrived, PushClient, read
 from holdfast.adapters.rocketmq.push.inbox import Inbox
@@ -138,7 +138,7 @@ class PushSource:
         """Raises SourceUnavailable, UnknownTopic: asked before the client starts, which would say nothing."""
         patterns = sorted(topic for topic in topics if topic.startswith("^"))
         if patterns:
-            raise SourceError(f"this client subscribes to names alone, not to patterns such as {patterns[0]!r}")
+            raise no_patterns(patterns[0])
         self._fence, self._topics = fence, frozenset(topics)
         self._servers = Servers(self._namesrv, self._group, self._credentials)
         self._servers.open(topics, deadline, latest=self._latest)

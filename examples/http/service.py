@@ -61,7 +61,7 @@ def server(billing: Billing, port: int) -> ThreadingHTTPServer:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as http.server has it
             """Our own line is enough."""
 
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)

@@ -128,7 +128,7 @@ class Demo:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m examples.lab.demo", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m examples.lab.demo", description=(__doc__ or "").split("\n\n")[0])
     names = [kind.name for kind in KINDS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="leave the other consumers out")
     parser.add_argument("--per-second", type=float, default=300, help="orders for each consumer (default %(default)s)")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric as Family
 
-    from holdfast.plugin.app import Holdfast
     from holdfast.plugin.observe.metrics import Metric, Value
+    from holdfast.plugin.observe.snapshot import Told
 
 __all__ = ["HoldfastCollector"]
 
@@ -43,7 +43,7 @@ class HoldfastCollector(Collector):
         SettingError: no app, or two of one group.
     """
 
-    def __init__(self, *apps: Holdfast, partitions: bool = False) -> None:
+    def __init__(self, *apps: Told, partitions: bool = False) -> None:
         check_groups(apps)
         self._apps = apps
         self._metrics = [metric for metric in METRICS if partitions or not metric.of_partitions]

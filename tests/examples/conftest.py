@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.examples.bench import Shop
+from tests.harness.servers.postgres import postgres
 
 if TYPE_CHECKING:
     from tests.harness.servers.kafka import KafkaServer
+
+__all__ = ["postgres"]
 
 
 @pytest.fixture

@@ -14,13 +14,12 @@ from examples.rocketmq.shop import make_topic, send
 from examples.shop import make_topics
 from tests.examples.bench import ROOT
 from tests.harness.processes import end, free_ports, spawn, tail
+from tests.harness.servers.kafka_node import jars, java_tool
 from tests.harness.servers.rocketmq import RocketMQServer
 from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.harness.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.full
 
@@ -33,7 +32,7 @@ def properties() -> dict[str, str]:
     return {name.removeprefix("KAFKA_").replace("_", ".").lower(): value for name, value in found}
 
 
-def test_a_broker_starts_with_the_settings_of_compose(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_broker_starts_with_the_settings_of_compose(tmp_path: Path) -> None:
     host, internal, controller = free_ports(3)
     local = {
         "listeners": f"HOST://127.0.0.1:{host},INTERNAL://127.0.0.1:{internal},CONTROLLER://127.0.0.1:{controller}",
@@ -48,9 +47,10 @@ def test_a_broker_starts_with_the_settings_of_compose(kafka: KafkaServer, tmp_pa
         assert names.findall(described[name]) == names.findall(local[name])
     settings, log = tmp_path / "server.properties", tmp_path / "log"
     settings.write_text("".join(f"{name}={value}\n" for name, value in (described | local).items()))
-    format_it = kafka._command("kafka.tools.StorageTool", "format", "-t", "5L6g3nShT-eMCtK--X86sw", "-c")[:-1]
-    subprocess.run([*format_it, str(settings)], check=True, capture_output=True, timeout=PATIENCE_S)
-    broker = spawn([*kafka._command("kafka.Kafka")[:-1], str(settings)], log)
+    how = ("format", "-t", "5L6g3nShT-eMCtK--X86sw", "-c", str(settings))
+    format_it = java_tool(jars(), "kafka.tools.StorageTool", *how)
+    subprocess.run(format_it, check=True, capture_output=True, timeout=PATIENCE_S)
+    broker = spawn(java_tool(jars(), "kafka.Kafka", str(settings)), log)
     try:
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{host}", "log_level": 0})
         until(lambda: answers(admin) or broker.poll() is not None, lambda: tail(log))

@@ -11,18 +11,22 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from holdfast.adapters.watching.outside import Outside
 from holdfast.errors import MissingExtraError, SettingError
 from holdfast.plugin.observe.snapshot import check_groups
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from holdfast.plugin.app import Holdfast
+    from holdfast.plugin.observe.health import Watchable
 
 _log = logging.getLogger("holdfast")
 
+#: After a connection that could not be taken: this process has too many open files, as a rule.
+_AGAIN_S = 0.2
+_SAID_AGAIN_S = 60.0
 _JSON = "application/json"
 #: An answer: its code, its body, the body's type.
 Answer = tuple[HTTPStatus, bytes, str]
@@ -31,7 +35,7 @@ Page = Callable[[str], Answer]
 
 
 def serve(
-    *apps: Holdfast,
+    *apps: Watchable,
     host: str = "127.0.0.1",
     port: int = 9464,
     partitions: bool = False,
@@ -109,8 +113,21 @@ class _Server(ThreadingMixIn, TCPServer):
 
     def __init__(self, address: tuple[str, int], pages: dict[str, Page]) -> None:
         self.pages = pages
+        self._say_at = 0.0
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Asked)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Take a connection. One that cannot be taken stays, and the loop would try again at once, and for ever."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            now = SYSTEM_CLOCK.now()
+            if now >= self._say_at:
+                self._say_at = now + _SAID_AGAIN_S
+                _log.warning("probes at port %d are not answered: %s", self.server_address[1], error)
+            SYSTEM_CLOCK.sleep(_AGAIN_S)
+            raise
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log what failed while it answered: who asked has gone, as a rule."""
@@ -149,7 +166,7 @@ def _probe(outside: Outside, asks: str, _accept: str) -> Answer:
     return HTTPStatus.OK if found[asks] else HTTPStatus.SERVICE_UNAVAILABLE, _json(found), _JSON
 
 
-def _metrics(apps: tuple[Holdfast, ...], *, partitions: bool) -> Page:
+def _metrics(apps: tuple[Watchable, ...], *, partitions: bool) -> Page:
     try:
         from holdfast.adapters.prometheus import HoldfastCollector, exposition  # noqa: PLC0415 - of an extra
     except MissingExtraError as error:

@@ -14,13 +14,13 @@ from holdfast.errors import SettingError
 from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
-    from holdfast.plugin.app import Holdfast
+    from holdfast.plugin.observe.health import Watchable
 
 _log = logging.getLogger("holdfast")
 
 
 def write_health(
-    path: str | Path, *apps: Holdfast, every_s: float = 5.0, stall_s: float = 300.0, silent_s: float = 60.0
+    path: str | Path, *apps: Watchable, every_s: float = 5.0, stall_s: float = 300.0, silent_s: float = 60.0
 ) -> HealthFile:
     """Write a file every few seconds, in a thread of its own, until `close()` or the process' end.
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.plugin.app import Holdfast
-    from holdfast.plugin.observe.health import Health
+    from holdfast.plugin.observe.health import Health, Watchable
     from holdfast.plugin.observe.snapshot import Snapshot
 
 
@@ -21,7 +20,7 @@ class Outside:
         silent_s: as for `Holdfast.health`.
     """
 
-    def __init__(self, apps: Sequence[Holdfast], stall_s: float, silent_s: float) -> None:
+    def __init__(self, apps: Sequence[Watchable], stall_s: float, silent_s: float) -> None:
         self._apps, self._stall_s, self._silent_s = apps, stall_s, silent_s
 
     def health(self) -> dict[str, Any]:
@@ -34,7 +33,7 @@ class Outside:
         told = [_told(app.snapshot(), health) for app, health in zip(self._apps, healths, strict=True)]
         return {**self._of(healths), "apps": told}
 
-    def _ask(self, app: Holdfast) -> Health:
+    def _ask(self, app: Watchable) -> Health:
         return app.health(stall_s=self._stall_s, silent_s=self._silent_s)
 
     def _of(self, healths: Sequence[Health]) -> dict[str, Any]:

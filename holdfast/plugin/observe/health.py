@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.plugin.observe.snapshot import Told
 
 if TYPE_CHECKING:
     from holdfast.plugin.observe.snapshot import PartitionFigures, Snapshot, State
@@ -55,6 +57,14 @@ class Health:
     reasons: tuple[str, ...] = ()
 
 
+class Watchable(Told, Protocol):
+    """An app, or a loop with a consumer of ours, as far as probes ask it. Any thread but that of an event loop."""
+
+    def health(self, *, stall_s: float = ..., silent_s: float = ...) -> Health:
+        """Whether it lives, is ready, and what stands still."""
+        ...
+
+
 class HealthCheck:
     """Remembers what was seen, from one question to the next. Any thread, one at a time.
 
@@ -70,8 +80,11 @@ class HealthCheck:
         #: By partition: epoch and watermark, and since when they are so.
         self._stood: dict[Partition, tuple[tuple[int | None, int | None], float]] = {}
 
-    def judge(self, snapshot: Snapshot, *, stall_s: float, silent_s: float) -> Health:
-        """By a snapshot that was asked for just now: it is the last one again, if the loop did not answer."""
+    def judge(self, snapshot: Snapshot, *, stall_s: float, silent_s: float, away_s: float = 0.0) -> Health:
+        """By a snapshot that was asked for just now: it is the last one again, if the loop did not answer.
+
+        Args: away_s: of a loop that is not ours: for how long, if too long, it has been with what it got.
+        """
         now, reasons = self._clock.now(), []
         silent = snapshot is self._last and snapshot.state not in ("new", "stopped")
         if not silent:
@@ -89,11 +102,14 @@ class HealthCheck:
             reasons.append(f"the loop that polls has not turned for {now - self._silent_since:.0f} s")
         elif silent:
             reasons.append("the loop that polls does not answer within a second")
+        if away_s:
+            dead = True
+            reasons.append(f"the application's loop has asked for nothing for {away_s:.0f} s: it hangs, or is too slow")
         stalled = tuple(self._stalled(snapshot, now, stall_s))
         return Health(
             state=snapshot.state,
             live=not dead,
-            ready=snapshot.state == "running" and not silent,
+            ready=snapshot.state == "running" and not silent and not away_s,
             stalled=stalled,
             reasons=(*reasons, *map(str, stalled)),
         )

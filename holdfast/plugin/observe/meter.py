@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.events import (
+    ClientSkipped,
     DeadLettered,
     RebalanceReport,
     RecordFailed,
@@ -52,7 +53,7 @@ class Meter:
         self.polled = 0
         #: Events that were told.
         self.events: Counter[type[Event]] = Counter()
-        self.drained = self.abandoned = self.expired = 0
+        self.drained = self.abandoned = self.expired = self.client_skipped = 0
         #: A store that is down, with store_down="open".
         self.open = False
         self._timings: dict[str, _Timings] = {}
@@ -76,6 +77,8 @@ class Meter:
             self.events[type(event)] += 1
         elif isinstance(event, RecordsExpired):
             self.expired += event.records
+        elif isinstance(event, ClientSkipped):
+            self.client_skipped += event.records
         elif isinstance(event, StoreDown):
             self.open = event.mode == "open"
         elif isinstance(event, StoreUp):

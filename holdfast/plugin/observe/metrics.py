@@ -125,6 +125,9 @@ def _of_partitions(
     )
 
 
+#: Told from the start: of a counter that begins at 1, Prometheus' increase() does not see the first one.
+_NO_REBALANCES = dict.fromkeys(("assigned", "revoked", "lost", "leave", "session lost"), 0)
+
 METRICS: tuple[Metric, ...] = (
     Metric(
         name="holdfast_state",
@@ -188,6 +191,12 @@ METRICS: tuple[Metric, ...] = (
         "Records that the log had deleted before they were read; at most.",
         lambda s: s.records.expired,
     ),
+    _counter(
+        "records_client_skipped",
+        "records",
+        "Records that the client had gone past as if there were none: it was sent back, and they were handled.",
+        lambda s: s.records.client_skipped,
+    ),
     # ---- what is in the process
     _gauge("handlers_running", "", "Calls of handlers that run.", lambda s: s.load.running),
     _gauge("in_flight_records", "records", "Records polled and not settled.", lambda s: s.load.in_flight),
@@ -243,7 +252,9 @@ METRICS: tuple[Metric, ...] = (
         unit="",
         help="Rebalances that were reported.",
         labels=("trigger",),
-        read=lambda s: [((trigger,), float(count)) for trigger, count in s.rebalances.by_trigger.items()],
+        read=lambda s: [
+            ((trigger,), float(count)) for trigger, count in {**_NO_REBALANCES, **s.rebalances.by_trigger}.items()
+        ],
     ),
     _counter(
         "rebalance_pause_seconds",

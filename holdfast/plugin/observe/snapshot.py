@@ -42,6 +42,8 @@ class RecordFigures:
     abandoned: int = 0
     #: That the log had deleted (retention) before they were read; at most.
     expired: int = 0
+    #: That the client had gone past, and gave when it was sent back.
+    client_skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

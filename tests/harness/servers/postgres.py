@@ -10,14 +10,14 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.harness.processes import ServerFailed, end, spawn, started, tail
+from tests.harness.processes import ServerFailed, spawn
+from tests.harness.servers.one_process import OneProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,21 +68,20 @@ def ask(url: str, statement: str) -> list[Any]:
         return list(cursor.fetchall()) if cursor.description else []
 
 
-class PostgresServer:
+class PostgresServer(OneProcess):
     """One server. Its data survives `restart`, and is gone after `stop`.
 
     Raises:
         ServerFailed: there is no PostgreSQL, or it does not start.
     """
 
+    called = "PostgreSQL"
+
     def __init__(self) -> None:
-        self.port = 0
         self._bin = _binaries()
-        self._home = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
+        super().__init__("postgres")
         self._data = self._home / "data"
-        self._log = self._home / "log"
         self._user = _user()
-        self._process: subprocess.Popen[bytes] | None = None
         self._made = 0
         if self._user is not None:
             shutil.chown(self._home, self._user)
@@ -103,30 +102,10 @@ class PostgresServer:
         """From the side, by itself."""
         return ask(self.url(database), statement)
 
-    def kill(self) -> None:
-        """SIGKILL; connections break."""
-        if self._process is not None:
-            os.kill(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-
-    def restart(self) -> None:
-        """Start again on the same port, after `kill`."""
-        self._start()
-
     def stop(self) -> None:
-        """End it and remove its data."""
-        if self._process is not None:
-            if self._process.poll() is None:
-                self._process.send_signal(signal.SIGQUIT)  # SIGTERM waits for all connections
-            end(self._process, patience_s=5.0)
-            self._process = None
-        shutil.rmtree(self._home, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        """End it and remove its data. Idempotent."""
+        self._signal(signal.SIGQUIT)  # SIGTERM waits for all connections
+        super().stop()
 
     def _initialise(self) -> None:
         secret = self._home / "password"
@@ -160,13 +139,6 @@ class PostgresServer:
     @property
     def _groups(self) -> list[int] | None:
         return None if self._user is None else []
-
-    def _start(self) -> None:
-        self._process = started(self.port, self._spawn, self._answers)
-        if self._process is None:
-            log = tail(self._log)
-            self.stop()
-            raise ServerFailed(f"PostgreSQL did not start:\n{log}")
 
     def _spawn(self, port: int) -> subprocess.Popen[bytes]:
         self.port = port

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from tests.harness.processes import ServerFailed, end, spawn, started, tail
+from tests.harness.processes import ServerFailed, spawn
+from tests.harness.servers.one_process import OneProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 _START_S = 60.0
 
@@ -37,7 +37,7 @@ def promtool(*arguments: object) -> str:
     return ran.stdout
 
 
-class PrometheusServer:
+class PrometheusServer(OneProcess):
     """One server that looks at one target, five times a second.
 
     Args:
@@ -48,22 +48,18 @@ class PrometheusServer:
         ServerFailed: there is no Prometheus, or it does not start.
     """
 
+    called, patience_s = "Prometheus", 10.0
+
     def __init__(self, target: str, rules: Sequence[Path] = ()) -> None:
-        self.port = 0
         self._program = _binary("prometheus")
-        self._home = Path(tempfile.mkdtemp(prefix="holdfast-prometheus-"))
-        self._log = self._home / "log"
+        super().__init__("prometheus")
         conf = {  # JSON is YAML
             "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
             "rule_files": [str(each.resolve()) for each in rules],
             "scrape_configs": [{"job_name": "holdfast", "static_configs": [{"targets": [target]}]}],
         }
         (self._home / "prometheus.yml").write_text(json.dumps(conf), encoding="utf-8")
-        self._process = started(0, self._spawn, self._answers)
-        if self._process is None:
-            log = tail(self._log)
-            self.stop()
-            raise ServerFailed(f"Prometheus did not start:\n{log}")
+        self._start()
 
     def ask(self, path: str, **arguments: str) -> Any:
         """Its HTTP interface. Raises AssertionError: it refuses, with the reason."""
@@ -79,19 +75,6 @@ class PrometheusServer:
     def query(self, promql: str) -> list[dict[str, Any]]:
         """The series of now."""
         return list(self.ask("query", query=promql)["result"])
-
-    def stop(self) -> None:
-        """End it and remove its data."""
-        if self._process is not None:
-            end(self._process, patience_s=10.0)
-            self._process = None
-        shutil.rmtree(self._home, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _spawn(self, port: int) -> subprocess.Popen[bytes]:
         self.port = port

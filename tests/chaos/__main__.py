@@ -24,6 +24,7 @@ from tests.harness.servers.kafka import KafkaServer
 from tests.harness.servers.redis import RedisServer
 from tests.harness.servers.rocketmq import RocketMQServer
 from tests.stories import (
+    stories_brokers,
     stories_crash,
     stories_graceful,
     stories_hung,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "STORIES",
     "main",
+    "stories_brokers",
     "stories_crash",
     "stories_graceful",
     "stories_hung",
@@ -87,6 +89,10 @@ class Servers:
         return self._stack.enter_context(KafkaServer())
 
     @cached_property
+    def _three_kafkas(self) -> KafkaServer:
+        return self._stack.enter_context(KafkaServer(brokers=3))
+
+    @cached_property
     def _rocketmq(self) -> RocketMQServer:
         return self._stack.enter_context(RocketMQServer())
 
@@ -97,7 +103,7 @@ class Servers:
     def of(self, story: Story, protocol: Protocol) -> KafkaServer | RocketMQServer:
         """The one that has what it needs."""
         if protocol != "rocketmq":
-            return self._kafka
+            return self._kafka if story.brokers == 1 else self._three_kafkas
         return self._rocketmq if story.brokers == 1 else self._two_brokers
 
 

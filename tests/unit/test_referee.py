@@ -238,3 +238,13 @@ def test_what_comes_while_a_backlog_is_worked_off_is_counted_from_when_it_was_at
     assert behind.at(behind.worst(S)) == 6
     assert behind.came_meanwhile(S, usual=3) == 2  # by 6.5 s, when five have ended
     assert Behind(at_once, run(2, "a", 0)).came_meanwhile(S, usual=3) is None
+
+
+def test_who_is_out_of_reach_may_repeat_what_it_did_meanwhile_and_nothing_that_it_did_before_or_after() -> None:
+    away = Death("a", PIDS["a"], 10 * S, 2, until_ns=20 * S)
+    entries = [*run(5, "a", 0), *run(12, "a", 1), *run(19, "a", 2), *run(21, "a", 3)]
+    again = [*run(30, "b", 0), *run(31, "b", 1), *run(32, "b", 2), *run(33, "b", 3)]
+    ran = referee.executions([*entries, *again])
+    assert [each.where.offset for each in referee.unexcused(referee.repeats(ran), ran, [away])] == [0, 3]
+    [dead] = [away._replace(until_ns=0)]
+    assert [each.where.offset for each in referee.unexcused(referee.repeats(ran), ran, [dead])] == [0, 2, 3]

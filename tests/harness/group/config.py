@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,6 +65,9 @@ class MemberConfig:
     #: (`<go>.waits`). None = at once.
     go: str | None = None
 
+    #: More of the client's configuration, for members on Kafka.
+    conf: dict[str, Any] = field(default_factory=dict)
+
     def audited(self) -> Audit | None:
         """How it tells what it does, where the scenario asks for it."""
         if self.audit is None:
@@ -96,6 +99,7 @@ class MemberConfig:
             "max.poll.interval.ms": self.max_poll_interval_ms,
             # Five minutes by default: a new topic that matches a pattern would be seen then.
             "topic.metadata.refresh.interval.ms": 1_000,
+            **self.conf,
         }
         if self.static:
             conf["group.instance.id"] = self.name

@@ -17,6 +17,7 @@ from tests.harness.group.kafka_ground import KafkaGround
 from tests.harness.group.ledger import Reader
 from tests.harness.group.outcome import Outcome
 from tests.harness.group.process import Member
+from tests.harness.group.progress import Progress
 from tests.harness.group.referee import Death, uncommitted
 from tests.harness.group.rocketmq_ground import RocketMQGround
 from tests.harness.group.sampler import Sampler
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _LOOK_S = 0.05
 _WITHIN_S = 120.0
 #: Settings.mark_batch: with the workers, what a death may repeat at most.
-_MARK_BATCH = 500
+MARK_BATCH = 500
 
 
 class FieldError(AssertionError):
@@ -78,6 +79,7 @@ class Field:
         self._reader = Reader(home / "ledger.tsv")
         self._partitions: dict[str, list[int]] = {}
         self.traffic = Traffic(self.ground, seed, work_ms)
+        self._progress = Progress(self.traffic, self._reader, by_key=self._by_key)
         self.sampler = Sampler(self.ground.watch(self.group), lambda: dict(self._partitions))
         self.add_topic(self.topic, partitions)
 
@@ -168,12 +170,11 @@ class Field:
 
     def start(self, name: str, **changes: Any) -> Member:
         """Start a member; does not wait for it. A name may be used again after its process ended."""
-        settings = self._shared | changes
+        settings = {"bootstrap": self.ground.address} | self._shared | changes
         settings["topics"] = tuple(each.replace("{topic}", self.topic) for each in settings["topics"])
         config = MemberConfig(
             name=name,
             kind=self.kind,
-            bootstrap=self.ground.address,
             group=self.group,
             namespace=self.group,
             ledger=str(self.home / "ledger.tsv"),
@@ -214,12 +215,16 @@ class Field:
     def stop(self, *members: Member) -> None:
         """SIGTERM to all at once; returns when they have ended by themselves, with status 0."""
         for member in members:
-            member.may_end = True
-            member.signal(signal.SIGTERM)
+            self.terminate(member)
         for member in members:
             self.until_ended(member)
             if member.process.returncode != 0:
                 raise self.error(f"{member.name} ended with status {member.process.returncode}")
+
+    def terminate(self, member: Member) -> None:
+        """SIGTERM; does not wait for its end."""
+        member.may_end = True
+        member.signal(signal.SIGTERM)
 
     def kill(self, member: Member) -> None:
         """SIGKILL."""
@@ -251,7 +256,7 @@ class Field:
 
     def _died(self, member: Member) -> None:
         """From now on it does nothing: a signal takes its time, and what starts meanwhile is in hand as well."""
-        self.deaths.append(Death(member.name, member.pid, time.monotonic_ns(), member.config.workers + _MARK_BATCH))
+        self.deaths.append(Death(member.name, member.pid, time.monotonic_ns(), member.config.workers + MARK_BATCH))
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -276,11 +281,11 @@ class Field:
 
     def until_spread(self, *members: Member) -> None:
         """From now on each partition has begun a record in one of these members, and each of them has begun some."""
-        since, pids = time.monotonic_ns(), {each.pid for each in members}
+        since, pids, old = time.monotonic_ns(), {each.pid for each in members}, len(self._reader.read())
         everything = {(topic, each) for topic, numbers in self._partitions.items() for each in numbers}
 
         def spread() -> bool:
-            new = [each for each in self._reader.read() if each.at_ns > since and each.what == "start"]
+            new = [each for each in self._reader.read()[old:] if each.at_ns > since and each.what == "start"]
             mine = [each for each in new if each.pid in pids]
             return {each.where[:2] for each in mine} == everything and {each.pid for each in mine} == pids
 
@@ -348,15 +353,7 @@ class Field:
 
     def until_caught_up(self, slack: int) -> None:
         """While the traffic goes on: no more than that is produced and not handled."""
-
-        def caught_up() -> bool:
-            done = len(self._done())  # read first: what is produced meanwhile is behind
-            return len(self.traffic.produced) - done <= slack
-
-        self.until(caught_up, "the lag is worked off")
-
-    def _done(self) -> set[Where]:
-        return {each.where for each in self._reader.read() if each.what == "end"}
+        self.until(lambda: self._progress.behind() <= slack, "the lag is worked off")
 
     def _ended(self) -> int:
         return sum(each.what == "end" for each in self._reader.read())

@@ -10,7 +10,6 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.harness.group.ground import Commit
 from tests.harness.group.ledger import Where
 from tests.harness.group.orders import Order
-from tests.harness.processes import tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ _READ_S = 15.0
 
 
 class KafkaGround:
-    """One broker."""
+    """One broker, or several."""
 
     def __init__(self, server: KafkaServer) -> None:
         self.server = server
@@ -36,7 +35,7 @@ class KafkaGround:
 
     @property
     def log(self) -> str:
-        return tail(self.server.log_file, 15)
+        return self.server.log
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.server.create_topic(name, partitions)

@@ -6,12 +6,13 @@ repeats. A repeat is *excused* where a member that died, or that stalled past it
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from tests.harness.group.ledger import Entry, What, Where
 
@@ -44,12 +45,16 @@ class Produced(NamedTuple):
 
 
 class Death(NamedTuple):
-    """A member that was killed, or stopped past its session, at that time. `repeats_at_most`: P3's bound."""
+    """A member that was killed, or stopped past its session, at that time. `repeats_at_most`: P3's bound.
+
+    `until_ns`: not dead, but out of reach from that time until then: it went on with what it had, unheard. 0 = dead.
+    """
 
     member: str
     pid: int
     at_ns: int
     repeats_at_most: int
+    until_ns: int = 0
 
 
 class Sample(NamedTuple):
@@ -124,7 +129,7 @@ def in_hand(ran: Iterable[Execution], death: Death) -> list[Execution]:
     noted once the process goes on. One record, since a fence that is broken lets more than one through.
     """
     mine = sorted((each for each in ran if each.pid == death.pid), key=lambda each: each.start_ns)
-    began = [each for each in mine if each.start_ns <= death.at_ns]
+    began = [each for each in mine if each.start_ns <= max(death.at_ns, death.until_ns)]
     caught = mine[len(began) : len(began) + 1]
     return [each for each in began if each.end_ns is None or each.end_ns >= death.at_ns - IN_HAND_NS] + caught
 
@@ -183,7 +188,7 @@ def disorder(ran: Iterable[Execution], deaths: Iterable[Death] = ()) -> list[tup
 
 
 def ahead(
-    samples: Iterable[Sample], produced: Iterable[Produced], ran: Iterable[Execution], skipped: Collection[Where] = ()
+    samples: Sequence[Sample], produced: Iterable[Produced], ran: Iterable[Execution], skipped: Collection[Where] = ()
 ) -> list[tuple[Sample, Where]]:
     """Commits that were ahead of the work: a record below the committed offset had not ended when it was seen.
 
@@ -196,13 +201,17 @@ def ahead(
     logs: dict[tuple[str, int], list[Where]] = defaultdict(list)
     for record in produced:
         logs[(record.where.topic, record.where.partition)].append(record.where)
-    return [
-        (sample, where)
-        for sample in samples
-        for partition, offset in sample.committed.items()
-        for where in logs[(sample.topic, partition)]
-        if where.offset < offset and settled.get(where, _FOREVER) > sample.at_ns
-    ]
+    found = []
+    for name, log in logs.items():
+        log.sort()
+        offsets = [where.offset for where in log]
+        # By when all records from the log's begin to there had ended: most samples need no more than one look at it.
+        all_by = list(accumulate((settled.get(where, _FOREVER) for where in log), max))
+        for sample in samples:
+            below = bisect_left(offsets, sample.committed.get(name[1], 0)) if sample.topic == name[0] else 0
+            if below and all_by[below - 1] > sample.at_ns:
+                found += [(sample, each) for each in log[:below] if settled.get(each, _FOREVER) > sample.at_ns]
+    return found
 
 
 def uncommitted(ends: Mapping[int, int], committed: Mapping[int, int]) -> dict[int, tuple[int, int | None]]:
@@ -210,17 +219,24 @@ def uncommitted(ends: Mapping[int, int], committed: Mapping[int, int]) -> dict[i
     return {each: (end, committed.get(each)) for each, end in ends.items() if end and committed.get(each) != end}
 
 
-def pauses(produced: Iterable[Produced], ran: Iterable[Execution]) -> dict[tuple[str, int], float]:
-    """Per partition the longest time, in seconds, in which it had a record to start and started none."""
+def waits(produced: Iterable[Produced], ran: Iterable[Execution]) -> Iterator[tuple[Execution, float]]:
+    """The first execution of each record; for how many seconds its partition had had it to start, and started none."""
     due = {each.where: each.at_ns for each in produced}
-    longest: dict[tuple[str, int], float] = defaultdict(float)
     last: dict[tuple[str, int], int] = {}
     first: set[Where] = set()
     for each in sorted(ran, key=lambda each: each.start_ns):
         partition = (each.where.topic, each.where.partition)
         if each.where in due and each.where not in first:
             since = max(due[each.where], last.get(partition, 0))
-            longest[partition] = max(longest[partition], (each.start_ns - since) / 1e9)
+            yield each, (each.start_ns - since) / 1e9
             first.add(each.where)
         last[partition] = each.start_ns
+
+
+def pauses(produced: Iterable[Produced], ran: Iterable[Execution]) -> dict[tuple[str, int], float]:
+    """Per partition the longest time, in seconds, in which it had a record to start and started none."""
+    longest: dict[tuple[str, int], float] = defaultdict(float)
+    for each, seconds in waits(produced, ran):
+        partition = (each.where.topic, each.where.partition)
+        longest[partition] = max(longest[partition], seconds)
     return dict(longest)

@@ -29,7 +29,7 @@ class Story:
     play: Callable[[Field], None]
     config: dict[str, Any] = field(default_factory=dict)
     partitions: int = 8
-    #: How many brokers it needs, each with so many queues of a topic (RocketMQ).
+    #: How many brokers it needs: on RocketMQ each with so many queues of a topic, on Kafka each with a replica of all.
     brokers: int = 1
     #: Who can play it: some need what only holdfast has.
     kinds: tuple[Kind, ...] = KINDS

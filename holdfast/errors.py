@@ -17,6 +17,7 @@
     │   ├── SourceFatal         this client is finished; a new one may work (retriable)
     │   ├── NotAuthorised       the broker refuses these credentials
     │   ├── UnknownTopic        a topic that is subscribed to does not exist
+    │   ├── TopicUnfit          a topic that waits for its records to be tried again would lose them
     │   ├── UnknownGroup        the broker has no such consumer group
     │   ├── StaticIdTaken       another process is the group's member of this static id
     │   ├── SubscriptionDiffers living members of the group subscribe to something else
@@ -168,6 +169,12 @@ class NotAuthorised(SourceError):
 
 class UnknownTopic(SourceError):
     """A topic that is subscribed to by name does not exist."""
+
+
+class TopicUnfit(SourceError):
+    """A retry topic would lose records that wait in it: it is compacted, or keeps them for less than their delay."""
+
+    page = "how-to/retry-topics.md"
 
 
 class UnknownGroup(SourceError):

@@ -31,7 +31,8 @@ class Fence(Protocol):
     @property
     def epoch(self) -> int:
         """Raised at every change of ownership. A number to compare, not a count: it goes on rising where the store
-        begins anew (another namespace, a topic made again, lost data), as long as the store's clock does."""
+        begins anew (another namespace, a topic made again, lost data), as long as the store's clock does. 0 = there is
+        no fence: `claims=None`, `store_down="open"` while the store is away, and sources that own no partitions."""
         ...
 
     @property

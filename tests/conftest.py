@@ -12,6 +12,7 @@ from tests.golden.java_group import JavaGroup
 from tests.golden.oracle import KAFKA_LIB, ROCKETMQ_LIB, Oracle
 from tests.golden.recorded import Mode, Recorded, plan_of
 from tests.harness.servers.redis import redis_server, redis_url
+from tests.harness.servers.redis_cluster import redis_cluster, shared_redis_cluster
 from tests.harness.servers.rocketmq import RocketMQServer
 from tests.harness.servers.shared import Landlord, kafka_of, rocketmq_of
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.harness.servers.kafka import KafkaServer
 
-__all__ = ["kafka", "redis_server", "redis_url"]
+__all__ = ["kafka", "redis_cluster", "redis_server", "redis_url", "shared_redis_cluster"]
 
 # Time is asserted nowhere, so a machine that is busy makes no test fail. Each run draws the same examples, as it plays
 # the same stories; `pytest tests/properties tests/unit --hypothesis-profile=free` draws others.

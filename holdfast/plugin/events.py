@@ -210,8 +210,7 @@ class LogWentBack(EventLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsExpired(EventLine):
-    """The log has deleted records before this group has read them: retention was quicker, or somebody deleted them.
-    They are passed over. To the broker this is no error, so nobody else says it."""
+    """The log has deleted records (retention, somebody) before this group read them. To the broker it is no error."""
 
     level: ClassVar[int] = logging.ERROR
 
@@ -219,8 +218,17 @@ class RecordsExpired(EventLine):
     #: Offsets from the first up to, without, the next one.
     first: int
     next: int
-    #: So many records at most, without those that are known as done: some of the offsets may never have had one, and a
-    #: former owner may still have some in hand.
+    #: At most, without those known as done: some offsets may have had none, a former owner may have some in hand.
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSkipped(EventLine):
+    """The client had gone past records as if there were none; sent back, it gave them. Its fault: upgrade it."""
+
+    partition: Partition
+    first: int
+    next: int
     records: int
 
 
@@ -385,9 +393,8 @@ class SourceTrouble(EventLine):
 
 
 Event = (
-    RebalanceReport | Assigned | Stopping | Stopped | StoreDown | StoreUp | SessionLost | StoreLost
-    | StoreDiffers | ResetHonoured | RewindIgnored | AdvanceIgnored | CommitOverwritten | LogWentBack
-    | RecordsExpired | RecordFailed | DeadLettered | LetterHookFailed | DeadLetterLimitReached
-    | DeadLettersResumed | SentBack | Overrun | HandlerOverdue | HandlerGivenUp | LateResult | Status
-    | SourceTrouble
+    RebalanceReport | Assigned | Stopping | Stopped | StoreDown | StoreUp | SessionLost | StoreLost | StoreDiffers
+    | ResetHonoured | RewindIgnored | AdvanceIgnored | CommitOverwritten | LogWentBack | RecordsExpired | ClientSkipped
+    | RecordFailed | DeadLettered | LetterHookFailed | DeadLetterLimitReached | DeadLettersResumed | SentBack | Overrun
+    | HandlerOverdue | HandlerGivenUp | LateResult | Status | SourceTrouble
 )  # fmt: skip

@@ -26,10 +26,13 @@ ENVIRONMENT = "environment"
 PROJECT_FILE = "pyproject.toml"
 #: What `holdfast run` tells its processes, and no setting.
 PROCESS, LIFELINE = "HOLDFAST_PROCESS", "HOLDFAST_LIFELINE"
+#: Where `holdfast run` has its own options; they are no settings of an app.
+RUN_PREFIX, RUN_TABLE = "HOLDFAST_RUN_", "run"
 #: In the place of None, which neither an environment nor TOML has.
 NONE = "none"
 # Kubernetes gives every pod such variables for each service of its namespace (enableServiceLinks): of one that is
 # called holdfast, or holdfast-something, they begin as ours.
+_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://.*")
 _SERVICE_LINK = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 
 
@@ -113,6 +116,8 @@ def of_environment(settings: type[object], environment: Mapping[str, str]) -> Ov
     for name, text in sorted(environment.items()):
         if not name.startswith(PREFIX) or name in (PROCESS, LIFELINE) or _SERVICE_LINK.fullmatch(name):
             continue
+        if name.startswith(RUN_PREFIX):
+            continue
         if name not in paths:
             raise _unknown(name, list(paths), ENVIRONMENT)
         path, hint = paths[name]
@@ -127,6 +132,23 @@ def of_file(settings: type[object], path: str | Path) -> Overrides:
         SettingError: as `of_table`, or the file cannot be read.
     """
     file = Path(path)
+    return of_table(settings, {name: value for name, value in _content(file).items() if name != RUN_TABLE}, file.name)
+
+
+def run_table(path: str | Path) -> object:
+    """Read what a TOML file says of `holdfast run` itself: its table [run], {} if it has none. Raises SettingError, as
+    `of_file`."""
+    return _content(Path(path)).get(RUN_TABLE, {})
+
+
+def is_service_link(name: str, value: str) -> bool:
+    """Whether a variable that begins as one of `holdfast run` is one of Kubernetes', for a service holdfast-run."""
+    linked = _SERVICE_LINK.fullmatch(name) is not None
+    return linked and (name != f"{RUN_PREFIX}PORT" or _LINK_VALUE.fullmatch(value) is not None)
+
+
+def _content(file: Path) -> dict[str, Any]:
+    """The settings in a file. Raises SettingError: it cannot be read."""
     try:
         content: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -137,7 +159,7 @@ def of_file(settings: type[object], path: str | Path) -> Overrides:
         raise SettingError("file", str(file), f"it is no TOML: {error}") from None
     if file.name == PROJECT_FILE:
         content = content.get("tool", {}).get("holdfast", {})
-    return of_table(settings, content, file.name)
+    return content
 
 
 def of_table(settings: type[object], table: Mapping[str, object], where: str) -> Overrides:

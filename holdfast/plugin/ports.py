@@ -161,6 +161,13 @@ class PartitionedSource(Protocol):
         fails is tried again in place alone."""
         ...
 
+    @property
+    def gaps_are_the_logs(self) -> bool:
+        """Whether what it brings nothing of has no record in the log, beyond doubt: each read begins at an offset of
+        its own books, and the broker's answer says where it ends. False: a client keeps the position, which may go past
+        records; then the engine looks twice (`Holes`)."""
+        ...
+
     def open(
         self,
         topics: Collection[str],

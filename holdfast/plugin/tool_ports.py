@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.errors import DeadLetterError
+    from holdfast.plugin.retrying.keeping import Flaw
     from holdfast.records import Partition, Record
     from holdfast.timing import Deadline
 
@@ -183,6 +184,10 @@ class SourceLook(Protocol):
 
     def matching(self, pattern: str, deadline: Deadline) -> Sequence[str]:
         """The topics that a pattern (^...) names now."""
+        ...
+
+    def flaws(self, topic: str, delay_s: float | None, deadline: Deadline) -> Sequence[Flaw]:
+        """Find what is wrong with a topic in which records wait for so long; None: dead letters."""
         ...
 
     def close(self) -> None:

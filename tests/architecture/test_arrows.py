@@ -88,6 +88,19 @@ def test_the_library_does_not_import_its_command_line() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+def test_importing_the_package_loads_nothing_before_a_name_is_asked_for() -> None:
+    """No client, no event loop, no part of its own: a program that wants one name waits for that one."""
+    code = (
+        "import sys; before = set(sys.modules); import holdfast; "
+        "heavy = {'redis', 'tenacity', 'asyncio', 'confluent_kafka', 'prometheus_client', 'logging', 'json'}; "
+        "new = set(sys.modules) - before; "
+        "assert {each for each in new if each.startswith('holdfast')} == {'holdfast'}, new; "
+        "assert not heavy & new, heavy & new; "
+        "holdfast.Settings; assert 'holdfast.plugin.settings' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_the_command_is_what_the_package_says() -> None:
     said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]["holdfast"]
     assert EntryPoint(name="holdfast", group="console_scripts", value=said).load() is main

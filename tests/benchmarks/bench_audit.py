@@ -36,7 +36,7 @@ _CASES = (
         0.95,
     ),
     _Case("app, batch handler", partial(consumers.app, batch=True), 800_000, {}, 0.95),
-    _Case("app, async def, each record on its way alone", partial(consumers.app, coroutine=True), 100_000, {}, 0.95),
+    _Case("app, async def that never waits", partial(consumers.app, coroutine=True), 100_000, {}, 0.95),
     _Case("the same loop, KafkaConsumer, poll()", partial(consumers.loop, by_polls=True), 800_000, {}, 0.95),
     _Case("app, key=record_key()", _KEYED, 200_000, {}, 0.95),
     _Case('app, key=record_key(), keys="hashed"', _KEYED, 200_000, {"keys": "hashed"}, None),

@@ -24,13 +24,14 @@ def positions(lab: Lab) -> list[Row]:
         return lab.in_child(partial(consumers.app, **settings), lab.client(), topic, ours, url)  # type: ignore[no-any-return]
 
     bare, eager = "bare consume(500) loop", "the same, fetch.queue.backoff.ms=10"
-    variants: dict[str, tuple[dict[str, Any], Goal]] = {
+    variants: dict[str, tuple[dict[str, Any], Goal | None]] = {
         'app, 16 workers, ordering="key"': ({"workers": 16}, Goal(value=0.6)),
         'app, in the polling thread, ordering="partition"': (
             {"workers": 0, "ordering": "partition"},
             Goal(value=0.8),
         ),
         "app, batch handler": ({"workers": 2, "batch": True}, Goal(value=0.9)),
+        "app, async def that never waits": ({"coroutine": True}, None),
     }
     speeds = lab.in_turns(
         rounds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,10 +27,10 @@ from holdfast.plugin.audit_report.judge.live import LiveGroup
 from holdfast.plugin.audit_report.judge.reading import judged_files
 from holdfast.plugin.audit_report.judge.settings import AuditSettings
 from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.pages.words import mood, verdict
+from holdfast.plugin.audit_report.pages.words import mood, remarks, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 _AT_MS = 1_700_000_000_000
@@ -38,18 +39,22 @@ _HANDLED, _EXPIRED = Outcome.HANDLED, Outcome.EXPIRED
 Told = tuple[int, Outcome]
 
 
-def _owner(run: str, epoch: int, first: int, *told: Told) -> list[str]:
-    """One member's events: it comes, does that, and stops cleanly."""
+def _owner(run: str, epoch: int, first: int, *told: Told, skipped: Sequence[int] = ()) -> list[str]:
+    """One member's events: it comes, does that, and stops cleanly. `skipped`: what its client had gone past before."""
     place = Place(topic="t", partition="0", epoch=epoch, position=first, end=told[-1][0])
     spans, at = [], first
     for next_, outcome in told:
-        records = next_ - at if outcome is _HANDLED else 0
+        records = 0 if outcome in (Outcome.ABSENT, _EXPIRED) else next_ - at
         spans.append(
             Span(
                 first=at, next=next_, outcome=outcome, records=records, began_ms=_AT_MS + epoch, ended_ms=_AT_MS + epoch
             )
         )
         at = next_
+    for offset in skipped:
+        again = replace(spans[0], first=offset, next=offset + 1, outcome=Outcome.CLIENT_SKIPPED, records=1)
+        spans.append(again)
+    spans.sort(key=lambda each: (each.first or 0, each.next or 0))
     gone = Place(topic="t", partition="0", epoch=epoch, position=at, end=at, in_flight=0)
     bodies: Iterable[Body] = (
         Assigned(partitions=(place,), trigger="assigned"),
@@ -126,3 +131,26 @@ def test_the_page_says_so_and_that_it_is_not_well(tmp_path: Path) -> None:
     assert mood(audit) == "bad"
     [group] = audit.groups
     assert [(gap.first, gap.next, gap.verdict) for gap in group.gap_rows.rows] == [(5, 12, "expired")]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_a_client_had_skipped_is_counted_and_lost_unless_it_was_handled(tmp_path: Path, *, stream: bool) -> None:
+    """It covers nothing by itself."""
+    found = []
+    for run, told in (("a", [(20, _HANDLED)]), ("b", [(7, _HANDLED), (8, Outcome.FAILED), (20, _HANDLED)])):
+        lines = _owner(run, 1, 0, *told, skipped=[7])
+        folder = tmp_path / run
+        folder.mkdir()
+        rows = _live(lines) if stream else _whole(folder, lines)
+        found.append(_gaps(rows))
+        assert sum(row["client_skipped"] for table, row in rows if table == "coverage") == 1
+        assert [row["client_skipped"] for table, row in rows if table == "members"] == [1]
+    assert found == [[], [(7, 8, "lost", "passed")]]
+
+
+def test_the_report_says_that_a_client_skips(tmp_path: Path) -> None:
+    (tmp_path / "g.jsonl").write_text("\n".join(_owner("a", 1, 0, (20, _HANDLED), skipped=[7])) + "\n")
+    with SqliteTables() as tables:
+        tables.add(judged_files([str(tmp_path)], AuditSettings()))
+        [group] = audit_of(tables).groups
+    assert any("the Kafka client had gone past 1 record as if" in each for each in remarks(group))

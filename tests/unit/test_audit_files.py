@@ -228,3 +228,55 @@ def test_a_folder_that_cannot_be_one_is_refused(field: str, how: dict[str, Any])
     with pytest.raises(SettingError) as refused:
         FileEvents(**({"folder": "events"} | how))
     assert refused.value.field == field
+
+
+#: A disk that is full for a while: no byte can be written, but files can be made. Says how many files there are when it
+#: was tried ten times, and what was dropped.
+_FULL_FOR_A_WHILE = """
+import os, resource, sys, time
+from holdfast import Audit, FileEvents, LoopAudit
+from holdfast.plugin.audit.files import _Files
+folder, buffer_events = sys.argv[1], int(sys.argv[2])
+tries, write = [0], _Files.write
+def counted(self, lines, run):
+    tries[0] += 1
+    return write(self, lines, run)
+_Files.write = counted
+told = LoopAudit(Audit(FileEvents(folder), member="m", flush_s=0.001, buffer_events=buffer_events), "g")
+told.handled("orders", 0, 0)
+while not any(os.path.getsize(os.path.join(folder, each)) for each in os.listdir(folder)):
+    time.sleep(0.001)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+began = tries[0]
+for offset in range(2, 100, 2):
+    told.handled("orders", 0, offset)
+    told.revoked([("orders", 0)])
+while tries[0] < began + 10:
+    time.sleep(0.01)
+print(len(os.listdir(folder)))
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+told.stopped()
+print(told._book.emitter.dropped)
+"""
+
+
+def test_a_disk_that_is_full_for_a_while_is_not_filled_with_empty_files_and_nothing_is_lost(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _FULL_FOR_A_WHILE, str(tmp_path), "10000"]
+    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    files, dropped = map(int, ran.stdout.split())
+    assert files <= 2
+    assert dropped == 0
+    assert "No space" in ran.stderr or "File too large" in ran.stderr
+    events = read(tmp_path)
+    assert handled(events) == list(range(0, 100, 2))
+    assert [event.stamp.seq for event in events] == list(range(len(events)))
+
+
+def test_what_does_not_fit_into_the_buffer_meanwhile_is_dropped_counted_and_said(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _FULL_FOR_A_WHILE, str(tmp_path), "10"]
+    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    _, dropped = map(int, ran.stdout.split())
+    assert dropped > 0
+    assert f"{dropped} events were dropped" in ran.stderr
+    assert read(tmp_path)[-1].stamp.dropped == dropped

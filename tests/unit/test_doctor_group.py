@@ -11,6 +11,7 @@ from holdfast.errors import SettingError
 from holdfast.plugin.advice.doctor import GROUP_RULES, JOINING_RULES, Severity, Watched, examine_group, examine_joining
 from holdfast.plugin.advice.group_view import GroupView, MemberView, Node, PartitionView
 from holdfast.plugin.advice.rules.conf import Client, ClientConf
+from holdfast.plugin.retrying.keeping import Keeping
 from holdfast.records import Partition
 
 _NODE = Node("1", "broker:9092")
@@ -364,6 +365,23 @@ CASES: list[tuple[str, Case]] = [
             looks(rocketmq(partitions=[at(Q[0], 40)])),
             looks(kafka(members=(), state="empty")),
             says="60 records to read",
+        ),
+    ),
+    (
+        "retry-topic-loses",
+        Case(
+            looks(kafka(keeping={"orders.billing.retry.10min": Keeping(kept_s=600)})),
+            looks(kafka(keeping={"orders.billing.retry.10min": Keeping(kept_s=86_400)})),
+            says="may be deleted before they are tried again",
+        ),
+    ),
+    (
+        "retry-topic-loses",
+        Case(
+            looks(kafka(keeping={"orders.billing.retry.10min": Keeping(kept_s=900)})),
+            looks(kafka(keeping={"orders.shipping.retry.10min": Keeping(compacted=True)})),
+            severity=Severity.WARNING,
+            says="deleted if no member runs for 300 s longer",
         ),
     ),
     ("topic-gone", Case(looks(kafka(partitions=[at(P[0], exists=False, end=None)])), looks(kafka()))),

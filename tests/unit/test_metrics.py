@@ -138,3 +138,10 @@ def test_a_snapshot_goes_into_json() -> None:
         ("orders-broker-a-4", None),
     ]
     assert read["store"]["calls"]["mark"]["calls"] > 0
+
+
+def test_rebalances_are_told_from_the_start_so_that_the_first_of_each_kind_is_an_increase() -> None:
+    [metric] = [each for each in METRICS if each.name == "holdfast_rebalances_total"]
+    told = dict(metric.read(Snapshot(state="new", group="g", at_ms=1)))
+    assert {labels[0] for labels in told} == {"assigned", "revoked", "lost", "leave", "session lost"}
+    assert set(told.values()) == {0.0}

@@ -254,3 +254,8 @@ class TestAnApp:
         app.run()
         with pytest.raises(StateError, match="before run"):
             app.reconfigure(Settings())
+
+
+def test_the_options_of_holdfast_run_are_none_of_an_app(file: Path) -> None:
+    file.write_text("workers = 3\n[run]\nprocesses = 4\n")
+    assert read(file=file, RUN_PROCESSES="2", RUN_PORT="9464") == Settings(workers=3)

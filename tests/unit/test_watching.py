@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import subprocess
 import sys
 import threading
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -22,11 +24,47 @@ from tests.harness.engine import Bench, FlakyClaims
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from holdfast.adapters.watching import Endpoint
     from holdfast.records import Record
 
+ROOT = Path(__file__).parents[2]
+#: Somebody asks for a probe while no file can be opened; then one can be. Says what was answered at last, and of each
+#: try of the server how often it had waited before.
+NO_FILES = """
+import http.client, resource, socket, socketserver
+from holdfast import Holdfast, MemoryClaims
+from holdfast.adapters.watching import endpoint
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
+
+tries, pauses = [], []
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+accept, clock = socketserver.TCPServer.get_request, endpoint.SYSTEM_CLOCK
+
+class Clock:
+    now = staticmethod(lambda: 1.0)
+
+    def sleep(self, seconds):
+        pauses.append(seconds)
+        if len(pauses) == 5:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        clock.sleep(seconds / 10)
+
+def counted(self):
+    tries.append(len(pauses))
+    return accept(self)
+
+endpoint.SYSTEM_CLOCK = Clock()
+socketserver.TCPServer.get_request = counted
+app = Holdfast(MemoryPartitionedSource(MemoryBroker(orders=1)), claims=MemoryClaims())
+with endpoint.serve(app, port=0) as served:
+    asked = http.client.HTTPConnection(served.host, served.port, timeout=60)
+    asked.sock = socket.socket()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    asked.sock.connect((served.host, served.port))
+    asked.request("GET", "/live")
+    print(asked.getresponse().status, *tries)
+"""
 STATES_OF_A_PROBE = {200: True, 503: False}
 
 
@@ -48,6 +86,12 @@ def probe(endpoint: Endpoint, path: str) -> tuple[int, list[str]]:
 
 
 class TestEndpoint:
+    def test_a_process_that_can_open_no_more_files_waits_with_the_next_probe(self) -> None:
+        """A loop that tries at once, and again, would take a whole core from the handlers."""
+        ran = subprocess.run([sys.executable, "-c", NO_FILES], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert ran.stdout.split() == ["200", *map(str, range(6))]
+        assert "Too many open files" in ran.stderr
+
     def test_probes_follow_the_life_of_an_app(self) -> None:
         store = FlakyClaims()
         with Bench(claims=store) as bench:

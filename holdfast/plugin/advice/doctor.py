@@ -1,8 +1,8 @@
 """START HERE: a configuration, or a live group, held against the rules. Pure: who asks brings what there is to see.
 
-The rules are in rules/: membership, times, reading, spelling and rocketmq of configurations; live_members, live_shares
-and live_offsets of a group that was looked at; joining of both together. One rule is one function, and a row of a table
-that says how bad it is and what it brings.
+The rules are in rules/: membership, times, reading, spelling and rocketmq of configurations; live_members, live_shares,
+live_offsets and live_topics of a group that was looked at; joining of both together. One rule is one function, and a
+row of a table that says how bad it is and what it brings.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from holdfast.plugin.advice.rules import (
     live_members,
     live_offsets,
     live_shares,
+    live_topics,
     membership,
     reading,
     rocketmq,
@@ -59,7 +60,12 @@ CONF_RULES: tuple[Rule[ClientConf], ...] = (
     *rocketmq.RULES,
 )
 #: Of a live group.
-GROUP_RULES: tuple[Rule[Watched], ...] = (*live_members.RULES, *live_shares.RULES, *live_offsets.RULES)
+GROUP_RULES: tuple[Rule[Watched], ...] = (
+    *live_members.RULES,
+    *live_shares.RULES,
+    *live_offsets.RULES,
+    *live_topics.RULES,
+)
 #: Of a configuration and the live group that it is for.
 JOINING_RULES: tuple[Rule[Joining], ...] = joining.RULES
 

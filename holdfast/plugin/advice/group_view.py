@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from holdfast.plugin.retrying.keeping import Keeping
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
@@ -136,6 +137,8 @@ class GroupView:
     partitions: Mapping[Partition, PartitionView] = field(default_factory=dict)
     #: Topics of the group whose partitions cannot be told, and why: this user may not describe them, say.
     unseen: Mapping[str, str] = field(default_factory=dict)
+    #: Kafka: how the group's retry topics keep their records, as far as they are known by their names.
+    keeping: Mapping[str, Keeping] = field(default_factory=dict)
     #: What could not be found out, a sentence each, for people.
     notes: tuple[str, ...] = ()
 

@@ -81,7 +81,8 @@ class _Files:
                 self._file = self._next()
             return self._append([f"{line}\n".encode() for line in lines])
         except OSError as error:
-            self._shut()  # the last line may be cut: the next file begins with a whole one
+            if not self._is_empty():  # as long as a disk is full, each try would leave another empty file on it
+                self._shut()  # the last line may be cut: the next file begins with a whole one
             now = SYSTEM_CLOCK.now()
             if now >= self._trouble_at + _TROUBLE_S:
                 self._trouble_at = now
@@ -119,6 +120,15 @@ class _Files:
         self._number += 1
         self._bytes, self._old_at = 0, SYSTEM_CLOCK.now() + self._how.rotate_s
         return file
+
+    def _is_empty(self) -> bool:
+        """Whether the file is open, and nothing was written to it."""
+        if self._file < 0:
+            return False
+        try:
+            return os.fstat(self._file).st_size == 0
+        except OSError:
+            return False
 
     def _shut(self) -> None:
         file, self._file = self._file, -1

@@ -23,7 +23,8 @@ VERSION = 1
 
 
 class Outcome(StrEnum):
-    """The outcome of the records of a span. All but FAILED and EXPIRED cover their offsets: they are accounted for."""
+    """The outcome of the records of a span. All but FAILED, EXPIRED and CLIENT_SKIPPED cover their offsets: they are
+    accounted for."""
 
     #: The handler ended well, once for each record: an execution. Of a loop of one's own: it said so.
     HANDLED = "handled"
@@ -35,17 +36,20 @@ class Outcome(StrEnum):
     SENT_BACK = "sent_back"
     #: An attempt failed. Covers nothing: what becomes of the record is another span.
     FAILED = "failed"
-    #: The log has no record there (compaction, transaction markers): the source went past without delivering any.
+    #: The log has no record there (compaction, transaction markers): the source went past without delivering any. Where
+    #: its client may be wrong about that, it was sent back and asked again; see `partition/holes.py` for how often.
     ABSENT = "absent"
     #: The log has deleted what lay there (retention) before it was read. A gap, which is nobody's loss but retention's.
     EXPIRED = "expired"
+    #: The client had gone past it as if nothing were there, and gave it when it was sent back. Covers nothing: what
+    #: becomes of the record is another span.
+    CLIENT_SKIPPED = "client_skipped"
 
 
+COVERS_NOTHING = (Outcome.FAILED, Outcome.EXPIRED, Outcome.CLIENT_SKIPPED)
 #: Of spans in which nothing came to its end.
-NO_RECORDS = (Outcome.FAILED, Outcome.ABSENT, Outcome.EXPIRED)
-
-
-COVERING = frozenset(Outcome) - {Outcome.FAILED, Outcome.EXPIRED}
+NO_RECORDS = (*COVERS_NOTHING, Outcome.ABSENT)
+COVERING = frozenset(Outcome) - {*COVERS_NOTHING}
 
 
 def label(partition: Partition) -> str:

@@ -32,6 +32,7 @@ MEMBERS = table(
     dead_lettered      long     number of records that went to a dead letter topic
     sent_back          long     number of records sent back to the broker
     failed             long     number of failed attempts
+    client_skipped     long     number of records that the client had gone past, and gave when it was sent back
     share              double   its part of the group's records while it ran, 0 to 1
     skew               double   its records against an even share of the members running in each second; 1 = even
     """,
@@ -55,6 +56,7 @@ COVERAGE = table(
     dead_lettered      long     number of records
     sent_back          long     number of records
     failed             long     number of failed attempts
+    client_skipped     long     number of records that a client had gone past, and gave when it was sent back
     lost               long     number of offsets with this verdict
     unknown            long     number of offsets with this verdict
     pending            long     number of offsets with this verdict

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from holdfast.plugin.audit.schema import Outcome
+from holdfast.plugin.audit.schema import COVERS_NOTHING, Outcome
 from holdfast.plugin.audit_report.judge.kept import OUTCOMES
 from holdfast.plugin.audit_report.judge.owner import Owner
 from holdfast.plugin.audit_report.verdicts import Cause, Reason, Verdict
 
-_COVERS_NOTHING = (Outcome.FAILED.value, Outcome.EXPIRED.value)
+_COVERS_NOTHING = tuple(each.value for each in COVERS_NOTHING)
 #: More than a sweep may still make longer.
 _GROWING = 64
 
@@ -127,7 +127,7 @@ class Sweep:
 
     def _passed(self, owner: Owner, first: int, next_: int, outcome: str) -> None:
         """Note records that were deleted unread: a gap, unless somebody has handled them after all."""
-        if outcome == Outcome.FAILED:
+        if outcome != Outcome.EXPIRED:
             return
         if self._begin is None:
             self._begin = self._reach = first

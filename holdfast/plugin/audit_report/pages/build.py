@@ -192,6 +192,7 @@ def _run(row: Row) -> Run:
         dead_lettered=row["dead_lettered"] or 0,
         sent_back=row["sent_back"] or 0,
         failed=row["failed"] or 0,
+        client_skipped=row["client_skipped"] or 0,
         share=row["share"],
         skew=row["skew"],
         missing_events=(row["missing"] or 0) + (row["dropped"] or 0),

@@ -41,6 +41,7 @@ class Run(NamedTuple):
     dead_lettered: int
     sent_back: int
     failed: int
+    client_skipped: int
     #: Of what the group has handled, from 0 to 1; None = nothing was.
     share: float | None
     #: Against an even share among those at work at the same time; None = not to be told.

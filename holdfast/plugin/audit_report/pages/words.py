@@ -125,6 +125,11 @@ def remarks(group: GroupAudit) -> list[str]:
             f"{number(group.unreadable, 'line')} of the input could not be read, for example the last one of a killed "
             "process"
         )
+    if skipped := sum(run.client_skipped for run in group.runs.rows):
+        found.append(
+            f"the Kafka client had gone past {number(skipped, 'record')} as if there were none, and gave them when "
+            "it was sent back: replace that version of it"
+        )
     if pending := group.gaps.get(Verdict.PENDING, 0):
         found.append(f"{number(pending, 'record')} were not handled yet when the events end")
     if left := group.gaps.get(Verdict.LEFT, 0):

@@ -10,7 +10,6 @@ from holdfast.testing import stage
 from holdfast.testing.draw import draw
 from holdfast.testing.faults import Faults
 from holdfast.testing.play import play
-from holdfast.testing.search import quiet
 from tests.simulation.shards import ShardStore
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ def fail_over(self: Faults, fault: Fault) -> None:
 def _on_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "_store", sharded)
     monkeypatch.setattr(Faults, "_failover", fail_over)
-    quiet()
 
 
 @pytest.mark.parametrize("first", range(0, _WORLDS, _AT_ONCE))

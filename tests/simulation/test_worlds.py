@@ -3,25 +3,19 @@ failed."""
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.testing.draw import draw
 from holdfast.testing.play import play
-from holdfast.testing.search import quiet
 from holdfast.testing.world import World
 from tests.simulation.worlds_kept import OPEN, kept, names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: `make test` plays these, and no others: no landing hangs on luck. `make simulate` plays any.
 _FIXED, _AT_ONCE = 500, 10
@@ -29,15 +23,6 @@ _FIXED, _AT_ONCE = 500, 10
 _RANDOM = 2_000
 _DIGESTS = "from holdfast.testing.draw import draw; from holdfast.testing.play import play; \
 print([play(draw(seed)).figures.digest for seed in (*range(5), 46, 61)])"  # the last two lease their messages
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logger = logging.getLogger("holdfast")
-    before = logger.level
-    quiet()
-    yield
-    logger.setLevel(before)  # other tests of this process look at what is logged
 
 
 @pytest.mark.parametrize("first", range(0, _FIXED, _AT_ONCE))

@@ -371,11 +371,12 @@ class TestRetention:
                 second.start()
             bench.wait_committed(20)
             bench.work.let_go()
-            [told] = [*first.told(RecordsExpired), *second.told(RecordsExpired)]
-            assert told in (
+            told = {*first.told(RecordsExpired), *second.told(RecordsExpired)}  # either may come to it, or both
+            assert told
+            assert told <= {
                 RecordsExpired(partition=P0, first=5, next=15, records=6),  # what is in hand may have to run again
                 RecordsExpired(partition=P0, first=10, next=15, records=5),  # the first one had read on to there
-            )
+            }
 
 
 class TestLogs:

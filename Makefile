@@ -5,6 +5,7 @@ SEED ?= 1
 JOBS ?= 2
 ONLY ?=
 ON ?=
+COMPARE ?=
 KILLS ?= 20
 CLIENTS ?=
 MINUTES ?= 10
@@ -104,8 +105,8 @@ compat-stores: ## the contracts of the store on other servers than the one on PA
 	    $$(case $$each in (*-6.2) echo "-k not(cluster)";; esac) || failed=1; \
 	done; exit $$failed
 
-bench: setup-all ## what holdfast costs, against bare loops in the same run: ONLY=positions; results in bench-out/
-	$(PYTHON) -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
+bench: setup-all ## processor time a record against bare loops in the same run, rates, and more: ONLY=records; against another commit: COMPARE=HEAD~1; results in bench-out/
+	$(PYTHON) -m tests.benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(COMPARE),--compare $(COMPARE))
 
 clean: ## remove caches and results, keep the environments
 	rm -rf simulate-out site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-out chaos-out bench-out

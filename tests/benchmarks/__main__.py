@@ -1,31 +1,47 @@
-"""`python -m tests.benchmarks [--only NAME] [--quick]`: what holdfast costs, as ratios of one run on one machine."""
+"""`python -m tests.benchmarks [--only NAME] [--compare COMMIT]`: what holdfast costs, on one machine in one run."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import sys
+from contextlib import ExitStack
 
+from tests.benchmarks.comparing import change_table, changes, package_of
 from tests.benchmarks.lab import Lab
 from tests.benchmarks.registry import Row, benchmarks
 from tests.benchmarks.report import machine, table, write
 
 
 def main() -> None:
-    """Run what was asked for, print one table, keep it as JSON."""
+    """Run what was asked for, print one table, keep it as JSON. Ends with 1 if something is slower than in the other
+    commit."""
     known = benchmarks()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=sorted(known), help="may be given several times")
     parser.add_argument("--quick", action="store_true", help="few records, one round: whether it works, not how fast")
+    parser.add_argument("--rounds", type=int, help="how often each is measured, in turns (default: each its own)")
+    parser.add_argument(
+        "--compare", metavar="COMMIT", help="measure that commit's holdfast too, in turns; alone: --only records"
+    )
+    parser.add_argument("--row", action="append", default=[], help="of records: rows with these words in their names")
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     rows: list[Row] = []
-    with Lab(quick=args.quick) as lab:
-        for name in args.only or known:
+    with ExitStack() as stack:
+        other = stack.enter_context(package_of(args.compare)) if args.compare else None
+        lab = stack.enter_context(Lab(quick=args.quick, rounds=args.rounds, other=other, rows=args.row))
+        for name in args.only or (["records"] if args.compare else known):
             print(f"{name} ...", flush=True)
             rows += known[name](lab)
+        found = changes(lab.compared)
     print(", ".join(f"{what} {value}" for what, value in machine().items()))
     print(table(rows))
-    print(f"kept in {write(rows)}")
+    if args.compare:
+        print()
+        print(change_table(found, args.compare))
+    print(f"kept in {write(rows, found)}")
+    sys.exit(any(each.verdict == "slower" for each in found))
 
 
 if __name__ == "__main__":

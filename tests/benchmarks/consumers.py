@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,7 @@ def app(
     keys: bool = False,
     batch: bool = False,
     coroutine: bool = False,
+    wait_s: float = 0.0,
     audit: Audit | None = None,
     **settings: Any,
 ) -> Speed:
@@ -127,6 +129,8 @@ def app(
     counter = Counter(records, holdfast.stop)
 
     async def one(record: object) -> None:
+        if wait_s:
+            await asyncio.sleep(wait_s)
         counter.one(record)
 
     holdfast.handler(

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import multiprocessing
 import random
+import sys
 from contextlib import ExitStack
 from functools import cached_property
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
 from confluent_kafka import Producer
 
+import holdfast
 from tests.harness.servers.kafka import KafkaServer
 from tests.harness.servers.redis import RedisServer
 from tests.harness.servers.rocketmq import RocketMQServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 PARTITIONS = 8
 _VALUES = 20_000
@@ -46,8 +49,16 @@ class Speed(NamedTuple):
 class Lab:
     """Starts what is asked for; ends it all."""
 
-    def __init__(self, *, quick: bool) -> None:
-        self.quick = quick
+    def __init__(
+        self, *, quick: bool, rounds: int | None = None, other: Path | None = None, rows: Sequence[str] = ()
+    ) -> None:
+        """Args: rounds: instead of each benchmark's own; other: a folder with another holdfast, to compare with; rows:
+        words, of which the names of rows are to have one (where a benchmark asks `wants`)."""
+        self.quick, self._rounds, self._other, self._rows = quick, rounds, other, rows
+        self._tree: Path | None = None
+        self._asked_for_tree = False
+        #: What was measured in turns with the other holdfast: here, and there.
+        self.compared: dict[str, list[tuple[Speed, Speed]]] = {}
         self._stack = ExitStack()
         self._topics: dict[int, str] = {}
 
@@ -56,6 +67,10 @@ class Lab:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def wants(self, row: str) -> bool:
+        """Whether a row of that name is to be measured."""
+        return not self._rows or any(words in row for words in self._rows)
 
     @cached_property
     def kafka(self) -> KafkaServer:
@@ -106,13 +121,19 @@ class Lab:
             "log_level": 0,
         }
 
-    @staticmethod
-    def in_child(measure: Callable[..., Any], *args: object, patience_s: float = _CHILD_S) -> Any:
+    def in_child(self, measure: Callable[..., Any], *args: object, patience_s: float = _CHILD_S) -> Any:
         """Call a function of a module in a fresh process, and hand back what it returns."""
+        self._asked_for_tree = True
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe(duplex=False)
-        child = context.Process(target=_call, args=(there, measure, args), daemon=True)
-        child.start()
+        child = context.Process(target=_call, args=(there, measure, args, self._tree), daemon=True)
+        path = sys.path[:]
+        try:
+            if self._tree is not None:  # a spawned process has our path: so it finds that holdfast, and our tests
+                sys.path.insert(0, str(self._tree))
+            child.start()
+        finally:
+            sys.path[:] = path
         there.close()
         try:
             if not here.poll(patience_s):
@@ -128,12 +149,28 @@ class Lab:
         return result
 
     def in_turns(self, rounds: int, measures: Mapping[str, Callable[[], Speed]]) -> dict[str, list[Speed]]:
-        """Each once, and again: what disturbs the machine for a while disturbs all of them."""
+        """Each once, and again: what disturbs the machine for a while disturbs all of them. With another holdfast each
+        is measured with that too, by turns first and last."""
         speeds: dict[str, list[Speed]] = {name: [] for name in measures}
-        for _ in range(rounds):
+        for number in range(self._rounds or (1 if self.quick else rounds)):
             for name, measure in measures.items():
-                speeds[name].append(measure())
+                self._asked_for_tree = False
+                there = self._with_other(measure) if number % 2 else None
+                here = measure()
+                speeds[name].append(here)
+                there = there or (self._with_other(measure) if self._asked_for_tree else None)
+                if there is not None and self._asked_for_tree:
+                    self.compared.setdefault(name, []).append((here, there))
         return speeds
+
+    def _with_other(self, measure: Callable[[], Speed]) -> Speed | None:
+        if self._other is None:
+            return None
+        self._tree = self._other
+        try:
+            return measure()
+        finally:
+            self._tree = None
 
 
 def typical(speeds: list[Speed]) -> Speed:
@@ -142,8 +179,13 @@ def typical(speeds: list[Speed]) -> Speed:
 
 
 def ratio(speeds: list[Speed], to: list[Speed]) -> float:
-    """The median of the rounds' ratios."""
+    """The median of the rounds' ratios of rates."""
     return median(one.per_s / other.per_s for one, other in zip(speeds, to, strict=True))
+
+
+def multiples(speeds: list[Speed], of: list[Speed]) -> list[float]:
+    """Each round's processor time a record, as a multiple of another's."""
+    return [one.cpu_us / other.cpu_us for one, other in zip(speeds, of, strict=True)]
 
 
 def value(seed: int) -> bytes:
@@ -153,8 +195,14 @@ def value(seed: int) -> bytes:
     return json.dumps(order).encode()[:99].ljust(100)
 
 
-def _call(pipe: Any, measure: Callable[..., Any], args: tuple[object, ...]) -> None:
+def _call(pipe: Any, measure: Callable[..., Any], args: tuple[object, ...], tree: Path | None) -> None:
     try:
+        _is_of(tree)
         pipe.send((True, measure(*args)))
     except BaseException as error:  # noqa: BLE001 - the parent raises it
         pipe.send((False, repr(error)))
+
+
+def _is_of(tree: Path | None) -> None:
+    if tree is not None and not Path(holdfast.__file__).is_relative_to(tree):
+        raise RuntimeError(f"holdfast is {holdfast.__file__}, and was to be that in {tree}")

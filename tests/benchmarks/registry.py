@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 import tests.benchmarks
 
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
     Run = Callable[[Lab], Sequence["Row"]]
 
 _FOUND: dict[str, Run] = {}
+
+
+class Spread(NamedTuple):
+    """The rounds of one figure: least, median, most."""
+
+    least: float
+    middle: float
+    most: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Of one or more."""
+    return Spread(min(values), median(values), max(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +59,10 @@ class Row:
     unit: str
     #: Against the row that it is compared with, of the same run.
     ratio: float | None = None
+    #: Of the rounds: of the ratio, or of the figure where there is none.
+    spread: Spread | None = None
     goal: Goal | None = None
-    #: What a reader has to know besides (processor time, spread).
+    #: What a reader has to know besides (processor time).
     note: str = ""
 
     @property

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.benchmarks.comparing import Change
     from tests.benchmarks.registry import Row
 
 OUT = Path(__file__).parents[2] / "bench-out"
@@ -42,21 +43,25 @@ def machine() -> dict[str, str]:
 
 def table(rows: Sequence[Row]) -> str:
     """As Markdown."""
-    lines = ["| what | figure | ratio | goal | met | |", "|---|--:|--:|--:|---|---|"]
+    lines = ["| what | figure | ratio | goal | met | rounds | |", "|---|--:|--:|--:|---|--:|---|"]
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         goal = "" if row.goal is None else str(row.goal)
         met = {None: "", True: "yes", False: "**no**"}[row.met]
-        lines.append(f"| {row.what} | {_number(row.figure)}{row.unit} | {ratio} | {goal} | {met} | {row.note} |")
+        rounds = "" if row.spread is None else f"{_number(row.spread.least)} to {_number(row.spread.most)}"
+        figure = f"{_number(row.figure)}{row.unit}"
+        lines.append(f"| {row.what} | {figure} | {ratio} | {goal} | {met} | {rounds} | {row.note} |")
     return "\n".join(lines)
 
 
-def write(rows: Sequence[Row]) -> Path:
+def write(rows: Sequence[Row], changes: Sequence[Change] = ()) -> Path:
     """One JSON file a run."""
     OUT.mkdir(exist_ok=True)
     path = OUT / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     entries = [asdict(row) | {"met": row.met} for row in rows]
-    path.write_text(json.dumps({"machine": machine(), "command": sys.argv[1:], "rows": entries}, indent=2))
+    compared = [asdict(change) for change in changes]
+    whole = {"machine": machine(), "command": sys.argv[1:], "rows": entries, "compared": compared}
+    path.write_text(json.dumps(whole, indent=2))
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 

@@ -31,7 +31,7 @@ class Cluster:
     def __init__(self, admin: Admin, ids: dict[str, str | int]) -> None:
         self.ids, self.errors = ids, admin._errors
         self.untold: list[KafkaError] = []
-        admin.client = self  # type: ignore[assignment]
+        admin._client = self  # type: ignore[assignment]
 
     def poll(self, _: float) -> int:
         told, self.untold = len(self.untold), self.untold[:0]

@@ -107,6 +107,9 @@ class Group:
     def client(self) -> Group:
         return self
 
+    def doubt(self, _: object) -> None:
+        """Only the real one has brokers to lose."""
+
     def describe_consumer_groups(self, groups: list[str], **_: Any) -> dict[str, Future[Any]]:
         assert groups == ["billing"]
         self.asked.append(Future())

@@ -10,6 +10,7 @@ from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import addresses, for_helpers
 from holdfast.errors import SettingError, SourceError, SourceUnavailable
 from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,8 +30,12 @@ _LOOK_S = 0.05
 CALL_S = 2.0
 # The least that a call gets: with 0 it would be over before it was sent.
 _LEAST_S = 0.1
-# Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
-_SOME_TOPIC = "__consumer_offsets"
+#: Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
+SOME_TOPIC = "__consumer_offsets"
+#: So much time each client has to connect, before another one takes its place.
+_LIVES_S = 1.0
+# What a question fails with that no broker has answered.
+_NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001 - public names of the binding
 # How librdkafka's own brokers for tests call their cluster. It names a controller that is none of them, so that no
 # admin request of one broker is ever answered there.
 _MOCK = "mockCluster"
@@ -52,11 +57,28 @@ class Admin:
         self._errors: list[KafkaError] = []
         # AdminClient knows error_cb, and serves it in poll().
         own = {"error_cb": self._errors.append, "allow.auto.create.topics": False}
-        mine: dict[str, Any] = {"logger": _SILENT, **for_helpers(conf), **own}
+        self._conf: dict[str, Any] = {"logger": _SILENT, **for_helpers(conf), **own}
+        self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
+        self._doubted = False
+
+    def _made(self) -> AdminClient:
         try:
-            self.client = AdminClient(mine)
+            return AdminClient(self._conf)
         except KafkaException as error:
             raise refused(error) from error
+
+    @property
+    def client(self) -> AdminClient:
+        """To ask by. One that had no answer may have forgotten its brokers (see `forgotten`): another takes its place,
+        and what was asked of it stays without an answer."""
+        if self._doubted and SYSTEM_CLOCK.now() - self._made_at > _LIVES_S:
+            self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
+        self._doubted = False
+        return self._client
+
+    def doubt(self, error: KafkaError) -> None:
+        """Note what a question failed with: without an answer the client may have no brokers any more."""
+        self._doubted = self._doubted or error.code() in _NO_ANSWER
 
     def reach(self, deadline: Deadline) -> str:
         """Reach one broker and log in there; returns the cluster's id. Raises SourceError."""
@@ -65,7 +87,7 @@ class Admin:
         wait = Wait(what, deadline)
         while True:
             try:
-                cluster = self.client.list_topics(_SOME_TOPIC, timeout=deadline.left_s(at_most=slice_s))
+                cluster = self.client.list_topics(SOME_TOPIC, timeout=deadline.left_s(at_most=slice_s))
             except KafkaException as error:
                 if cure_of(error.args[0]) is not Cure.CLIENT:
                     raise as_source_error(error.args[0], what) from error
@@ -93,6 +115,7 @@ class Admin:
             try:
                 known = self.client.list_topics(topic, timeout=request_s(deadline)).topics[topic]
             except KafkaException as error:
+                self.doubt(error.args[0])
                 raise as_source_error(error.args[0], what) from error
             for number, each in known.partitions.items():
                 wrong = each.error or (KafkaError(KafkaError.LEADER_NOT_AVAILABLE) if each.leader < 0 else None)
@@ -111,6 +134,7 @@ class Admin:
         try:
             return future.result()
         except KafkaException as error:
+            self.doubt(error.args[0])
             if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - a public name of the binding
                 raise self._no_answer(deadline, what) from error
             raise as_source_error(error.args[0], what) from error
@@ -118,14 +142,14 @@ class Admin:
     def _forget(self) -> None:
         """Forget the trouble that the client has met before this question: a broker that refused us an hour ago may
         only have been starting. If it is still so, the client meets it again while this question waits."""
-        while self.client.poll(0):
+        while self._client.poll(0):
             pass
         self._errors.clear()
 
     def _look(self, deadline: Deadline, what: str) -> None:
         """Wait a moment, then raise what no waiting cures: while the brokers refuse the credentials, librdkafka goes on
         trying, and no request is ever answered."""
-        self.client.poll(deadline.left_s(at_most=_LOOK_S))
+        self._client.poll(deadline.left_s(at_most=_LOOK_S))
         for error in self._errors:
             if cure_of(error) is Cure.PERSON:
                 raise as_source_error(error, what)
@@ -133,6 +157,7 @@ class Admin:
             raise self._no_answer(deadline, what)
 
     def _no_answer(self, deadline: Deadline, what: str) -> SourceUnavailable:
+        self._doubted = True
         # What the client has met on its way says more than "timed out": a name that does not resolve, a closed port.
         met = f" ({self._errors[-1].str()})" if self._errors else ""
         return SourceUnavailable(

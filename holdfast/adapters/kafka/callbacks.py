@@ -59,6 +59,8 @@ class Callbacks:
         #: The application's own error_cb.
         self.error_cb: Callable[[KafkaError], object] | None = None
         self.assigned: set[Partition] = set()
+        #: How many clients the source has made, and given up.
+        self.clients = 0
         #: How often partitions came; 0 = no client of this source was let into the group yet.
         self.assignments = 0
         #: The credentials were good: brokers have answered. That they are good for the group is known by `assignments`.
@@ -68,6 +70,22 @@ class Callbacks:
         #: What is ridden out, and when it was told.
         self._told_at: dict[tuple[int, str], float] = {}
         self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
+
+    def of_this_client(self, call: Callable[..., object]) -> Callable[..., None]:
+        """`call`, for as long as the source has no other client: one that was given up may go on to call."""
+        number = self.clients
+
+        def unless_given_up(*args: object) -> None:
+            if self.clients == number:
+                call(*args)
+
+        return unless_given_up
+
+    def given_up(self) -> None:
+        """Lose what the client had; nothing that it calls counts from now on."""
+        self.clients += 1
+        self.listener.lost(sorted(self.assigned))
+        self.assigned.clear()
 
     # ---- the group
     def on_assign(self, consumer: Consumer, came: list[TopicPartition]) -> None:

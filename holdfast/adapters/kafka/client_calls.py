@@ -36,9 +36,9 @@ class ClientCalls:
             return self._source.client.offsets_for_times(partitions, timeout=timeout)
 
     def assignment(self) -> list[TopicPartition]:
-        """The assignment, as the client has it."""
+        """The assignment, as the client has it; empty while another client is made, because this one was finished."""
         with self._turn():
-            return self._source.client.assignment()
+            return self._source.assignment()
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
         """The committed offsets, as the client reads them. The metadata is our mark."""

@@ -174,8 +174,10 @@ class KafkaDeadLetters:
             return self._running
 
     def _failure(self, error: KafkaError, what: str, running: _Running) -> DeadLetterError:
-        if error.fatal() or cure_of(error) is Cure.REBUILD:
-            # An idempotent producer that has lost its sequence is finished; the next letter makes another.
+        unsent = error.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a public name of the binding
+        if error.fatal() or unsent or cure_of(error) is Cure.REBUILD:
+            # An idempotent producer that has lost its sequence is finished, and one that could not send for so long may
+            # have forgotten its brokers (see `forgotten`); the next letter makes another.
             with self._lock:
                 if self._running is running:
                     self._running = None

@@ -27,9 +27,10 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
 
     Args: begins_by_itself: the configuration says where a group begins that has no offset.
     """
+    callbacks.clients += 1
     own = {
-        "on_commit": callbacks.on_commit,
-        "error_cb": callbacks.on_error,
+        "on_commit": callbacks.of_this_client(callbacks.on_commit),
+        "error_cb": callbacks.of_this_client(callbacks.on_error),
         # Where a group begins is asked once. Of a client that finds itself outside of the log (retention was
         # quicker, the log was cut) nothing may be left out: "latest" would make a gap of what is there.
         "auto.offset.reset": "earliest" if begins_by_itself else "error",
@@ -46,7 +47,10 @@ def join(consumer: Consumer, topics: Sequence[str], callbacks: Callbacks) -> Non
     """Subscribe; the assignment follows in polls to come. Raises SourceError."""
     try:
         consumer.subscribe(
-            list(topics), on_assign=callbacks.on_assign, on_revoke=callbacks.on_revoke, on_lost=callbacks.on_lost
+            list(topics),
+            on_assign=callbacks.of_this_client(callbacks.on_assign),
+            on_revoke=callbacks.of_this_client(callbacks.on_revoke),
+            on_lost=callbacks.of_this_client(callbacks.on_lost),
         )
     except KafkaException as error:
         raise SourceError(f"librdkafka refuses to subscribe to {topics}: {error.args[0].str()}") from error

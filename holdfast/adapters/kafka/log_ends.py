@@ -54,4 +54,5 @@ class LogEnds:
             asked, self._asked = self._asked, {}
             return {Partition(one.topic, one.partition): future.result().offset for one, future in asked.items()}
         except KafkaException as error:
+            self._admin().doubt(error.args[0])
             raise as_source_error(error.args[0], "asking for the ends of the logs") from error

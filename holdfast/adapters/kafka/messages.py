@@ -112,6 +112,13 @@ class UserCallbacks(Callbacks):
         finally:
             super().on_lost(consumer, gone)
 
+    def given_up(self) -> None:
+        """Tell the loop as of any loss."""
+        if self.assigned:
+            gone = topic_partitions(sorted(self.assigned))
+            self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, gone)
+        super().given_up()
+
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """The engine first."""
         super().on_commit(error, offsets)
@@ -180,6 +187,10 @@ class MessageSource(KafkaSource):
     def client(self) -> Consumer:
         """For what is the client's alone. Raises SourceUnavailable: it is being rebuilt."""
         return self._client_or_raise()
+
+    def assignment(self) -> list[TopicPartition]:
+        """The client's; nothing while it is being rebuilt."""
+        return [] if self._consumer is None else self._consumer.assignment()
 
     def build(self, deadline: Deadline) -> None:
         """Make the client, which a loop may use before it joins. Raises SourceError."""

@@ -14,17 +14,18 @@ from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
+from holdfast.adapters.kafka.forgotten import Brokers, give_up, told
 from holdfast.adapters.kafka.group_session import GroupSession
 from holdfast.adapters.kafka.joining import consumer_of, join, look_for_topics, refused_at_the_door
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
 from holdfast.adapters.kafka.properties import as_int
+from holdfast.adapters.kafka.renewal import Renewal, of_finished
 from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
 from holdfast.adapters.kafka.static_member import Refusals, chosen, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
-from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
+from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.ports import NOTHING, Batch, End
-from holdfast.plugin.retrying.retry import BACKOFF
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 #: How long a change of the subscription waits to know which of its topics the group has read before.
 _LOOK_S = 3.0
-#: A client that lived for so long was no part of a series of failures: the next wait is short again.
-_STABLE_S = 120.0
 
 
 class KafkaSource:
@@ -89,7 +88,8 @@ class KafkaSource:
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default)
         self._unowned: unowned.Watch | None = None
-        self._drain_s, self._rebuild_at, self._rebuilds = 0.0, 0.0, 0
+        self._brokers: Brokers
+        self._renewal, self._drain_s = Renewal(), 0.0
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._checked!r})"
@@ -204,7 +204,9 @@ class KafkaSource:
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return
-        if self._client is not None and self._client.static_id is not None and (leave or self._leave):
+        if self._brokers.may_hang(consumer):
+            give_up(consumer, deadline)
+        elif self._client is not None and self._client.static_id is not None and (leave or self._leave):
             leave_static.leave(consumer, self._client, deadline)
         else:
             consumer.close()
@@ -219,6 +221,10 @@ class KafkaSource:
         if consumer is None:
             self._rebuild(timeout_s)
             return NOTHING
+        if self._brokers.forgotten(consumer):
+            self._finish(told(self.group, self._renewal.finished()))
+            give_up(consumer)
+            return NOTHING
         if self._unowned is not None:
             self._unowned.step(consumer, self._topics)
         assignments = self._callbacks.assignments
@@ -231,6 +237,8 @@ class KafkaSource:
         same = self._callbacks.assignments == assignments
         if more and same and self._consumer is consumer and self._callbacks.trouble is None:
             batch = self._sort(consumer.consume(max_records - (first is not None), 0), batch)
+        if batch.records or batch.ends:
+            self._brokers.heard()
         self._callbacks.tell_commits()
         if self._refusals is not None and self._refusals.waiting and self._callbacks.assignments != assignments:
             _log.info("the member of %s is in after %.1f s", self.group, self._refusals.let_in())
@@ -258,15 +266,8 @@ class KafkaSource:
                 ends.append(End(partition, message.offset()))
             elif fence is not None:
                 # Record(...) goes through a function in Python, which costs as much as all the rest of this line.
-                fields = (
-                    partition,
-                    message.offset(),
-                    message.key(),
-                    message.value(),
-                    message.headers() or (),
-                    message.timestamp()[1],
-                    fence,
-                )
+                what, headers, sent_ms = message.value(), message.headers() or (), message.timestamp()[1]
+                fields = (partition, message.offset(), message.key(), what, headers, sent_ms, fence)
                 records.append(new(Record, fields))
         return Batch(records, ends)
 
@@ -282,15 +283,7 @@ class KafkaSource:
                 return True
             cure = faults.Cure.REBUILD
         if cure is faults.Cure.REBUILD:
-            if SYSTEM_CLOCK.now() - self._rebuild_at > _STABLE_S:
-                self._rebuilds = 0
-            self._rebuilds += 1
-            wait_s = BACKOFF.wait_s(self._rebuilds, SourceFatal()) or 0.0
-            self._rebuild_at = SYSTEM_CLOCK.now() + wait_s
-            self._callbacks.trouble = self._said(error, wait_s)
-            finished, self._consumer = self._consumer, None
-            self._callbacks.listener.lost(sorted(self._callbacks.assigned))
-            self._callbacks.assigned.clear()
+            finished = self._finish(of_finished(error, self.group, self._refusals, self._renewal.finished()))
             if finished is not None:
                 finished.close()
             sticky, client = self._checked.assignment == "sticky", self._client
@@ -301,23 +294,24 @@ class KafkaSource:
             self._callbacks.met(error, what)
         return False
 
-    def _said(self, error: KafkaError, wait_s: float) -> SourceError | None:
-        """The error to tell of a client that is finished; None = it is told already."""
-        if self._refusals is not None and faults.is_about_static_id(error):
-            return self._refusals.judge(error)
-        said = faults.as_source_error(error, f"member of {self.group}")
-        return SourceFatal(f"{said}; a new client is made in {wait_s:.1f} s")
+    def _finish(self, said: SourceError | None) -> Consumer | None:
+        """Of a finished client: what it had is lost, and the next poll tells why. The caller closes it."""
+        self._callbacks.trouble = said
+        finished, self._consumer = self._consumer, None
+        self._callbacks.given_up()
+        return finished
 
     def _rebuild(self, timeout_s: float) -> None:
         """Make the client anew, once its wait is over."""
-        wait_s = self._rebuild_at - SYSTEM_CLOCK.now()
+        wait_s = self._renewal.left_s
         if wait_s > 0 or self._client is None or (self._refusals is not None and self._refusals.final):
-            SYSTEM_CLOCK.sleep(min(max(wait_s, 0.0), timeout_s))
+            SYSTEM_CLOCK.sleep(min(wait_s, timeout_s))
             return
         self._consumer = self._build(self._client)
         self._join()
 
     def _build(self, client: ClientConfig) -> Consumer:
+        self._brokers = Brokers(self._ids.admin, client.conf)
         self._unowned = unowned.watch(client, self._callbacks, self._ids.admin, self._drain_s)
         return consumer_of(client, self._callbacks, begins_by_itself=self._starting_offsets.chosen)
 

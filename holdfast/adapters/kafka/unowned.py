@@ -113,6 +113,7 @@ class Watch:
             yield from _pause(self._between_s)
             return first.unowned if (yield from self._look()) == first else nothing
         except KafkaException as error:
+            self._admin().doubt(error.args[0])
             _log.info("whether partitions of %s have no owner cannot be asked: %s", self._client.group, error.args[0])
             return nothing
 

@@ -112,7 +112,7 @@ class Stage:
     def wires(self, member: Member, to: str) -> list[Wire]:
         """Of its line to "broker" or "store"."""
         line = NAMES.index(member.name)
-        return [self._to_redis[line]] if to == "store" else self.kafka.wires(line)
+        return [self._to_redis[line]] if to == "store" else [*self.kafka.wires(line)]
 
     @contextlib.contextmanager
     def out_of_reach(self, member: Member) -> Iterator[None]:

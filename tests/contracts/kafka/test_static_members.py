@@ -184,7 +184,7 @@ def test_under_the_consumer_protocol_the_newer_waits_for_the_older_with_one_line
     first = start(kafka, redis_url, topic, "one", PROTOCOLS["consumer"])
     until(lambda: len(first.handled) == 20)
     second = start(kafka, redis_url, topic, "one", PROTOCOLS["consumer"] | {"startup_timeout_s": 1.0})
-    until(lambda: second.source._rebuilds >= 5)  # by then the time to start is over
+    until(lambda: second.source._renewal.in_a_row >= 5)  # by then the time to start is over
     assert len(second.told(SourceTrouble)) == 1
     produce(kafka, topic, 20)
     until(lambda: len(first.handled) == 40)

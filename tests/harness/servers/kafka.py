@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping, Sequence
 
-    from tests.harness.wire import Wire
+    from tests.harness.kafka_wire import KafkaWire
 
 _START_S = 180.0
 _CALL_S = 60.0
@@ -158,7 +158,7 @@ class KafkaServer(AskedKafka):
         """The brokers as a client finds them by that line, or at the listener of that name."""
         return ",".join(f"127.0.0.1:{wire.port}" for wire in self.wires(line))
 
-    def wires(self, line: int | str) -> list[Wire]:
+    def wires(self, line: int | str) -> list[KafkaWire]:
         """A line's, or a listener's, one to each broker."""
         return [each.wires[f"LINE{line}" if isinstance(line, int) else line] for each in self._nodes.values()]
 

@@ -10,8 +10,8 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.harness.kafka_wire import KafkaWire
 from tests.harness.processes import end, spawn, tail
-from tests.harness.wire import Wire
 
 if TYPE_CHECKING:
     import subprocess
@@ -55,7 +55,7 @@ class KafkaNode:
         self._protocols = listeners
         self.port, self.controller_port, *more = ports
         self._ports = dict(zip(listeners, more, strict=True))
-        self.wires = {name: Wire(port) for name, port in self._ports.items()}
+        self.wires = {name: KafkaWire(port) for name, port in self._ports.items()}
         self.directory_id = new_id()
         self.log_file = home / f"broker-{number}.log"
         self._settings = home / f"server-{number}.properties"

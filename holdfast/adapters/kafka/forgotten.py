@@ -1,0 +1,127 @@
+"""A client that has forgotten its brokers: noticed, and given up without waiting for it.
+
+A broker that its controller has fenced (it was silent for longer than its own session, or it is just starting) answers
+Metadata with the topics and without any broker. librdkafka takes that for the truth since 2.13 (issue 5301): it drops
+every broker that it knows. It then begins anew with its bootstrap servers, unless `metadata.recovery.strategy` is
+"none", or an answer of that kind comes between the decision and its execution, which leaves it cancelled for good
+(issue 5605). Such a client gives nothing up, fetches nothing, commits nothing and says nothing, and its `close` may
+hang: 3 of 4 groups of bare clients after two to seven times that their only broker was stopped for 10 to 16 s (Kafka
+4.3.1, librdkafka 2.16).
+
+What shows it: the client answers not even a question about one topic, while another client with the same configuration
+gets its answer. Asked only of a client from which nothing has come for a while; the question stands behind a fetch that
+waits for records (fetch.wait.max.ms), so it can take half a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from holdfast.adapters.kafka._client import KafkaException
+from holdfast.adapters.kafka.admin import SOME_TOPIC
+from holdfast.adapters.kafka.properties import as_int
+from holdfast.errors import SourceError, SourceFatal
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.adapters.kafka._client import Consumer
+    from holdfast.adapters.kafka.admin import Admin
+
+_log = logging.getLogger("holdfast.kafka")
+
+#: A client from which nothing has come for so long is asked whether it still has its brokers.
+_SILENT_S: Final = 20.0
+#: Between two questions of which the first had no answer, beyond the time in which a client connects again.
+_AGAIN_S: Final = 2.0
+#: How long one question may take, beyond the fetch that it stands behind.
+_ASK_S: Final = 1.5
+#: Who closes a client that was silent for so long asks first.
+_CLOSE_S: Final = 5.0
+#: How often a client has no answer, while another one gets its own, before it counts as lost.
+_ENOUGH: Final = 2
+
+
+class Brokers:
+    """Whether one client still has its brokers. One thread, the one that polls.
+
+    Args:
+        admin: makes another client with the same configuration, or gives the one that is there.
+        conf: the client's.
+    """
+
+    def __init__(self, admin: Callable[[], Admin], conf: Mapping[str, object]) -> None:
+        self._admin = admin
+        # By half later than it is set to, a client tries to connect again.
+        self._again_s = 1.5 * _seconds(conf, "reconnect.backoff.max.ms", 10_000) + _AGAIN_S
+        self._ask_s = _seconds(conf, "fetch.wait.max.ms", 500) + _ASK_S
+        self.heard()
+
+    def heard(self) -> None:
+        """Something came from a broker."""
+        self._heard_at, self._missed = SYSTEM_CLOCK.now(), 0
+        self._look_at = self._heard_at + _SILENT_S
+
+    def forgotten(self, consumer: Consumer) -> bool:
+        """Whether the client has none any more. Asks now and then, and blocks for some seconds then."""
+        if SYSTEM_CLOCK.now() < self._look_at:
+            return False
+        if self._answers(consumer):
+            self.heard()
+            return False
+        self._missed = self._missed + 1 if self._others_answer() else 0  # else nobody has brokers now
+        self._look_at = SYSTEM_CLOCK.now() + self._again_s
+        return self._missed >= _ENOUGH
+
+    def may_hang(self, consumer: Consumer) -> bool:
+        """Whether `close` may not return: the client was silent, and does not answer now."""
+        return SYSTEM_CLOCK.now() - self._heard_at > _CLOSE_S and not self._answers(consumer)
+
+    def _answers(self, consumer: Consumer) -> bool:
+        try:
+            consumer.list_topics(SOME_TOPIC, timeout=self._ask_s)
+        except KafkaException as error:
+            _log.debug("the client has no answer from its brokers: %s", error.args[0])
+            return False
+        return True
+
+    def _others_answer(self) -> bool:
+        for _ in range(2):  # a client of ours that has forgotten its brokers too gives way to a new one
+            with suppress(SourceError):
+                self._admin().reach(Deadline(_ASK_S))
+                return True
+        return False
+
+
+def told(group: str, wait_s: float) -> SourceFatal:
+    """The error to tell of it."""
+    return SourceFatal(
+        f"member of {group}: the client has forgotten its brokers and reaches none of them, though they answer others "
+        "(librdkafka issue 5301: a broker that is just starting names none); what it had is given up, and a new client "
+        f"is made in {wait_s:.1f} s"
+    )
+
+
+def give_up(consumer: Consumer, deadline: Deadline | None = None) -> None:
+    """Close a client that may never return from it, in a thread of its own. Waits for it until the deadline."""
+    closing = threading.Thread(target=_close, args=(consumer,), name="holdfast-kafka-close", daemon=True)
+    closing.start()
+    if deadline is not None:
+        closing.join(deadline.left_s())
+        if closing.is_alive():
+            _log.warning("the client of Kafka cannot be closed: it has no brokers; it ends with the process")
+
+
+def _close(consumer: Consumer) -> None:
+    try:
+        consumer.close()
+    except Exception as error:  # noqa: BLE001 - nobody waits for it
+        _log.info("the client of Kafka that was given up: %s", error)
+
+
+def _seconds(conf: Mapping[str, object], name: str, otherwise_ms: int) -> float:
+    return as_int(name, conf.get(name, otherwise_ms)) / 1000

@@ -19,12 +19,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark.audit import follow, stream
-from tests.harness.processes import spawn, tail
+from tests.harness.processes import kill_session, spawn, tail
 from tests.harness.servers.kafka import KafkaServer
 from tests.harness.waiting import until
 from tests.spark.audit.streamed import later, send, tables, wrong
 from tests.spark.audit.synthetic import MIXES, played
-from tests.spark.kills import kill
 from tests.spark.session import SHORT_LIFE, local_session
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def play(home: Path, kills: int, seed: int) -> tuple[Counter[str], list[str]]:
             aim = random.choice(("begun", "written"))
             _await(driver, home, aim, before[aim])
             time.sleep(random.choice((0.0, random.uniform(0.0, 4.0))))
-            kill(driver.pid)
+            kill_session(driver.pid)
             driver.wait()
             where = came_to(home)
             killed[where] += 1

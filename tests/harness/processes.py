@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from tests.harness.forks import Forked
 
@@ -116,6 +119,28 @@ def end(process: subprocess.Popen[bytes] | Forked, patience_s: float) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
     process.wait()
+
+
+def members(session_id: int) -> list[int]:
+    """All living processes of a session: some leave the group of who has started them."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = each.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended since
+        if int(fields[3]) == session_id and fields[0] != "Z":
+            found.append(int(each.parent.name))
+    return found
+
+
+def kill_session(session_id: int) -> None:
+    """SIGKILL to all of it, until nothing is left."""
+    while found := members(session_id):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def tail(log: Path, lines: int = 40) -> str:

@@ -21,7 +21,7 @@ import redis
 from pyspark.sql import functions as F  # noqa: N812 - as all of pyspark's documents have it
 
 from holdfast.adapters.spark import idempotent_sink, writers
-from tests.spark.kills import members
+from tests.spark.kills import executors
 from tests.spark.session import local_session
 
 if TYPE_CHECKING:
@@ -44,19 +44,6 @@ _CONF = {
     "spark.sql.shuffle.partitions": "4",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-
-
-def executors() -> list[int]:
-    """Those of this driver, in the order of their numbers."""
-    found = []
-    for pid in members(os.getsid(0)):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue  # it has ended since
-        if b"CoarseGrainedExecutorBackend" in command:
-            found.append(pid)
-    return sorted(found)
 
 
 class Killer:
@@ -94,7 +81,7 @@ class Killer:
     def _at(self, phase: str, batch: int) -> None:
         name = f"{phase} {batch}"
         if PHASES[batch] == phase and name not in self.killed:
-            os.kill(executors()[0], signal.SIGKILL)
+            os.kill(executors(os.getsid(0))[0], signal.SIGKILL)
             self.killed.append(name)
 
     def _when(self, phase: str, batch: int, there: Callable[[], bool]) -> None:

@@ -19,9 +19,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from holdfast.adapters.spark import drop_done, idempotent_sink, reason, require_java, writers
-from tests.harness.processes import ServerFailed, spawn, started, tail
+from tests.harness.processes import ServerFailed, kill_session, spawn, started, tail
 from tests.harness.servers.redis import RedisServer
-from tests.spark.kills import kill
 from tests.spark.session import CONF
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class ConnectServer:
     def kill(self) -> None:
         """SIGKILL, with its Python workers."""
         if self._process is not None:
-            kill(self._process.pid)
+            kill_session(self._process.pid)
             self._process.wait()
 
     def _spawn(self, port: int) -> subprocess.Popen[bytes]:

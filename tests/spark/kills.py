@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.harness.processes import spawn, tail
+from tests.harness.processes import kill_session, members, spawn, tail
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
@@ -24,27 +22,17 @@ ROOT = Path(__file__).parents[2]
 _PATIENCE_S = 900.0
 
 
-def members(session_id: int) -> list[int]:
-    """All processes of a session: Python's workers leave the group of their driver."""
+def executors(session_id: int) -> list[int]:
+    """The JVMs of those that the session has started, in the order of their numbers."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/stat"):
+    for pid in members(session_id):
         try:
-            fields = each.read_text().rpartition(")")[2].split()
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue  # it has ended since
-        if int(fields[3]) == session_id and fields[0] != "Z":
-            found.append(int(each.parent.name))
-    return found
-
-
-def kill(session_id: int) -> None:
-    while found := members(session_id):
-        for pid in found:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(0.01)
+        if b"CoarseGrainedExecutorBackend" in command:
+            found.append(pid)
+    return sorted(found)
 
 
 class Drivers:
@@ -87,7 +75,7 @@ class Drivers:
         try:
             yield driver
         finally:
-            kill(driver.pid)
+            kill_session(driver.pid)
             driver.wait()
 
     def _await(self, driver: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.harness.processes import spawn, tail
+from tests.harness.processes import kill_session, spawn, tail
 from tests.spark.cluster import PHASES
-from tests.spark.kills import ROOT, kill
+from tests.spark.kills import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,6 @@ def test_executors_killed_at_each_phase_of_a_batch_lose_nothing_and_double_nothi
     try:
         assert driver.wait(550) == 0, tail(log)
     finally:
-        kill(driver.pid)
+        kill_session(driver.pid)
     found = json.loads((tmp_path / "found").read_text())
     assert found == {"killed": [f"{phase} {n}" for n, phase in enumerate(PHASES)], "lost": 0, "doubled": 0}

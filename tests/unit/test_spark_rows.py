@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from holdfast.adapters.spark.tasks import _joined, _of_keys, _to_ask, _to_know
+from holdfast.adapters.spark.ordering import joined
+from holdfast.adapters.spark.tasks import _of_keys, _to_ask, _to_know
 
 A, B, C = (letter * 16 for letter in (b"a", b"b", b"c"))
 
@@ -43,7 +44,7 @@ def test_a_copy_is_as_its_first_row_and_only_those_that_would_be_written_have_to
 
 def test_digests_are_joined_also_those_of_a_part() -> None:
     digests = pa.array([C, A, B, C], pa.binary())
-    assert _joined(digests) == C + A + B + C
-    assert _joined(digests.slice(1)) == A + B + C
-    assert _joined(digests.slice(1, 1)) == A
-    assert _joined(digests.slice(0, 0)) == b""
+    assert joined(digests) == C + A + B + C
+    assert joined(digests.slice(1)) == A + B + C
+    assert joined(digests.slice(1, 1)) == A
+    assert joined(digests.slice(0, 0)) == b""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark._pyspark import np, pa, pc, types
 from holdfast.adapters.spark.keys import key_texts
+from holdfast.adapters.spark.ordering import in_order, joined
 from holdfast.adapters.spark.store import patiently
 from holdfast.dedup.spark_batches import BatchVerdict
 from holdfast.errors import StoreError
@@ -35,8 +36,6 @@ NAME = "__hf_name"
 VERDICT, ROWS = "verdict", "rows"
 #: Keys in one call: Redis does nothing else meanwhile, about 2 ms.
 _CALL = 1000
-#: Sorted digests that are looked at together.
-_AT_ONCE = 100 * _CALL
 _NEW, _TAKEN_OVER, _DONE, _BUSY = (
     ord(each.value) for each in (BatchVerdict.NEW, BatchVerdict.TAKEN_OVER, BatchVerdict.DONE, BatchVerdict.BUSY)
 )
@@ -88,22 +87,6 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
     return claim
 
 
-def in_order(rows: Batches) -> Iterator[pa.Array]:
-    """Digests in order, those that are null behind them. A task has all of its own at once, 16 bytes each: Spark, which
-    could do with less, takes five times as long to sort them."""
-    found, nulls = bytearray(), 0
-    for batch in rows:
-        names = batch.column(0)
-        nulls += names.null_count
-        found += _joined(names.drop_null())
-    digests = np.frombuffer(found, "S16")  # compared as 16 bytes, zeros at their end too: nothing makes texts of them
-    digests.sort()
-    for first in range(0, len(digests), _AT_ONCE):
-        some = digests[first : first + _AT_ONCE]
-        yield pa.Array.from_buffers(pa.binary(16), len(some), [None, pa.py_buffer(some)]).cast(pa.binary())
-    yield pa.nulls(nulls, pa.binary())
-
-
 def _to_ask(names: pa.Array, last: object) -> np.ndarray:
     """Of names in order a verdict each; 0 = the store is asked. `last`: the name before them."""
     told = np.where(names.is_valid().to_numpy(zero_copy_only=False), 0, _NO_KEY).astype(np.uint8)
@@ -138,7 +121,7 @@ def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience_
         StoreUnavailable, StoreRefused: as Redis says.
     """
     if batches.takes_digests:
-        digests = _joined(names)
+        digests = joined(names)
         calls = [digests[first : first + 16 * _CALL] for first in range(0, len(digests), 16 * _CALL)]
         return b"".join(_one_call(partial(batches.claim_digests, attempt), call, patience_s) for call in calls)
     keys = names.to_pylist()
@@ -156,13 +139,6 @@ def _one_call(claim: Callable[[Any], bytes], keys: Any, patience_s: float) -> by
         return found
 
     return patiently(patience_s, ask, lambda said: _BUSY in said)
-
-
-def _joined(digests: pa.Array) -> bytes:
-    """One after the other."""
-    kept = digests.cast(pa.binary(16))
-    data = kept.buffers()[1]
-    return b"" if data is None else bytes(data[16 * kept.offset : 16 * (kept.offset + len(kept))])
 
 
 def _letters(told: np.ndarray) -> pa.Array:

@@ -14,6 +14,7 @@ from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
 from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
+from holdfast.timing import Deadline
 from tests.properties.test_rocketmq_messages import Stored
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ class Bench:
 
     def begin_pull(self, request: PullRequest, on_answer: Callable[[Any], None]) -> None:
         self.pulls.append(Pull(request, on_answer))
+
+    def brokers_at(self, address: str) -> list[str]:
+        return [address.partition(":")[0]]
+
+    def same_up_to(self, answer: PullAnswer) -> int:
+        """Where the broker answers that."""
+        self.pull = lambda request, deadline: answer
+        return self.logs.same_up_to(Q, Deadline(1.0))
 
     def note(self, mark: Mark) -> None:
         self.coordinator.note("g", {"orders/a/0": mark.text})
@@ -192,6 +201,45 @@ def test_after_trouble_with_its_broker_it_is_proved_anew() -> None:
     assert not bench.logs.proved(Q)
 
 
+def test_after_trouble_the_newest_message_that_was_read_is_looked_at_not_the_mark() -> None:
+    """A slave with less that is made the master has the mark as well, and other messages behind it."""
+    bench = Bench()
+    bench.begin(0)
+    bench.logs.came(Q, found(0, 50).body)
+    bench.logs.done(Q, 5)
+    bench.logs.look()
+    bench.logs.came(Q, found(7, 57).body + found(8, 58).body)
+    bench.logs.broken("a:1")
+    bench.logs.step()
+    assert bench.pulls[-1].request.offset == 8
+    bench.pulls[-1].answer(found(8, 99))
+    assert not bench.logs.proved(Q)
+    assert [log.why for log in bench.logs.others] == ["it is not the log that was read before: message 8 is another"]
+    assert bench.same_up_to(found(0, 50)) == 1
+    assert bench.same_up_to(found(0, 51)) == 0
+
+
+def test_what_was_done_before_the_trouble_is_noted_in_the_midst_of_it() -> None:
+    """Who reads the queue next would know nothing of its log otherwise."""
+    bench = Bench()
+    bench.begin(0)
+    bench.logs.came(Q, found(0, 50).body)
+    bench.logs.broken("a:1")
+    assert bench.logs.done(Q, 5)
+    bench.logs.look()
+    assert bench.noted == Mark(0, 50).text
+
+
+def test_a_connection_of_another_broker_that_broke_puts_nothing_in_doubt() -> None:
+    bench = Bench()
+    bench.begin(0)
+    bench.logs.came(Q, found(0, 50).body)
+    bench.logs.broken("b:1")
+    assert bench.logs.proved(Q)
+    bench.logs.broken("a:1")
+    assert not bench.logs.proved(Q)
+
+
 def test_answers_about_a_reading_that_is_over_say_nothing() -> None:
     bench = Bench()
     bench.note(Mark(20, 50))
@@ -218,4 +266,6 @@ def test_a_mark_is_read_from_a_message_of_any_kind() -> None:
     kinds = [some, replace(some, born_v6=True), replace(some, v2=True), replace(some, zlib=True)]
     for kind in (*kinds, replace(some, store_v6=True)):
         assert Mark.first_of(kind.encode() + Stored("orders", b"y", offset=8).encode()) == Mark(7, 50)
+        assert Mark.last_of(Stored("orders", b"y", offset=6).encode() + kind.encode()) == Mark(7, 50)
     assert Mark.first_of(b"") is None
+    assert Mark.last_of(b"") is None

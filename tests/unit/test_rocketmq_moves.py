@@ -24,11 +24,21 @@ Q = Partition("orders", 0, "a")
 
 
 class Parts:
-    """Prefetch, offsets and listener in one: notes what it is asked for. The master's log; None = it is away."""
+    """Prefetch, offsets, logs and listener in one: notes what it is asked for. The master's log; None = it is away.
 
-    def __init__(self, end: int | None = 0, beginning: int | None = 0) -> None:
+    same: up to where the log is the one that was read. acting: it is a slave's, which acts for the master.
+    """
+
+    def __init__(self, end: int | None = 0, beginning: int | None = 0, *, same: int = 0, acting: bool = False) -> None:
         self.asked: list[tuple[Any, ...]] = []
-        self._end, self._beginning = end, beginning
+        self._end, self._beginning, self._same, self._acting = end, beginning, same, acting
+
+    def check_master(self, queue: Partition, deadline: Deadline) -> None:
+        if self._acting:
+            raise SourceUnavailable("a slave acts for it")
+
+    def same_up_to(self, queue: Partition, deadline: Deadline) -> int:
+        return self._same
 
     def seek(self, queue: Partition, offset: int, *, wait_s: float = 0.0) -> bool:
         self.asked.append(("seek", offset, wait_s > 0))
@@ -50,7 +60,7 @@ class Parts:
 
 def follow(parts: Any, asked: int, to: int, *, log: tuple[int, int]) -> End | None:
     answer = PullAnswer(PullStatus.MOVED, to, *log, b"", "a:1", 0, None)
-    return Moves(parts, parts).follow(Moved(Q, asked, answer), parts)
+    return Moves(parts, parts, parts).follow(Moved(Q, asked, answer), parts)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,7 @@ def test_a_slave_that_has_less_and_a_master_that_is_away_expire_nothing(beginnin
 
 def test_what_has_expired_counts_as_read() -> None:
     parts = Parts(beginning=10)
-    moves = Moves(parts, parts)  # type: ignore[arg-type]  # what they ask of both
+    moves = Moves(parts, parts, parts)  # type: ignore[arg-type]  # what they ask of both
     answer = PullAnswer(PullStatus.MOVED, 10, 10, 100, b"", "a:1", 0, None)
     assert moves.follow(Moved(Q, 5, answer), parts) == End(Q, 10)  # type: ignore[arg-type]  # and of the engine
     assert parts.asked == [("seek", 10, False)]
@@ -91,6 +101,19 @@ def test_a_log_that_ends_before_what_was_read_is_read_from_its_beginning() -> No
     parts = Parts(end=3)
     follow(parts, 50, 3, log=(0, 3))
     assert parts.asked == [("cut", 0)]
+
+
+def test_what_it_still_has_of_what_was_read_is_not_read_again() -> None:
+    parts = Parts(end=40, same=31)
+    follow(parts, 50, 40, log=(0, 40))
+    assert parts.asked == [("cut", 31)]
+
+
+@pytest.mark.parametrize("asked", [5, 150])
+def test_a_slave_that_acts_for_its_master_moves_nothing(asked: int) -> None:
+    parts = Parts(end=100, beginning=10, acting=True)
+    assert follow(parts, asked, 10 if asked == 5 else 100, log=(10, 100)) is None
+    assert parts.asked == [("seek", asked, True)]
 
 
 @pytest.mark.parametrize("end", [60, None])
@@ -107,6 +130,9 @@ class Others:
         self.others = deque(Log(queue, 9, orphan=True) for queue in queues)
         self.again: list[Partition] = []
 
+    def same_up_to(self, queue: Partition, deadline: Deadline) -> int:
+        return 0
+
     def is_read(self, log: Log) -> bool:
         return log.queue.number < 9
 
@@ -118,16 +144,16 @@ def test_a_master_that_is_away_is_asked_once_and_not_for_each_of_its_queues() ->
     asked: list[str] = []
 
     class Master(Parts):
-        def begins(self, queue: Partition, deadline: Deadline) -> int:
-            asked.append(queue.broker)
-            if queue.broker == "away":
+        def ends(self, queues: Sequence[Partition], deadline: Deadline) -> dict[Partition, int]:
+            asked.append(queues[0].broker)
+            if queues[0].broker == "away":
                 raise SourceUnavailable("away")
-            return 3
+            return super().ends(queues, deadline)
 
     queues = [Partition("orders", number, broker) for number in range(3) for broker in ("away", "here")]
-    parts: Any = Master(end=20)
+    parts: Any = Master(end=20, beginning=3)
     logs: Any = Others(*queues, Partition("orders", 9, "not read any more"))
-    Moves(parts, parts).begin_others(logs, parts)
+    Moves(parts, parts, logs).begin_others(parts)
     assert sorted(asked) == ["away", "here", "here", "here"]
     assert logs.again == [queue for queue in queues if queue.broker == "away"]
     assert parts.asked == [("cut", 3)] * 3

@@ -13,8 +13,12 @@ above its beginning, after trouble with its broker, and before a newer mark take
 | nothing any more (expired, compacted), or no mark is noted | the same, if the broker has an offset of the group, which
   goes with the topic; else nobody can tell |
 
-Another one, and one of which nobody can tell, are read from their beginning. Where all that is there lies at or above
-the offset that is to be read, nothing can be skipped, whatever log it is.
+Another one, and one of which nobody can tell, are read from their beginning; only a master's word counts. Where all
+that is there lies at or above the offset that is to be read, nothing can be skipped, whatever log it is.
+
+A slave with less than its master had, which is made the master, has the mark too, and gives the offsets behind it to
+other messages. So who has read a queue remembers the newest message of it as well, and looks at that one after trouble
+with the broker. Where it is another, the queue is read again from behind the mark.
 
 A mark changes only after the last one was seen to hold still: written from what a log has just brought, it would vouch
 for the new one. The pull takes all tags, and a reset that it is told of (once) is passed on.
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting import PullAnswer, RemotingClient
     from holdfast.dedup.coordinator import Coordinator
     from holdfast.records import Partition
+    from holdfast.timing import Deadline
 
 _log = logging.getLogger("holdfast.rocketmq")
 
@@ -73,6 +78,7 @@ class Log:
         "orphan",
         "queue",
         "stage",
+        "tail",
         "times",
     )
 
@@ -86,6 +92,9 @@ class Log:
         self.stage = Stage.UNKNOWN if begins else Stage.PROVED
         self.mark: Mark | None = None
         self.noted: Mark | None = None
+        #: The newest message that was read of it, known by who read it alone. A master that is replaced by a slave with
+        #: less has another there, once it has been written to, and at the mark the same as before.
+        self.tail: Mark | None = None
         #: A message that was read since: the next mark, once it is done and the log is seen to be the same.
         self.candidate: Mark | None = None
         self.done = begins
@@ -96,6 +105,11 @@ class Log:
         self.times = 0
 
     @property
+    def newest(self) -> Mark | None:
+        """The newest message by which the log is known."""
+        return self.tail or self.mark
+
+    @property
     def is_due(self) -> bool:
         """Whether there may be a new mark."""
         return self.candidate is not None and self.done > self.candidate.offset
@@ -103,10 +117,10 @@ class Log:
     @property
     def why(self) -> str:
         """For people."""
-        if self.mark is not None and self.found is Found.OTHER:
-            return f"it is not the log that was read before: message {self.mark.offset} is another"
-        if self.mark is not None and self.found is Found.BEYOND:
-            return f"it is not the log that was read before: it ends before message {self.mark.offset}"
+        if self.newest is not None and self.found is Found.OTHER:
+            return f"it is not the log that was read before: message {self.newest.offset} is another"
+        if self.newest is not None and self.found is Found.BEYOND:
+            return f"it is not the log that was read before: it ends before message {self.newest.offset}"
         return "its broker has no offset of the group, and nothing tells whether it is the log that was read before"
 
 
@@ -129,6 +143,7 @@ class Logs:
         self._open: set[Partition] = set()
         self._orphans: set[Partition] = set()
         self._notes_at = 0.0
+        client.on_broken = self.broken
         #: Told when a queue may be read. On a connection's thread, or the source's.
         self.on_proved: Callable[[Partition], None] = lambda _: None
         #: For the source: logs to begin anew, resets that answers told of, and what went wrong.
@@ -192,12 +207,31 @@ class Logs:
             if log.stage is Stage.DOUBTED and not log.asking and now >= log.ask_at:
                 self._ask(log)
 
+    def broken(self, address: str) -> None:
+        """A connection broke. Whoever answers for that broker next may have another log, also of queues that wait for
+        no answer now. Any thread."""
+        brokers = self._client.brokers_at(address)  # none: no route names it any more
+        with self._changed:
+            for queue in [queue for queue in self._logs if not brokers or queue.broker in brokers]:
+                self.doubt(queue)
+            self._changed.notify_all()
+
     def retry(self, log: Log) -> None:
         """Look again later: it could not be seen what to make of the log."""
         with self._changed:
             if self._logs.get(log.queue) is log:
                 log.stage, log.ask_at = Stage.DOUBTED, SYSTEM_CLOCK.now() + _AGAIN_S
                 self._open.add(log.queue)
+
+    def same_up_to(self, queue: Partition, deadline: Deadline) -> int:
+        """The offset behind the mark, if its message is still there: all below is of the log that was read, and is
+        done. Else 0. Waits. Raises SourceError."""
+        log = self._logs.get(queue)
+        mark = None if log is None else log.mark
+        if mark is None:
+            return 0
+        answer = self._client.pull(self._look_at_offset(queue, mark.offset), deadline)
+        return mark.offset + 1 if judge(mark.offset, mark, answer) is Found.SAME else 0
 
     def is_read(self, log: Log) -> bool:
         """Whether it is still that reading."""
@@ -221,14 +255,17 @@ class Logs:
     def came(self, queue: Partition, body: bytes) -> None:
         """Note the messages that a pull has brought of the queue."""
         log = self._logs.get(queue)
-        if log is not None and log.candidate is None:
-            log.candidate = Mark.first_of(body)
+        if log is not None:
+            log.tail = Mark.last_of(body) or log.tail
+            if log.candidate is None:
+                log.candidate = Mark.first_of(body)
 
     def doubt(self, queue: Partition) -> None:
         """There was trouble with its broker, which may come back with another store."""
         log = self._logs.get(queue)
-        if log is not None and log.stage is Stage.PROVED and log.mark is not None:
+        if log is not None and log.stage is Stage.PROVED and log.newest is not None:
             log.stage = Stage.DOUBTED
+            log.begins = max(log.begins, log.newest.offset + 1)  # it was read so far meanwhile
             self._open.add(queue)
 
     # ---- the upkeep's thread, and at the end
@@ -238,11 +275,11 @@ class Logs:
         with self._changed:
             due = []
             for log in self._logs.values():
-                if log.stage is not Stage.PROVED or not log.is_due:
+                if not log.is_due:
                     continue
-                if log.mark is None:
+                if log.mark is None:  # also in doubt: it is of the log that was read
                     log.mark, log.candidate = log.candidate, None
-                elif not log.asking:
+                elif log.stage is Stage.PROVED and not log.asking:
                     due.append(log)
         for log in due:
             self._ask(log)
@@ -254,7 +291,7 @@ class Logs:
             new = {
                 log.queue: log.mark
                 for log in self._logs.values()
-                if log.stage is Stage.PROVED and log.mark is not None and log.mark != log.noted
+                if log.mark is not None and log.mark != log.noted and log.stage is not Stage.OTHER
             }
         if not new:
             return
@@ -267,22 +304,26 @@ class Logs:
     # ---- inside
     def _ask(self, log: Log) -> None:
         with self._changed:
-            at = log.begins - 1 if log.mark is None else log.mark.offset
+            mark = log.mark if log.stage is Stage.PROVED else log.newest
+            at = log.begins - 1 if mark is None else mark.offset
             log.asking = True
-        request = PullRequest(
-            queue=log.queue,
+        answered = partial(self._answered, log, at, mark)
+        try:
+            self._client.begin_pull(self._look_at_offset(log.queue, at), answered)
+        except SourceError as error:
+            answered(error)
+
+    def _look_at_offset(self, queue: Partition, at: int) -> PullRequest:
+        return PullRequest(
+            queue=queue,
             group=self._group,
             offset=at,
-            subscription=Subscription(topic=log.queue.topic),
+            subscription=Subscription(topic=queue.topic),
             max_messages=1,
             suspend_s=0,
         )
-        try:
-            self._client.begin_pull(request, partial(self._answered, log, at))
-        except SourceError as error:
-            self._answered(log, at, error)
 
-    def _answered(self, log: Log, at: int, answer: PullAnswer | SourceError) -> None:
+    def _answered(self, log: Log, at: int, mark: Mark | None, answer: PullAnswer | SourceError) -> None:
         """A connection's thread."""
         with self._changed:
             if self._logs.get(log.queue) is not log:
@@ -299,7 +340,7 @@ class Logs:
                 if was_read:
                     self._look_at(log, at, answer)
                 else:
-                    self._prove(log, at, answer)
+                    self._prove(log, at, mark, answer)
             if log.stage is Stage.PROVED:
                 self._open.discard(log.queue)
             self._changed.notify_all()
@@ -316,18 +357,18 @@ class Logs:
         elif found in (Found.SAME, Found.GONE) and log.is_due:
             log.mark, log.candidate = log.candidate, None
 
-    def _prove(self, log: Log, at: int, answer: PullAnswer) -> None:
-        found = judge(at, log.mark, answer)
-        if found is Found.SAME and log.mark is not None:
+    def _prove(self, log: Log, at: int, mark: Mark | None, answer: PullAnswer) -> None:
+        found = judge(at, mark, answer)
+        if found is Found.SAME and mark is not None:
             log.stage = Stage.PROVED
         elif found is Found.RESET:
             self.moved.append(Moved(log.queue, at, answer))
             log.ask_at = SYSTEM_CLOCK.now() + _AGAIN_S
         elif answer.min_offset >= log.begins:
-            log.stage, log.mark = Stage.PROVED, None
+            log.stage, log.mark, log.tail = Stage.PROVED, None, None
         elif found is Found.LATER:
             log.ask_at = SYSTEM_CLOCK.now() + _AGAIN_S
-        elif found is Found.BEYOND and at < log.begins:
+        elif found is Found.BEYOND and mark is None:
             log.stage = Stage.PROVED  # it ends before what is to be read, as the pull there will tell
         elif found in (Found.OTHER, Found.BEYOND) or log.orphan:
             self._is_other(log, found)

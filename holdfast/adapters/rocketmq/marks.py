@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from holdfast.adapters.rocketmq.remoting import PullStatus
-from holdfast.adapters.rocketmq.remoting.decoding import first_stored
+from holdfast.adapters.rocketmq.remoting.decoding import first_stored, last_stored
 
 if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting import PullAnswer
@@ -33,6 +33,12 @@ class Mark(NamedTuple):
     def first_of(cls, body: bytes) -> Self | None:
         """The first message of a pull's answer."""
         found = first_stored(body)
+        return None if found is None else cls(*found)
+
+    @classmethod
+    def last_of(cls, body: bytes) -> Self | None:
+        """The last message of a pull's answer."""
+        found = last_stored(body)
         return None if found is None else cls(*found)
 
 

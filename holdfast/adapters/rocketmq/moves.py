@@ -3,7 +3,7 @@
 RocketMQ's commits carry no mark, so `Committed.marked` is False there: positions win, in both directions. A reset is
 what a pull says is one (MOVED, though the offset lies within the log); that answer is given once, and commits are
 ignored until then. A MOVED beyond the log's end, or below its beginning, is asked for at the master: a slave may be
-behind, or have less.
+behind, or have less, also one that acts for the master.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _AGAIN_S = 0.5
 class Moves:
     """One thread."""
 
-    def __init__(self, prefetch: Prefetch, offsets: Offsets) -> None:
-        self._prefetch, self._offsets = prefetch, offsets
+    def __init__(self, prefetch: Prefetch, offsets: Offsets, logs: Logs) -> None:
+        self._prefetch, self._offsets, self._logs = prefetch, offsets, logs
         #: Of logs that begin behind what was to be read: where they do. Nothing is known of them before the next seek.
         self.starts: dict[Partition, int] = {}
 
@@ -55,10 +55,11 @@ class Moves:
             self._look_at_cut(queue, asked, listener)
         return None
 
-    def begin_others(self, logs: Logs, listener: RebalanceListener) -> None:
+    def begin_others(self, listener: RebalanceListener) -> None:
         """Of these the log is another. A master that does not answer is asked for one of its queues, not for each:
         every question waits inside a poll."""
         away: set[str] = set()
+        logs = self._logs
         while logs.others:
             log = logs.others.popleft()
             if not logs.is_read(log):
@@ -76,18 +77,26 @@ class Moves:
     def _begin_anew(self, log: Log, listener: RebalanceListener) -> bool:
         """A queue's log is another than the one that was read, or nobody can tell. False = it has come so far, says its
         master: look again. Raises SourceError: its master does not say."""
-        queue, mark = log.queue, log.mark
-        first = self._offsets.begins(queue, Deadline(_LOOK_S))
+        queue, newest = log.queue, log.newest
+        self._offsets.check_master(queue, Deadline(_LOOK_S))
         ends = self._offsets.ends([queue], Deadline(_LOOK_S))[queue]
-        if log.found is Found.BEYOND and mark is not None and ends > mark.offset:
+        if log.found is Found.BEYOND and newest is not None and ends > newest.offset:
             return False
-        _log.warning("%s: %s; reading it from its beginning, %d", queue, log.why, first)
+        first = self._first(queue)
+        _log.warning("%s: %s; reading it from %d", queue, log.why, first)
         listener.reset(queue, first, cut=True)
         return True
+
+    def _first(self, queue: Partition) -> int:
+        """Where a log is read from that is not what it was: behind what it has of what was read before, if that is
+        sure, else from its beginning. Raises SourceError."""
+        first = self._offsets.begins(queue, Deadline(_LOOK_S))
+        return max(first, self._logs.same_up_to(queue, Deadline(_LOOK_S)))
 
     def _look_at_beginning(self, queue: Partition, asked: int) -> End | None:
         """Asked of the master, since a slave that was added later may have less."""
         try:
+            self._offsets.check_master(queue, Deadline(_LOOK_S))
             first = self._offsets.begins(queue, Deadline(_LOOK_S))
         except SourceError as error:
             _log.info("%s begins behind %d, says a broker; asking again: %s", queue, asked, error)
@@ -100,11 +109,12 @@ class Moves:
         return None
 
     def _look_at_cut(self, queue: Partition, asked: int, listener: RebalanceListener) -> None:
-        """Asked of the master, since a slave may only be behind. Read from where the log begins: what is new in it
-        would be lost otherwise."""
+        """Asked of the master, since a slave may only be behind. What is new in the log would be lost where it was read
+        on from the same offset."""
         try:
+            self._offsets.check_master(queue, Deadline(_LOOK_S))
             if self._offsets.ends([queue], Deadline(_LOOK_S))[queue] < asked:
-                listener.reset(queue, self._offsets.begins(queue, Deadline(_LOOK_S)), cut=True)
+                listener.reset(queue, self._first(queue), cut=True)
                 return
         except SourceError as error:
             _log.info("%s ends before %d, says a broker; asking again: %s", queue, asked, error)

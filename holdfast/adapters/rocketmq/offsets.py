@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.rocketmq.names import retry_topic
-from holdfast.adapters.rocketmq.remoting import CommitIgnored, NoAnswer
+from holdfast.adapters.rocketmq.remoting import Admin, CommitIgnored, NoAnswer, codes
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import CommitFate
 from holdfast.plugin.retrying.retry import BACKOFF
@@ -215,6 +215,14 @@ class Offsets:
     def begins(self, queue: Partition, deadline: Deadline) -> int:
         """The beginning of the log. Raises SourceError."""
         return self._client.min_offset(queue, deadline)
+
+    def check_master(self, queue: Partition, deadline: Deadline) -> None:
+        """Raises SourceError: what is known as that queue's master is none. A slave acts for it
+        (enableSlaveActingMaster), say, and may have less of the log."""
+        found = Admin(self._client).cluster(deadline).brokers.get(queue.broker, {})
+        if found.get(codes.MASTER) != self._client.master(queue.broker):
+            self._client.routes.doubt()
+            raise SourceUnavailable(f"{queue.broker} has no master that is known: does a slave act for it?")
 
     def unread(self, queue: Partition, deadline: Deadline) -> int:
         """Messages behind the group's offset. Raises SourceError."""

@@ -89,7 +89,7 @@ class RocketMQSource:
             logs=self._logs,
             changed=self._changed,
         )
-        self._moves = Moves(self._prefetch, self._offsets)
+        self._moves = Moves(self._prefetch, self._offsets, self._logs)
         self._told: dict[str, float] = {}
         self._assigned: set[Partition] = set()
         #: Assigned, and the engine has not said where to begin.
@@ -248,7 +248,7 @@ class RocketMQSource:
     def _tell(self) -> None:
         for queue, offset, fate in self._offsets.fates():
             self._listener.committed({queue: offset}, {queue: fate})
-        self._moves.begin_others(self._logs, self._listener)
+        self._moves.begin_others(self._listener)
         for told in (self._logs.moved, self._prefetch.moved):
             while told:
                 moved = told.popleft()

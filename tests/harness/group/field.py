@@ -185,11 +185,11 @@ class Field:
         self.members[name] = Member(config, self.home / f"{name}.log")
         return self.members[name]
 
-    def relieve(self, name: str) -> Member:
+    def relieve(self, name: str, **changes: Any) -> Member:
         """Stop a member, and let another process of its name begin, which has been waiting for that: the name is away
         for as long as it takes to leave and to join, however long Python takes to start here."""
         old = self.members[f"{name}, the last"] = self.members[name]
-        new = self.ready(name)
+        new = self.ready(name, **changes)
         self.stop(old)
         del self.members[f"{name}, the last"]
         self.let_begin(new)

@@ -17,7 +17,7 @@ from tests.harness.processes import ServerFailed, end, free_ports, is_free, spaw
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tests.harness.servers.certificates import Certificates
 
@@ -27,6 +27,7 @@ _CALL_S = 2.0
 _LOOK_S = 0.1
 _CLUSTER = "holdfast"
 _CLUSTER_INFO = 106
+_UPDATE_CONFIG = 25
 _SLAVE = "-slave"
 # C1 only and the serial collector: servers that live for minutes on shared cores never earn C2's and G1's work back.
 _JAVA = (
@@ -48,15 +49,17 @@ class RocketMQServer:
         brokers: int = 1,
         proxy: bool = False,
         settings: Mapping[str, str] | None = None,
+        name_server: Mapping[str, str] | None = None,
         certificates: Certificates | None = None,
     ) -> None:
         """Args:
         settings: more lines of every broker.conf.
+        name_server: more lines of namesrv.conf.
         certificates: all servers speak TLS alone, with these.
         """
         self._lib = lib or Path(os.environ.get("HOLDFAST_ROCKETMQ_LIB", _LIB))
         self._home = Path(tempfile.mkdtemp(prefix="holdfast-rocketmq-"))
-        self._settings = dict(settings or {})
+        self._settings, self._name_server = dict(settings or {}), dict(name_server or {})
         self._with_proxy = proxy
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports: dict[str, int] = {}
@@ -79,9 +82,7 @@ class RocketMQServer:
             msg = f"{missing}: run `make setup` (it needs a JDK, 17 or later, and Maven)"
             raise ServerFailed(msg)
         (self._home / "home").mkdir()
-        [self._ports["namesrv"]] = free_ports(1)
-        self.namesrv = f"127.0.0.1:{self._ports['namesrv']}"
-        self.start_name_server()
+        self.namesrv = self.start_name_server()
         for name in self.brokers:
             self._add_broker(name)
         self.await_brokers()
@@ -124,8 +125,10 @@ class RocketMQServer:
         """
         name = master + _SLAVE
         for each in ("topics.json", "subscriptionGroup.json"):
-            (self._home / name / "config").mkdir(parents=True, exist_ok=True)
-            shutil.copy(self._home / master / "config" / each, self._home / name / "config")
+            file = self._home / master / "config" / each
+            if file.exists():  # else there are none yet
+                (self._home / name / "config").mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, self._home / name / "config")
         self._add_broker(name)
         self._await_broker(name)
         return name
@@ -133,6 +136,11 @@ class RocketMQServer:
     def remove_slave(self, name: str) -> None:
         """End it for good."""
         self._halt(name, patience_s=0.0)
+
+    def promote(self, slave: str) -> None:
+        """Start a slave that was ended as the master, at its own address: by hand, as the master is gone for good."""
+        self._configure(slave, is_slave=False)
+        self.start_broker(slave)
 
     def pause_broker(self, name: str = "broker-a") -> None:
         """SIGSTOP: connections stay, nothing is answered."""
@@ -142,15 +150,30 @@ class RocketMQServer:
         """SIGCONT."""
         self._processes[name].send_signal(signal.SIGCONT)
 
-    def stop_name_server(self) -> None:
+    def stop_name_server(self, name: str = "namesrv") -> None:
         """It keeps nothing: brokers tell it anew, each 10 s here."""
-        self._halt("namesrv", patience_s=10.0)
+        self._halt(name, patience_s=10.0)
 
-    def start_name_server(self) -> None:
-        """Start on the same port; returns when it answers, which may be before brokers have told it of themselves."""
-        file = self._write("namesrv.conf", {"listenPort": self._ports["namesrv"]})
-        self._processes["namesrv"] = self._java("namesrv", "namesrv.NamesrvStartup", "-c", str(file))
-        self._await("namesrv", lambda: self.cluster() is not None, "answers")
+    def start_name_server(self, name: str = "namesrv") -> str:
+        """Start on the same port, or one of a new name; returns its address when it answers, which may be before
+        brokers have told it of themselves."""
+        if name not in self._ports:
+            [self._ports[name]] = free_ports(1)
+        file = self._write(f"{name}.conf", {"listenPort": self._ports[name], **self._name_server})
+        self._processes[name] = self._java(name, "namesrv.NamesrvStartup", "-c", str(file))
+        self._await(name, lambda: self.cluster(name) is not None, "answers")
+        return self.address(name)
+
+    def tell_name_servers(self, addresses: Sequence[str]) -> None:
+        """Tell the brokers that these are the name servers from now on, as `mqadmin updateBrokerConfig` does. They take
+        it up with `updateNameServerAddrPeriod`."""
+        for name in self.brokers:
+            assert self._answer(name, _UPDATE_CONFIG, f"namesrvAddr={';'.join(addresses)}\n".encode())
+
+    def await_known(self, name: str) -> None:
+        """Returns when that name server knows all brokers that run."""
+        running = [self.address(each) for each in self.brokers if each in self._processes]
+        self._await(name, lambda: all(f'"{each}"' in (self.cluster(name) or "") for each in running), "knows brokers")
 
     def await_brokers(self) -> None:
         """Returns when the name server knows all brokers that run."""
@@ -184,26 +207,16 @@ class RocketMQServer:
         """SIGTERM."""
         self._halt("proxy", patience_s=10.0)
 
-    def cluster(self) -> str | None:
-        """What the name server says of its brokers, as it is (no JSON: its keys are bare numbers); None = no answer."""
-        header = json.dumps(
-            {"code": _CLUSTER_INFO, "language": "OTHER", "version": 453, "opaque": 1, "flag": 0, "extFields": {}}
-        ).encode()
-        try:
-            with self._connected("namesrv") as connection:
-                connection.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header)
-                reader = connection.makefile("rb")
-                [length] = struct.unpack(">i", reader.read(4))
-                return reader.read(length).decode()
-        except (OSError, struct.error):
-            return None
+    def cluster(self, name: str = "namesrv") -> str | None:
+        """What a name server says of its brokers, as it is (no JSON: its keys are bare numbers); None = no answer."""
+        return self._answer(name, _CLUSTER_INFO)
 
     def told(self) -> dict[str, Any]:
         """What another process needs to ask these servers: `SharedRocketMQ(**told)`."""
         return {"namesrv": self.namesrv, "brokers": self.brokers, "ports": self._ports, "home": self._home}
 
     def address(self, name: str = "broker-a") -> str:
-        """Of a broker."""
+        """Of a broker, or of a name server."""
         return f"127.0.0.1:{self._ports[name]}"
 
     def log(self, name: str = "broker-a") -> str:
@@ -212,15 +225,28 @@ class RocketMQServer:
 
     # -- its parts -----------------------------------------------------------------------------------------------------
 
+    def _answer(self, name: str, code: int, body: bytes = b"") -> str | None:
+        """Header and body of an answer, as they are; None = no answer."""
+        header = json.dumps(
+            {"code": code, "language": "OTHER", "version": 453, "opaque": 1, "flag": 0, "extFields": {}}
+        ).encode()
+        try:
+            with self._connected(name) as connection:
+                connection.sendall(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
+                reader = connection.makefile("rb")
+                [length] = struct.unpack(">i", reader.read(4))
+                return reader.read(length).decode()
+        except (OSError, struct.error):
+            return None
+
     def _connected(self, name: str) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self._ports[name]), _CALL_S)
         if self._certificates is None:
             return connection
         return self._certificates.client().wrap_socket(connection, server_hostname="127.0.0.1")
 
-    def _configure(self, name: str) -> None:
+    def _configure(self, name: str, *, is_slave: bool) -> None:
         data = self._home / name
-        is_slave = name.endswith(_SLAVE)
         settings: dict[str, Any] = {
             "brokerClusterName": _CLUSTER,
             "brokerName": name.removesuffix(_SLAVE),
@@ -254,7 +280,7 @@ class RocketMQServer:
 
     def _add_broker(self, name: str) -> None:
         self._ports[name] = _broker_port()
-        self._configure(name)
+        self._configure(name, is_slave=name.endswith(_SLAVE))
         self._run_broker(name)
 
     def _run_broker(self, name: str) -> None:

@@ -75,13 +75,15 @@ class RemotingClient:
         self.namesrv = namesrv
         self.client_id = client_id or f"{socket.gethostname()}@{os.getpid()}#{secrets.token_hex(4)}"
         self._on_notice = on_notice
+        #: Hears of each connection to a broker that broke, or could not be made, by its address. On its thread.
+        self.on_broken: Callable[[str], None] = lambda _: None
         self.network = Network(
             namesrv,
             credentials=credentials,
             tls=tls,
             connect_timeout_s=connect_timeout_s,
             on_told=self._told,
-            on_broken=lambda _: self.routes.doubt(),
+            on_broken=self._broken,
             clock=clock,
         )
         self.routes = Routes(self.network, route_max_age_s, clock)
@@ -118,6 +120,11 @@ class RemotingClient:
         brokers, only when the brokers have told it so (within 30 s).
         """
         return self.routes.known(topic)
+
+    def brokers_at(self, address: str) -> list[str]:
+        """The brokers that have a member at that address, as far as known."""
+        known = self.routes.brokers()
+        return [name for name, members in known.items() if address in members.values()]
 
     def broker_names(self) -> list[str]:
         """The brokers that the newest routes name."""
@@ -305,6 +312,11 @@ class RemotingClient:
     def _ask_everyone(self, request: Request, deadline: Deadline) -> dict[str, SourceError]:
         addresses = {each for members in self.routes.brokers().values() for each in members.values()}
         return ask_everyone(self.network, addresses, request, deadline)
+
+    def _broken(self, address: str) -> None:
+        self.routes.doubt()
+        if address not in self.network.name_servers:
+            self.on_broken(address)
 
     def _told(self, command: Command, address: str) -> bytes | None:
         if self._on_notice is None:

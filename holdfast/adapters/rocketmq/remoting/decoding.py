@@ -72,6 +72,17 @@ def first_stored(payload: bytes) -> tuple[int, int] | None:
     return offset, stored_ms
 
 
+def last_stored(payload: bytes) -> tuple[int, int] | None:
+    """Of the last message of a pull's answer what `first_stored` says of the first."""
+    at, last, end = 0, 0, len(payload)
+    while at + 4 <= end:
+        [size] = _SIZE.unpack_from(payload, at)
+        if size <= 0:
+            break
+        last, at = at, at + size
+    return first_stored(payload[last:])
+
+
 class Plain(NamedTuple):
     """Of a message what most consumers look at."""
 

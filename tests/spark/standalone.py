@@ -42,7 +42,8 @@ PHASES = ("begun", "claiming", "claimed", "writing", "written", "finished", "set
 STAND, FIRST_STANDS, FIRST_DIES = "stand", "first stands", "first dies"
 FILES = 4
 _ROOT = str(Path(__file__).parents[2])
-_CONF = {
+#: Of a driver here, and of its executors.
+CONF = {
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": _ROOT,
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -195,7 +196,7 @@ class StandingWriter:
 
 def run(folder: Path, plan: Plan) -> None:
     """From the checkpoint to the end."""
-    spark = local_session(folder / "warehouse", _CONF | {"spark.master": plan.master} | plan.conf)
+    spark = local_session(folder / "warehouse", CONF | {"spark.master": plan.master} | plan.conf)
     writer = StandingWriter(folder)
     made = idempotent_sink(
         "orders",

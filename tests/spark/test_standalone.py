@@ -35,6 +35,16 @@ _SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "0ms",
 }
+_DYNAMIC = {
+    "spark.executor.cores": "1",
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.initialExecutors": "3",
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "3",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "1s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
+}
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +160,19 @@ def test_tasks_that_are_tried_again_and_speculative_copies_lose_nothing_and_doub
         for batch, (phase, _) in enumerate(batches):
             assert running.aims.stands(batch, phase) == 1
             assert "0.1" in running.aims.passed(batch, phase)
+
+
+def test_executors_that_come_and_go_lose_nothing_and_double_nothing(
+    cluster: SparkStandalone, redis_cluster: RedisCluster, tmp_path: Path
+) -> None:
+    with query(tmp_path, 2, cluster, redis_cluster, _DYNAMIC) as running:
+        for phase in ("claimed", "writing"):
+            running.aims.aim(0, phase)
+        running.start()
+        running.until_stands(0, "claimed")
+        running.until(lambda: cluster.cores_used() == 1)  # what the others had of rows and claims went with them
+        running.aims.let_go(0, "claimed")
+        running.until_stands(0, "writing")
+        running.until(lambda: cluster.cores_used() > 1)
+        running.aims.let_go(0, "writing")
+        assert running.found() == {"lost": 0, "doubled": 0}

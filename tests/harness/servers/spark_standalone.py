@@ -135,6 +135,10 @@ class SparkStandalone:
         worker.stop()
         self.workers[place] = Worker(worker.host, self.url)
 
+    def cores_used(self) -> int:
+        """By executors, as the master has it."""
+        return int(self.master.state()["coresused"])
+
     def await_idle(self) -> None:
         """Until both workers are there and nothing runs: executors of a driver that was killed have ended."""
 

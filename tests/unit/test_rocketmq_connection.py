@@ -70,6 +70,24 @@ def test_answers_find_their_requests_whatever_their_order() -> None:
         assert [each.get(timeout=LONG_S).fields["code"] for each in asked] == [str(code) for code in range(20)]
 
 
+def test_a_name_is_resolved_at_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a name server may move to another machine behind its name."""
+    with FakeServer(echo) as old, FakeServer(echo) as new:
+        where = [old.port]
+
+        def resolved(host: str, port: int, **_: Any) -> list[Any]:
+            assert (host, port) == ("names.example", 9876)
+            return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", where[0]))]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolved)
+        with connected("names.example:9876") as connection:
+            connection.ask(ASK, Deadline(LONG_S))
+            where[0] = new.port
+            old.close()
+            until(lambda: connection.ask(ASK, Deadline(LONG_S)), despite=(SourceError,))
+        assert (len(old.received), len(new.received)) == (1, 1)
+
+
 def test_threads_share_a_connection() -> None:
     failed: list[object] = []
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import ssl
 import threading
 import time
 from collections import Counter
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +19,7 @@ from holdfast import Retry, Settings, Unretriable
 from holdfast.adapters.rocketmq import RocketMQProducer
 from holdfast.adapters.rocketmq.remoting import Credentials, NotTrusted, Subscription, queues
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable
-from holdfast.plugin.events import LogWentBack, ResetHonoured
+from holdfast.plugin.events import LogWentBack, ResetHonoured, SourceTrouble
 from holdfast.timing import Deadline
 from tests.cli.bench import holdfast, lines
 from tests.contracts.rocketmq.cluster import PASSWORD, USER
@@ -26,16 +29,17 @@ from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-    from pathlib import Path
 
     from holdfast import Record
     from holdfast.records import Partition
     from tests.contracts.rocketmq.cluster import Cluster
+    from tests.harness.rocketmq_field import App
 
 pytestmark = pytest.mark.full
 
 __all__ = ["closed_port"]
 
+_ROOT = Path(__file__).parents[3]
 BROKERS = ["broker-a", "broker-b"]
 HUSH = "correct-horse-too"
 _names = count()
@@ -104,6 +108,28 @@ class TestAccess:
         field.wait(lambda: len(app.source._assigned) == 6, "the retry topic's queues are read too")
         app.stop()
         assert sorted(field.values()) == numbered("x", 8)
+
+    def test_the_lines_of_the_reference_make_a_user_with_these_rights(self, field: Field, cluster: Cluster) -> None:
+        page = (_ROOT / "docs/reference/rocketmq.md").read_text(encoding="utf-8")
+        ours = {"DefaultCluster": "holdfast", "billing-app": f"app-{field.group}", "$PASSWORD": HUSH}
+        for line in re.findall(r"^ +mqadmin (.+)", page, re.MULTILINE):
+            for name, value in (*ours.items(), ("orders", field.topic), ("billing", field.group)):
+                line = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", value, line)  # noqa: PLW2901 - name by name
+            said = cluster.server.mqadmin(*shlex.split(line), access_key=USER, secret_key=PASSWORD)
+            assert "success" in said, said
+        names = numbered("x", 8)
+        field.produce(*names)
+
+        def bill(record: Record) -> None:
+            field._handle("till", record)
+            raise Unretriable("no money")
+
+        login: dict[str, Any] = {"access_key": ours["billing-app"], "secret_key": HUSH}
+        app = field.app(handler=bill, handling={"dead_letter": "%DLQ%"}, **login)
+        field.wait_handled(*names)
+        field.wait_committed()
+        app.stop()
+        assert sum(field.ends(f"%DLQ%{field.group}").values()) == 8
 
     @pytest.mark.parametrize("less", ["no topic", "no group", "topic: no Get", "group: no Get", "topic: no Sub"])
     def test_who_lacks_one_of_these_is_told_once_at_the_start(
@@ -251,6 +277,37 @@ class TestTwoBrokers:
         field.wait_handled(*produced)
         field.wait_committed()
         assert Counter(field.values()) == Counter(produced)
+
+    def test_health_names_the_queues_that_stand_still_and_the_app_lives(self, field: Field) -> None:
+        on_b = [queue for queue in field.queues() if queue.broker == "broker-b"]
+        names = [f"{queue} {each}" for queue in on_b for each in range(100)]
+        held = threading.Event()
+        field.do = lambda _: held.wait(PATIENCE_S)  # type: ignore[assignment]
+        # So little is taken in that there is more at the broker.
+        first = field.app("first", pull_threshold_for_all=8, pull_batch_size=8)
+        field.wait(lambda: len(first.owns) == 4)
+        for queue in on_b:
+            field.produce_many(queue, [each for each in names if each.startswith(f"{queue} ")])
+        field.wait(lambda: all(each.lag for each in first.app.snapshot().partitions if each.partition in on_b))
+        field.server.kill_broker("broker-b")
+        try:
+            held.set()
+            second = field.app("second")
+
+            def stalled(app: App) -> dict[str, str]:
+                found = app.app.health(stall_s=1.0)
+                assert found.live
+                return {each.partition.broker: each.waits_for for each in found.stalled}
+
+            field.wait(lambda: "client to deliver" in stalled(first).get("broker-b", ""))
+            field.wait(lambda: "takeover" in stalled(second).get("broker-b", ""))
+            assert first.told(SourceTrouble)
+        finally:
+            field.server.start_broker("broker-b")
+        field.wait_handled(*names)
+        _until(lambda: not (stalled(first) or stalled(second)))
+        field.wait_committed()
+        assert Counter(field.values()) == Counter(names)
 
     def test_a_member_starts_while_one_hangs(self, field: Field, caplog: pytest.LogCaptureFixture) -> None:
         first, queues = field.app("first", heartbeat_broker_interval_s=1.0), field.queues()

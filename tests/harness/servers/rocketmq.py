@@ -207,6 +207,10 @@ class RocketMQServer:
         """SIGTERM."""
         self._halt("proxy", patience_s=10.0)
 
+    def kill_proxy(self) -> None:
+        """SIGKILL."""
+        self._halt("proxy", patience_s=0.0)
+
     def cluster(self, name: str = "namesrv") -> str | None:
         """What a name server says of its brokers, as it is (no JSON: its keys are bare numbers); None = no answer."""
         return self._answer(name, _CLUSTER_INFO)
@@ -218,6 +222,16 @@ class RocketMQServer:
     def address(self, name: str = "broker-a") -> str:
         """Of a broker, or of a name server."""
         return f"127.0.0.1:{self._ports[name]}"
+
+    def mqadmin(self, *arguments: str, access_key: str, secret_key: str) -> str:
+        """Run RocketMQ's own tool, as that user; what it printed."""
+        keys = self._home / "home" / "conf" / "tools.yml"
+        keys.parent.mkdir(exist_ok=True)
+        keys.write_text(f"accessKey: {access_key}\nsecretKey: {secret_key}\n")
+        (self._home / "mqadmin.log").unlink(missing_ok=True)
+        process = self._java("mqadmin", "tools.command.MQAdminStartup", *arguments, "-n", self.namesrv)
+        process.wait(_START_S)
+        return self.log("mqadmin")
 
     def log(self, name: str = "broker-a") -> str:
         """The last lines that a server wrote: "namesrv", "broker-a", "proxy"."""

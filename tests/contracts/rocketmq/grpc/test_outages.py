@@ -51,6 +51,38 @@ def test_what_comes_again_after_lost_answers_and_restarts_does_not_run_again(lab
         own.close()
 
 
+@story
+def test_a_proxy_that_is_killed_and_away_for_longer_than_the_leases_costs_nothing(lab: Lab) -> None:
+    """Leases that nobody can renew end at the broker, which brings their messages again, while handlers still run."""
+    with RocketMQServer(proxy=True) as server:
+        own = Lab(server, lab.redis_url, lab.folder)
+        slow, quick = own.field(), own.field()
+        held = [f"slow{number}" for number in range(8)]
+        slow.gate.hold(*held)
+        slow.fill(*held)
+        with Crew(quick) as crew, slow.app(), slow.app():
+            members = [crew.join("a"), crew.join("b")]
+            slow.gate.wait(lambda: set(held) <= set(slow.gate.started))
+            crew.feed(lambda: all(len(crew.of(member, "end")) > 100 for member in members))
+            server.kill_proxy()
+            time.sleep(AGAIN_S)
+            slow.gate.let_go(*held[:4])  # ends while there is nobody to acknowledge it to
+            slow.gate.wait_for(held[:4])
+            server.start_proxy()
+            _go_on(crew, 500)
+            time.sleep(AGAIN_S)
+            slow.gate.let_go()
+            slow.gate.wait_for(held)
+            crew.wait_for(crew.fed)
+            slow.fill("end")
+            slow.gate.wait_for(["end"])
+            for member in members:
+                member.leave()
+        assert slow.gate.twice == []
+        assert crew.twice == set()
+        own.close()
+
+
 def _go_on(crew: Crew, messages: int) -> None:
     """Until so many more are handled."""
     ended = len(crew.entries("end"))

@@ -14,6 +14,7 @@ import pytest
 from tests.harness.processes import kill_session, spawn, tail
 from tests.harness.servers.spark_standalone import SparkStandalone
 from tests.harness.waiting import until
+from tests.spark import wide
 from tests.spark.kills import ROOT, executors
 from tests.spark.standalone import FIRST_DIES, FIRST_STANDS, PHASES, Aims, Plan, put
 
@@ -176,3 +177,19 @@ def test_executors_that_come_and_go_lose_nothing_and_double_nothing(
         running.until(lambda: cluster.cores_used() > 1)
         running.aims.let_go(0, "writing")
         assert running.found() == {"lost": 0, "doubled": 0}
+
+
+def test_200_partitions_and_half_a_million_rows_of_one_key(
+    cluster: SparkStandalone, redis_cluster: RedisCluster, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "tests.spark.wide", str(tmp_path), cluster.url, redis_cluster.url]
+    driver = spawn(command, log, cwd=ROOT)
+    try:
+        assert driver.wait(1000) == 0, tail(log)
+    finally:
+        kill_session(driver.pid)
+    found = json.loads((tmp_path / "found").read_text())
+    seen = {name: (each["lost"], each["doubled"], each["first"]) for name, each in found.items()}
+    assert seen == {each.name: (0, 0, max(0, each.hot - 1)) for each in wide.BATCHES}
+    cluster.await_idle()

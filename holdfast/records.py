@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 from holdfast.errors import NotJson, RecordUnreadable
@@ -158,6 +159,14 @@ class Record(_Fields):
             if key == name:
                 return value
         return None
+
+
+_KEY, _VALUE = attrgetter("key"), attrgetter("value")
+
+
+def size_of(records: Sequence[Record]) -> int:
+    """The sum of their `size_bytes`, without a call of Python's for each: that is asked of every record."""
+    return sum(map(len, filter(None, map(_KEY, records)))) + sum(map(len, filter(None, map(_VALUE, records))))
 
 
 def json_of(record: Record) -> Any:  # noqa: ANN401 - as of `Record.json`

@@ -66,7 +66,8 @@ class Play:
         for key in keys:
             self.next += 1 + (key == 3)
             found = b"%d" % key if key else None
-            records.append(Record(self.owner.partition, self.next, found, b"v", (), -1, self.owner))
+            value = b"v" * (self.next % 5) if self.next % 7 else None
+            records.append(Record(self.owner.partition, self.next, found, value, (), -1, self.owner))
             lane: Hashable = "all" if self.ordering == "partition" else found if self.ordering == "key" else None
             self.order.setdefault(self.next if lane is None else lane, []).append(self.next)
         if records:
@@ -134,6 +135,7 @@ class Play:
         assert all(offset == entry.record.offset for offset, entry in self.owner.entries.items())
         assert self.intake.records == len(left)
         assert self.intake.bytes == sum(entry.size for entry in entries)
+        assert all(entry.size == sum(record.size_bytes for record in entry.records) for entry in entries)
         out = {offset for entry in self.out for offset in entry.offsets}
         assert self.lanes.taken == len(out)
         for lane in self.order.values():

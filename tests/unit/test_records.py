@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Record, Unretriable, make_record
 from holdfast.errors import NotJson, RecordUnreadable
-from holdfast.records import Partition
+from holdfast.records import Partition, size_of
 from holdfast.testing.records import MadeFence
 
 
@@ -92,6 +92,11 @@ def test_a_record_is_made_as_a_handler_gets_it() -> None:
     assert not made.cancelled
     fence.cancelled = True
     assert made.cancelled
+
+
+def test_the_size_of_many_is_the_sum_of_their_sizes() -> None:
+    records = [make_record(value, key=key) for value in (None, b"", b"abc") for key in (None, b"", b"de")]
+    assert size_of(records) == sum(record.size_bytes for record in records) == 15
 
 
 def test_headers_may_come_more_than_once() -> None:

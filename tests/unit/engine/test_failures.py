@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,6 +104,19 @@ class TestCoroutinesThatNobodyAwaits:
 
             bench.broker.produce("orders", 0, "x")
             member = bench.member(settings=SETTINGS, handler=lambda record: handle(record))  # noqa: PLW0108
+            with pytest.raises(HandlerFailed, match=r"(?s)returned a coroutine.*async def"):
+                member.join()
+            assert bench.group.offset(partition()) in (None, 0)
+
+    def test_of_a_run_of_records(self) -> None:
+        with Bench() as bench:
+
+            async def handle(record: Record) -> None:
+                await bench.work.do_async("a", record)
+
+            bench.broker.produce("orders", 0, *numbered("x", range(20)))
+            one_lane = replace(SETTINGS, ordering="partition")
+            member = bench.member(settings=one_lane, handler=lambda record: handle(record))  # noqa: PLW0108
             with pytest.raises(HandlerFailed, match=r"(?s)returned a coroutine.*async def"):
                 member.join()
             assert bench.group.offset(partition()) in (None, 0)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.record.offsets import spans
+from holdfast.records import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -160,7 +160,7 @@ class Entry:
         """Take the records from that one on away, into an entry of their own."""
         other = self._part(at, self.count)
         self.keys = self.keys[:at]
-        self.hold(self.records[:at], self.claims[:at])
+        self._keep(self.records[:at], self.claims[:at], self.size - other.size)
         return other
 
     def behead(self, at: int) -> Entry:
@@ -168,7 +168,7 @@ class Entry:
         other = self._part(0, at)
         self.base += at
         self.keys = self.keys[at:]
-        self.hold(self.records[at:], self.claims[at:])
+        self._keep(self.records[at:], self.claims[at:], self.size - other.size)
         self.owner.entries[self.record.offset] = self
         return other
 
@@ -176,7 +176,7 @@ class Entry:
         """An entry for each of its records."""
         pieces = [self._part(at, at + 1) for at in range(1, self.count)]
         self.keys = self.keys[:1]
-        self.hold(self.records[:1], self.claims[:1])
+        self._keep(self.records[:1], self.claims[:1], self.records[0].size_bytes)
         return [self, *pieces]
 
     def _part(self, start: int, stop: int) -> Entry:
@@ -191,16 +191,16 @@ class Entry:
 
     def hold(self, records: Sequence[Record], claims: Sequence[Claim]) -> None:
         """Set the entry's records, and their claims."""
+        self._keep(records, claims, size_of(records))
+
+    def _keep(self, records: Sequence[Record], claims: Sequence[Claim], size: int) -> None:
         self.claims, self.claim = claims, claims[0] if claims else None
         self.record, self.records, self.count = records[0], records, len(records)
-        self.size = sum(map(_SIZE, records))
+        self.size = size
 
     def __repr__(self) -> str:
         more = f"+{self.count - 1}" if self.count > 1 else ""
         return f"<{self.record.partition}@{self.record.offset}{more} {self.gate.name}>"
-
-
-_SIZE = attrgetter("size_bytes")
 
 
 class Lane:

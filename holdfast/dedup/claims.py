@@ -59,6 +59,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.errors import StoreError
+
 
 class Verdict(Enum):
     """The store's answer to a claim."""
@@ -148,6 +150,14 @@ class Polled(NamedTuple):
     yours: frozenset[int]
 
 
+class Turned(NamedTuple):
+    """The replies to a `turn`, each as of its own call; or why there is none, if the store refused that one alone."""
+
+    finished: Sequence[Verdict] | StoreError
+    fenced: Sequence[frozenset[int]] | StoreError
+    claimed: Sequence[Verdict] | StoreError
+
+
 class ClaimSession(Protocol):
     """One start of one process, at one store.
 
@@ -210,6 +220,14 @@ class ClaimSession(Protocol):
         Args:
             claims: what was claimed.
             results: kept with each key, one a claim; "" = none.
+        """
+        ...
+
+    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+        """`finish(done)`, `mark(marks)` and `claim(claims)`, applied in this order and in one round trip.
+
+        No one of the three may depend on the reply to another. Raises StoreUnavailable: no answer; any of the three may
+        have been applied, and all of them are to be asked again.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
+from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
 from holdfast.dedup.memory_state import Claimed, Finished, straight
 from holdfast.errors import StateError, StoreError, StoreUnavailable
 
@@ -76,7 +76,9 @@ class MemorySession:
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
+        return self._ask(self._to_mark(marks))
 
+    def _to_mark(self, marks: Sequence[Mark]) -> Callable[[], list[frozenset[int]]]:
         def one(mark: Mark) -> frozenset[int]:
             p = self._state.position(mark.partition)
             lost = mark.former and self._was_lost(p, mark.epoch)  # its end too: it is done, and is nobody's
@@ -94,7 +96,7 @@ class MemorySession:
             p.tidy()
             return frozenset(fenced)
 
-        return self._ask(lambda: [one(mark) for mark in marks])
+        return lambda: [one(mark) for mark in marks]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand."""
@@ -159,7 +161,14 @@ class MemorySession:
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
+        return self._unless_fenced(self._ask(self._to_claim(claims)))
 
+    def _unless_fenced(self, fenced: list[tuple[Verdict, int]]) -> list[tuple[Verdict, int]]:
+        if any(verdict is Verdict.FENCED for verdict, _ in fenced):
+            self._lease.lose()
+        return fenced
+
+    def _to_claim(self, claims: Sequence[Claim]) -> Callable[[], list[tuple[Verdict, int]]]:
         def one(claim: Claim) -> Verdict:
             held = self._state.key(claim.key)
             if not self._state.alive(self.id):
@@ -176,14 +185,13 @@ class MemorySession:
             verdicts = [one(claim) for claim in claims]
             return [(verdict, self._state.fence if verdict is Verdict.NEW else 0) for verdict in verdicts]
 
-        fenced = self._ask(all_of_them)
-        if any(verdict is Verdict.FENCED for verdict, _ in fenced):
-            self._lease.lose()
-        return fenced
+        return all_of_them
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
+        return self._ask(self._to_finish(claims, results))
 
+    def _to_finish(self, claims: Sequence[Claim], results: Sequence[str] | None) -> Callable[[], list[Verdict]]:
         def one(claim: Claim, result: str) -> Verdict:
             held = self._state.key(claim.key)
             if isinstance(held, Finished):
@@ -196,7 +204,13 @@ class MemorySession:
             return Verdict.DONE if results is None else Verdict.NEW
 
         pairs = list(zip(claims, results if results is not None else [""] * len(claims), strict=True))
-        return self._ask(lambda: [one(claim, result) for claim, result in pairs])
+        return lambda: [one(claim, result) for claim, result in pairs]
+
+    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+        """Finish, mark and claim, in one round trip."""
+        finish, mark, claim = self._to_finish(done, None), self._to_mark(marks), self._to_claim(claims)
+        finished, fenced, claimed = self._ask(lambda: (finish(), mark(), claim()))
+        return Turned(finished, fenced, [verdict for verdict, _ in self._unless_fenced(claimed)])
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Acquired, Polled, Verdict
+from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +62,10 @@ class NoSession:
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Accepted."""
         return [Verdict.DONE if results is None else Verdict.NEW] * len(claims)
+
+    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+        """Accepted and granted."""
+        return Turned(self.finish(done), self.mark(marks), self.claim(claims))
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """Nothing is done, as far as is known here."""

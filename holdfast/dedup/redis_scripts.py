@@ -167,22 +167,42 @@ class Scripts:
             StoreUnavailable: no answer from one of them, or not replicated; some of the calls may have been applied.
             StoreRefused: one of them was refused.
         """
-        script = self._scripts[name]
-        commands = [(b"EVALSHA", script.digest, len(call.keys), *call.keys, *call.args) for call in calls]
+        replies = self.run_all([(name, call) for call in calls], durable=durable)
+        for reply in replies:
+            if isinstance(reply, StoreError):
+                raise reply
+        return replies
+
+    def run_all(self, calls: Sequence[tuple[str, ScriptCall]], *, durable: bool = False) -> list[Any]:
+        """Run scripts, each at one shard, in one round trip and in their order at each; what the server says no to
+        alone has the error as its reply.
+
+        Raises:
+            StoreUnavailable: no answer from one of them, or not replicated; some of the calls may have been applied.
+        """
+        scripts = [self._scripts[name] for name, _ in calls]
+        commands = [
+            (b"EVALSHA", script.digest, len(call.keys), *call.keys, *call.args)
+            for script, (_, call) in zip(scripts, calls, strict=True)
+        ]
         try:
             replies = self._send(commands, durable=durable)
             # A server that was restarted or promoted has no scripts. EVAL runs the text and keeps it.
             unknown = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
             if unknown:
-                again = [(b"EVAL", script.text, *commands[i][2:]) for i in unknown]
+                again = [(b"EVAL", scripts[i].text, *commands[i][2:]) for i in unknown]
                 for i, reply in zip(unknown, self._send(again, durable=durable), strict=True):
                     replies[i] = reply
         except StoreError:
             raise
         except Exception as error:
             raise self._error(error) from error
-        _raise_first(replies, self._error)
-        return replies
+        return [self._refused(reply) if isinstance(reply, RedisError) else reply for reply in replies]
+
+    def _refused(self, error: RedisError) -> StoreError:
+        told = self._error(error)
+        told.__cause__ = error
+        return told
 
     def _error(self, error: Exception) -> StoreError:
         told = store_error(error, self._where)

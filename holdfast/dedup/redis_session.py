@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from holdfast.dedup.claims import Acquired, Polled, Verdict, Wait
-from holdfast.dedup.redis_errors import once_let_in
+from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
+from holdfast.dedup.redis_asking import Asker, Question, ended, in_order
 from holdfast.dedup.redis_given import Given
 from holdfast.dedup.redis_keys import batch, claimed_by
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_positions import acquired, check_offsets, runs
-from holdfast.dedup.redis_scripts import ScriptCall
-from holdfast.errors import StateError, StoreError, StoreUnavailable
+from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
+    from holdfast.dedup.redis_asking import Asking, Replies
     from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_scripts import Scripts
@@ -38,15 +38,10 @@ class RedisSession:
         self._lease = lease
         self._runtime = runtime
         self._times = times
-        self._let_in = False
         self._given = Given(runtime, times.window / 1000)
         #: The id of each shard's server, of those that were last asked.
         self._servers: list[bytes] = []
-        #: A call had no answer, of a store whose shards fail apart.
-        self._doubtful = False
-        self._generation = 0
-        self._generation_lock = runtime.lock()
-        self._id = encode(lease.session_id)
+        self._asker = Asker(scripts, layout, lease, runtime)
 
     @property
     def id(self) -> str:
@@ -60,7 +55,7 @@ class RedisSession:
     def begin(self) -> None:
         """Make the session known in every shard. Once, before anything else."""
         self._servers = self._everywhere("begin")
-        self._let_in = True
+        self._asker.let_in = True
 
     def renew(self) -> bool:
         """Keep the session alive, in every shard. False = it is dead in one of them, and so lost for good."""
@@ -98,7 +93,7 @@ class RedisSession:
             for mark in marks:
                 self.mark([mark])
             for each in finishes:  # as they were: no call is larger than the first time
-                self._finish(each.claims, each.results)
+                self._asker.alone(self._finishing(each.claims, each.results))
         except StoreError as error:
             return self._not_said(error)
         return True
@@ -113,7 +108,7 @@ class RedisSession:
         replies: list[Acquired | Wait | Verdict] = []
         where = [self._layout.position(partition) for partition in partitions]
         groups = _by_shard(where, [[]] * len(where), self._times.position)
-        for reply in self._ask_in_order("acquire", where, groups, durable=True):
+        for reply in in_order(self._ask("acquire", groups, durable=True), where):
             if reply == b"F":
                 self._lease.lose()
                 replies.append(Verdict.FENCED)
@@ -123,6 +118,9 @@ class RedisSession:
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
+        return self._asker.alone(self._marking(marks))
+
+    def _marking(self, marks: Sequence[Mark]) -> Asking[list[frozenset[int]]]:
         args: list[Args] = []
         for mark in marks:
             check_offsets(mark.offsets)
@@ -132,9 +130,9 @@ class RedisSession:
                 [mark.epoch, mark.watermark, int(mark.former), len(found), *(number for run in found for number in run)]
             )
         where = [self._layout.position(mark.partition) for mark in marks]
-        replies = self._ask_in_order("mark", where, _by_shard(where, args, self._times.position), durable=True)
+        replies = yield Question("mark", _by_shard(where, args, self._times.position), durable=True)
         self._given.mark(marks)
-        return [frozenset(fenced) for fenced in replies]
+        return [frozenset(fenced) for fenced in in_order(replies, where)]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand."""
@@ -153,7 +151,7 @@ class RedisSession:
             check_offsets(poll.offsets)
             args.append([poll.epoch, len(poll.offsets), *poll.offsets])
         where = [self._layout.position(poll.partition) for poll in polls]
-        replies: Sequence[bytes] = self._ask_in_order("poll", where, _by_shard(where, args), durable=True)
+        replies: Sequence[bytes] = in_order(self._ask("poll", _by_shard(where, args), durable=True), where)
         return [_polled(poll, reply) for poll, reply in zip(polls, replies, strict=True)]
 
     def release(self, records: Sequence[Token]) -> None:
@@ -173,8 +171,13 @@ class RedisSession:
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""
+        return self._asker.alone(self._claiming(claims))
+
+    def _claiming(self, claims: Sequence[Claim]) -> Asking[list[Verdict]]:
         back = self._given.asked_for(claims)
-        verdicts = [_VERDICTS[c] for c in self._ask_of_keys("claim", self._batch(claims))]
+        asked = self._batch(claims)
+        replies = yield Question("claim", asked.groups, durable=True)
+        verdicts = [_VERDICTS[c] for c in in_order(replies, asked.places)]
         self._given.answered(back, claims, verdicts)
         if Verdict.FENCED in verdicts:
             self._lease.lose()
@@ -199,18 +202,32 @@ class RedisSession:
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
-        verdicts = self._finish(claims, results)
+        verdicts = self._asker.alone(self._finishing(claims, results))
         self._given.finish(claims, results, verdicts)
         return verdicts
 
-    def _finish(self, claims: Sequence[Claim], results: Sequence[str] | None) -> list[Verdict]:
-        name = "finish" if results is None else "finish_with"
-        return [_VERDICTS[c] for c in self._ask_of_keys(name, self._batch(claims, results))]
+    def _finishing(self, claims: Sequence[Claim], results: Sequence[str] | None) -> Asking[list[Verdict]]:
+        asked = self._batch(claims, results)
+        replies = yield Question("finish" if results is None else "finish_with", asked.groups, durable=True)
+        return [_VERDICTS[c] for c in in_order(replies, asked.places)]
+
+    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+        """Finish, mark and claim, in one round trip."""
+        finishing, marking, claiming = self._finishing(done, None), self._marking(marks), self._claiming(claims)
+        to_finish, to_mark, to_claim = self._asker.ask_all([next(finishing), next(marking), next(claiming)])
+        finished = to_finish if isinstance(to_finish, StoreError) else ended(finishing, to_finish)
+        if not isinstance(finished, StoreError):
+            self._given.finish(done, None, finished)
+        return Turned(
+            finished,
+            to_mark if isinstance(to_mark, StoreError) else ended(marking, to_mark),
+            to_claim if isinstance(to_claim, StoreError) else ended(claiming, to_claim),
+        )
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""
         asked = batch(self._layout, self._times, keys, results=True)
-        replies: Sequence[bytes | None] = self._ask_of_keys("results", asked, durable=False)
+        replies: Sequence[bytes | None] = in_order(self._ask("results", asked.groups), asked.places)
         return [None if reply is None else decode(reply) for reply in replies]
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
@@ -238,13 +255,8 @@ class RedisSession:
             log.warning("session %s was not ended and runs out with its lease: %s", self.id, error)
 
     def raise_generation(self, above: int | None = None) -> None:
-        """After a call without an answer: what was sent with this generation, or below, is refused from now on.
-
-        Args:
-            above: the generation of the lost call; another thread may have raised it since. Default: the current one.
-        """
-        with self._generation_lock:
-            self._generation = max(self._generation, (self._generation if above is None else above) + 1)
+        """See `Asker`."""
+        self._asker.raise_generation(above)
 
     def _everywhere(self, name: str) -> list[Any]:
         """A script about the session itself, in every shard."""
@@ -262,60 +274,8 @@ class RedisSession:
             each=[] if results is None else [encode(result) for _, result in zip(claims, results, strict=True)],
         )
 
-    def _ask_of_keys(self, name: str, asked: Batch, *, durable: bool = True) -> Sequence[Any]:
-        return self._ask_in_order(name, asked.places, asked.groups, durable=durable)
-
-    def _ask_in_order(
-        self, name: str, where: Sequence[Place], groups: dict[int, Group], *, durable: bool = False
-    ) -> Sequence[Any]:
-        """`_ask`, of a script that replies for each item: the replies in the order of the items."""
-        replies = self._ask(name, groups, durable=durable)
-        if len(replies) == 1:
-            return next(iter(replies.values()))
-        following = {shard: iter(reply) for shard, reply in replies.items()}
-        return [next(following[shard]) for shard, _ in where]
-
-    def _ask(self, name: str, groups: dict[int, Group], *, durable: bool = False) -> dict[int, Any]:
-        """One round trip, and a second for the shards where another thread had raised the generation meanwhile.
-
-        A store of which a shard is away is away: after a call without an answer no other is made before all shards are
-        there. Else some records would go on for the rest of the lease, and whoever watches would see the store come and
-        go all the time.
-
-        Raises:
-            StoreUnavailable: no answer, or one that this process is let in no more. The generation has been raised:
-                ask again.
-            StoreRefused: the server says no.
-            StateError: called in a forked child.
-        """
-        if not self._lease.own_process:
-            raise StateError(f"session {self.id} belongs to the parent process: begin one in each process, after fork")
-        replies: dict[int, Any] = {}
-        waiting = list(groups)
-        if not waiting:
-            return replies
-        for _ in range(2):
-            generation = self._generation
-            calls = [
-                ScriptCall([self._layout.sessions(shard), *groups[shard][0]], [self._id, generation, *groups[shard][1]])
-                for shard in waiting
-            ]
-            answered = False
-            try:
-                with once_let_in(before=self._let_in):
-                    if self._doubtful:
-                        self._scripts.reach([self._layout.sessions(shard) for shard in range(self._layout.shards)])
-                    found = self._scripts.run(name, calls, durable=durable)
-                answered = True
-            finally:
-                self._doubtful = not answered and self._scripts.fail_apart
-                if not answered:  # also by KeyboardInterrupt: the request may be on its way
-                    self.raise_generation(generation)
-            replies.update(zip(waiting, found, strict=True))
-            waiting = [shard for shard in waiting if replies[shard] == b"STALE"]
-            if not waiting:
-                return replies
-        raise StoreUnavailable(f"{name} of session {self.id} was overtaken twice by its own later calls: ask again")
+    def _ask(self, name: str, groups: dict[int, Group], *, durable: bool = False) -> Replies:
+        return self._asker.ask(Question(name, groups, durable))
 
 
 def _by_shard(where: Sequence[Place], args: Sequence[Args], *first: int) -> dict[int, Group]:

@@ -388,10 +388,10 @@ class Judges:
         if len(unacked) <= bound:
             return
         for run in list(unacked):
-            ended = run.ended_at is not None
-            lost = ended and any(each.has(run.record) for each in self._forgot)
-            known = run.record.letter_of is not None or run.blind or lost
-            if known or (ended and self._sight.done(run.record)):
+            lost = any(each.has(run.record) for each in self._forgot)
+            key = run.record.unit.key
+            done = lost or self._sight.done(run.record) or (key is not None and self._sight.finished(key))
+            if run.record.letter_of is not None or run.blind or (run.ended_at is not None and done):
                 unacked.discard(run)
         if len(unacked) > bound and not self.open:
             self.broken(

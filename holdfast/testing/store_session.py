@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.redis_given import Given
@@ -11,7 +11,7 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Acquired, Claim, LetGo, Mark, Token, Verdict, Wait
+    from holdfast.dedup.claims import Acquired, Claim, LetGo, Mark, Token, Turned, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
     from holdfast.runtime import Runtime
@@ -107,6 +107,15 @@ class SimulatedSession(MemorySession):
         verdicts = super().finish(claims, results)
         self._given.finish(claims, results, verdicts)
         return verdicts
+
+    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+        """Finish, mark and claim, in one round trip."""
+        back = self._given.asked_for(claims)
+        turned = super().turn(done, marks, claims)
+        self._given.finish(done, None, cast("Sequence[Verdict]", turned.finished))  # it refuses nothing
+        self._given.mark(marks)
+        self._given.answered(back, claims, cast("Sequence[Verdict]", turned.claimed))
+        return turned
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""

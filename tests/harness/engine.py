@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from holdfast import Holdfast, MemoryClaims, Ramp, Retry, Settings
+from holdfast.dedup.claims import Turned
 from holdfast.errors import DeadLetterError, StoreUnavailable
 from holdfast.records import Partition
 from holdfast.testing.brokers.kafka import MemoryBroker
@@ -19,7 +20,7 @@ from tests.harness.waiting import PATIENCE_S, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from holdfast.dedup.claims import ClaimSession, ClaimStore
+    from holdfast.dedup.claims import Claim, ClaimSession, ClaimStore, Mark
     from holdfast.dedup.memory_session import MemorySession
     from holdfast.plugin.audit.settings import Audit
     from holdfast.plugin.events import Event
@@ -353,6 +354,16 @@ class FlakySession:
 
     def __init__(self, store: FlakyClaims, inner: MemorySession) -> None:
         self._store, self._inner = store, inner
+
+    def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
+        """Lost as a whole, or from one of its parts on."""
+
+        def parts() -> Turned:
+            finished = self.finish(done) if done else []
+            fenced = self.mark(marks) if marks else []
+            return Turned(finished, fenced, self.claim(claims) if claims else [])
+
+        return self._store.ask("turn", parts, self._inner)
 
     def __getattr__(self, call: str) -> Any:
         found = getattr(self._inner, call)

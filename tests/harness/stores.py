@@ -6,7 +6,7 @@ import contextlib
 import copy
 import hashlib
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 import redis
 from redis.exceptions import NoPermissionError
@@ -15,6 +15,7 @@ from holdfast.dedup.claims import ClaimKey, Token
 from holdfast.dedup.memory import MemoryClaims
 from holdfast.dedup.memory_state import Claimed, Finished
 from holdfast.dedup.redis_positions import acquired
+from holdfast.dedup.redis_session import RedisSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.runtime import MACHINE
 from holdfast.testing.lua_redis import LuaRedis
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from redis.exceptions import ResponseError
 
+    from holdfast.dedup.claims import ClaimSession
     from holdfast.dedup.memory_session import MemorySession
-    from holdfast.dedup.redis_session import RedisSession
     from holdfast.testing.redis_data import Reply
 
 #: Long enough for no renewal to happen during a test.
@@ -51,6 +52,17 @@ class View(NamedTuple):
     keys: dict[ClaimKey, tuple[str, Token] | None]
     #: of keys that are done, where there is one
     results: dict[ClaimKey, str]
+
+
+_S = TypeVar("_S", bound="ClaimSession")
+
+
+def on_its_way(session: _S) -> _S:
+    """The session as a call that is on its way has it: it carries the call generation of now."""
+    late = copy.copy(session)
+    if isinstance(late, RedisSession):
+        late._asker = copy.copy(late._asker)
+    return late
 
 
 class Bench(Protocol):

@@ -99,7 +99,7 @@ class Play:
 
     def ask(self, at_most: int) -> None:
         self.owed.pay()
-        assert self.claiming.step(self.mine, at_most)
+        assert self.claiming.step(self.mine.claim, at_most)
 
     def take(self, at_most: int) -> None:
         if (lane := self.lanes.next()) is not None:

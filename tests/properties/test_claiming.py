@@ -83,7 +83,7 @@ class Play:
 
     def ask(self, at_most: int) -> None:
         self.owed.pay()
-        assert self.claiming.step(self.mine, at_most)
+        assert self.claiming.step(self.mine.claim, at_most)
 
     def run_one(self) -> None:
         lane = self.lanes.next()

@@ -3,7 +3,6 @@ was behind, is emptied, or lets nobody in: every reply and all that is visible s
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Token
 from holdfast.errors import StoreUnavailable
-from tests.harness.stores import MemoryBench, RedisBench, SeenPosition, View
+from tests.harness.stores import MemoryBench, RedisBench, SeenPosition, View, on_its_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +91,7 @@ class ClaimsMachine(RuleBasedStateMachine):
 
     def ask(self, actor: int, method: str, *args: Any, lost: bool) -> Any:
         pair = self.pairs[actor]
-        self.late = [*self.late[-7:], Late(Pair(copy.copy(pair.memory), copy.copy(pair.redis)), method, args)]
+        self.late = [*self.late[-7:], Late(Pair(on_its_way(pair.memory), on_its_way(pair.redis)), method, args)]
         reply = self.both(pair, method, args)
         if lost:
             pair.memory.raise_generation()
@@ -175,6 +174,24 @@ class ClaimsMachine(RuleBasedStateMachine):
     )
     def finish_with_results(self, actor: int, items: list[tuple[Claim, str]], lost: bool) -> None:
         self.ask(actor, "finish", [claim for claim, _ in items], [result for _, result in items], lost=lost)
+
+    @rule(
+        actor=actors,
+        done=claim_lists,
+        items=st.lists(st.tuples(partitions, epochs, st.sampled_from([0, 8]), offset_sets), max_size=2),
+        claims=claim_lists,
+        lost=unheard,
+    )
+    def turn(
+        self,
+        actor: int,
+        done: list[Claim],
+        items: list[tuple[str, int, int, list[int]]],
+        claims: list[Claim],
+        lost: bool,
+    ) -> None:
+        marks = [Mark(p, self.epoch(actor, p, e), w, offsets) for p, e, w, offsets in items]
+        self.ask(actor, "turn", done, marks, claims, lost=lost)
 
     @rule(actor=actors, claims=claim_lists, lost=unheard)
     def results(self, actor: int, claims: list[Claim], lost: bool) -> None:

@@ -205,6 +205,7 @@ class KafkaSource:
         if consumer is None:
             return
         if self._brokers.may_hang(consumer):
+            self._callbacks.clients += 1  # what it calls then comes from another thread, and is nobody's any more
             give_up(consumer, deadline)
         elif self._client is not None and self._client.static_id is not None and (leave or self._leave):
             leave_static.leave(consumer, self._client, deadline)

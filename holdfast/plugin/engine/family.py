@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.host import Marking
     from holdfast.plugin.engine.record.owner import Owner
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.observe.snapshot import SourceFigures
@@ -107,6 +108,10 @@ class Family(Protocol):
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Mark, or acknowledge. Raises StoreUnavailable too: then all of them may be settled again."""
+        ...
+
+    def marking(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
+        """Tell what `settle` says to the store; None: the source has another way."""
         ...
 
     def given_up(self, entry: Entry) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.host import Marking
     from holdfast.records import Record
 
 
@@ -44,6 +45,10 @@ class EngineHost:
     def settle_with_source(self, entries: Sequence[Entry]) -> None:
         """See `Host`."""
         self._family.settle(entries)
+
+    def marking(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
+        """See `Host`."""
+        return self._family.marking(entries)
 
     def skipped(self, entry: Entry) -> None:
         """See `Host`."""

@@ -1,6 +1,6 @@
 """START HERE: the loop of one app. One thread runs it, owns the client, and decides; workers only call handlers.
 
-    turn = poll > take in > collect > settle > claim > dispatch > tend
+    turn = poll > take in > collect > settle and claim > dispatch > tend
 
 What the engine is made of is in `parts.py`; what differs between the two families of source is behind `family.py`. How
 an app begins and ends: `lifecycle.py`. A rebalance happens inside `poll`: `partition/rebalance.py` has its whole path.
@@ -142,8 +142,7 @@ class Engine:
         parts, steps = self.parts, self._steps
         steps.vouch()
         self.collect()
-        steps.settle()
-        steps.claim()
+        steps.exchange()
         self._dispatch.step()
         parts.workers.begin_coroutines()
         parts.timers.run_due()
@@ -168,7 +167,8 @@ class Engine:
 
     def _wait(self) -> None:
         """Until something ends or comes due, at most for as long as a mark or a record may be late."""
-        self.parts.workers.wake.wait(self.parts.timers.next_s(_BUSY_S))
+        if not self._steps.more_to_say:
+            self.parts.workers.wake.wait(self.parts.timers.next_s(_BUSY_S))
 
     def collect(self) -> None:
         """Take what the workers have ended."""
@@ -202,7 +202,8 @@ class Engine:
     def work_until(self, over: Callable[[], bool], deadline: Deadline) -> None:
         """Work until `over()` or the deadline: a drain inside a rebalance."""
         while not over() and not deadline.passed and not self.parts.stopping.hurry:
-            self.parts.workers.wake.wait(min(_BUSY_S, deadline.left_s()))
+            if not self._steps.more_to_say:
+                self.parts.workers.wake.wait(min(_BUSY_S, deadline.left_s()))
             self.work()
 
     def goes(self, partitions: Collection[Partition]) -> None:

@@ -19,6 +19,8 @@ class Steps:
     """One thread, the one that runs the app."""
 
     def __init__(self, parts: Parts, family: Family) -> None:
+        #: The last exchange has finished what the next one marks.
+        self.more_to_say = False
         self._parts, self._family = parts, family
         self._admission = Admission(
             family=family,
@@ -70,6 +72,34 @@ class Steps:
                 except SourceError as error:
                     parts.tell(SourceTrouble(error=str(error)))
 
+    def exchange(self) -> None:
+        """Finish and mark what has ended, and ask for the keys of what came: in one round trip, where it all goes the
+        same way. What is finished now is marked by the next."""
+        parts = self._parts
+        session, settling, claiming = parts.sessions.session, parts.settling, parts.claiming
+        turn, self.more_to_say = None, False
+        if session is not None and settling.waiting and parts.outage.may_ask:
+            turn = settling.turn(session, parts.settings.mark_batch)
+        if turn is None:
+            self.settle()
+            self.claim()
+            return
+        with parts.outage.asking():
+            live, asked = True, False
+            try:
+                if claiming.wanted:
+                    parts.owed.pay()  # a claim that is being given back may not be asked for
+                    live = claiming.step(turn.ask, parts.settings.poll_batch)
+                    asked = claiming.asked
+                if not asked:
+                    turn.ask(())
+            finally:
+                turn.end()
+            parts.outage.answered()
+            self.more_to_say = bool(settling.waiting)
+            if not live:
+                parts.sessions.lost()
+
     def claim(self) -> None:
         """Ask the store for the keys of what came."""
         parts = self._parts
@@ -77,7 +107,7 @@ class Steps:
         if parts.claiming.wanted and parts.outage.may_ask and session is not None:
             with parts.outage.asking():
                 parts.owed.pay()  # a claim that is being given back may not be asked for
-                live = parts.claiming.step(session, parts.settings.poll_batch)
+                live = parts.claiming.step(session.claim, parts.settings.poll_batch)
                 if parts.claiming.asked:
                     parts.outage.answered()
                 if not live:

@@ -14,7 +14,20 @@ if TYPE_CHECKING:
     from holdfast.timing import Clock
 
 #: The calls that go to the store. The renewals of the session's own thread are not ours to see.
-_CALLS = ("renew", "acquire", "mark", "let_go", "poll", "release", "drop", "claim", "finish", "results", "unclaim")
+_CALLS = (
+    "renew",
+    "acquire",
+    "mark",
+    "let_go",
+    "poll",
+    "release",
+    "drop",
+    "claim",
+    "finish",
+    "turn",
+    "results",
+    "unclaim",
+)
 
 
 class StoreCalls:

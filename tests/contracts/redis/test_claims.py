@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import pytest
 
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.errors import StoreUnavailable
-from tests.harness.stores import ClusterBench, LuaBench, MemoryBench, RedisBench
+from tests.harness.stores import ClusterBench, LuaBench, MemoryBench, RedisBench, on_its_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -645,7 +644,7 @@ class TestLateRequests:
 
     def test_a_late_claim_does_not_take_a_key_that_was_given_back(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
-        late = copy.copy(a)  # a call on its way: it carries the generation of now
+        late = on_its_way(a)  # a call on its way: it carries the generation of now
         a.raise_generation()
         a.unclaim([claim("k")])
         with pytest.raises(StoreUnavailable):
@@ -654,7 +653,7 @@ class TestLateRequests:
 
     def test_a_late_let_go_does_not_end_a_later_ownership(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
-        late = copy.copy(a)
+        late = on_its_way(a)
         a.raise_generation()
         a.let_go([LetGo(P, 0, [])])
         own(a)
@@ -664,7 +663,7 @@ class TestLateRequests:
 
     def test_a_late_acquire_does_not_raise_the_epoch(self, bench: Bench) -> None:
         a = bench.begin()
-        late = copy.copy(a)
+        late = on_its_way(a)
         a.raise_generation()
         epoch = own(a).epoch
         with pytest.raises(StoreUnavailable):
@@ -673,7 +672,7 @@ class TestLateRequests:
 
     def test_the_barrier_outlives_the_session(self, bench: Bench) -> None:
         a = bench.begin()
-        late = copy.copy(a)
+        late = on_its_way(a)
         a.raise_generation()
         a.claim([claim("k")])
         bench.kill(a.id)

@@ -93,15 +93,24 @@ class Unacked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._lock = threading.Lock()
         self._now = self.most = 0
-        mark = MemorySession.mark
+        mark, turn = MemorySession.mark, MemorySession.turn
 
-        def counted(session: MemorySession, marks: Sequence[Mark]) -> Any:
+        def counted_mark(session: MemorySession, marks: Sequence[Mark]) -> Any:
             replies = mark(session, marks)
-            with self._lock:
-                self._now -= sum(len(each.offsets) for each in marks)
+            self._marked(marks)
             return replies
 
-        monkeypatch.setattr(MemorySession, "mark", counted)
+        def counted_turn(session: MemorySession, done: Any, marks: Sequence[Mark], claims: Any) -> Any:
+            replies = turn(session, done, marks, claims)
+            self._marked(marks)
+            return replies
+
+        monkeypatch.setattr(MemorySession, "mark", counted_mark)
+        monkeypatch.setattr(MemorySession, "turn", counted_turn)
+
+    def _marked(self, marks: Sequence[Mark]) -> None:
+        with self._lock:
+            self._now -= sum(len(each.offsets) for each in marks)
 
     def handlers(self) -> dict[str, tuple[Any, BatchOf | None]]:
         """One of each kind, that only counts."""

@@ -170,6 +170,10 @@ class Leased:
         """There is no position, so the message's identity is claimed."""
         return key_text(self.source.identity(record))
 
+    def marking(self, entries: Sequence[Entry]) -> None:  # noqa: ARG002 - as of Family
+        """Say nothing to the store: `settle` acknowledges to the broker."""
+        return
+
     def settle(self, entries: Sequence[Entry]) -> None:
         """Acknowledge. A record whose lease had ended comes again, and its claim says that it is done."""
         if self._queue_leases is not None:

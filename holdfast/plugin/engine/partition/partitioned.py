@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Mark, Poll, Polled
+from holdfast.dedup.claims import Poll, Polled
 from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.delays import Delays
 from holdfast.plugin.engine.partition.log_checks import LogChecks
+from holdfast.plugin.engine.partition.marks import markings
 from holdfast.plugin.engine.partition.owners import Owners
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.partition.rebalance import Rebalance
 from holdfast.plugin.engine.partition.takeover import may_pass
 from holdfast.plugin.engine.record.entry import Gate
-from holdfast.plugin.engine.record.offsets import joined, spans
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
 from holdfast.plugin.engine.record.waits import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.engine.record.host import Marking
     from holdfast.plugin.handlers import Handler
     from holdfast.plugin.ports import Batch, End, PartitionedSource
     from holdfast.records import Partition, Record
@@ -170,18 +171,12 @@ class Partitioned:
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Mark positions. Raises StoreUnavailable: all of them may be marked again."""
-        by_owner: dict[Ownership, list[Entry]] = {}
-        for entry in entries:
-            if entry.gate is not Gate.GONE:
-                by_owner.setdefault(cast("Ownership", entry.owner), []).append(entry)  # made in `admit`
-        by_session: dict[object, list[Ownership]] = {}
-        for owner in by_owner:
-            by_session.setdefault(owner.session_, []).append(owner)
-        for owners in by_session.values():
-            ranges = [_ranges(by_owner[owner]) for owner in owners]
-            marks = [_mark(owner, done) for owner, done in zip(owners, ranges, strict=True)]
-            for owner, done, fenced in zip(owners, ranges, owners[0].session_.mark(marks), strict=True):
-                self._marked(owner, by_owner[owner], done, fenced)
+        for each in self.marking(entries):
+            each.marked(each.session.mark(each.marks))
+
+    def marking(self, entries: Sequence[Entry]) -> Sequence[Marking]:
+        """Tell what `settle` says to the store."""
+        return markings(entries, self._marked)
 
     def given_up(self, entry: Entry) -> None:
         """Nothing to do: the next owner reads it again."""
@@ -383,18 +378,6 @@ def _figures(
         lowest=lowest(owner.entries[min(owner.entries)], now) if owner.entries else None,
         next_retry_ms=due_ms,
     )
-
-
-def _ranges(entries: Sequence[Entry]) -> list[range]:
-    """The offsets of all of them, ascending, without gaps."""
-    found = spans(entry.record.offset for entry in entries if entry.count == 1)
-    return joined([*found, *(span for entry in entries if entry.count > 1 for span in entry.ranges)])
-
-
-def _mark(owner: Ownership, done: Sequence[range]) -> Mark:
-    offsets = done[0] if len(done) == 1 else [offset for span in done for offset in span]
-    former = owner.phase is Phase.GONE
-    return Mark(owner.name, owner.store_epoch, owner.ledger.watermark_with(done), offsets, former)
 
 
 _FENCE = attrgetter("fence")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from holdfast.dedup.claims import Claim, ClaimKey, ClaimSession
+    from holdfast.dedup.claims import Claim, ClaimKey
     from holdfast.plugin.engine.record.entry import Entry, Lane
     from holdfast.plugin.engine.record.lanes import Lanes
     from holdfast.plugin.engine.store.owed import Owed
@@ -71,8 +71,12 @@ class Claiming:
         if (parked := entry.lane.parked) is not None:
             self._hold_nothing_behind(parked)
 
-    def step(self, session: ClaimSession, at_most: int) -> bool:
+    def step(self, ask: Callable[[Sequence[Claim]], Sequence[Verdict]], at_most: int) -> bool:
         """One call for all keys that are wanted. False = the session is fenced.
+
+        Args:
+            ask: the session's `claim`, or a `Turn`'s.
+            at_most: records of one call.
 
         Raises StoreUnavailable: nothing is known then; all of them are asked for again in a later step.
         """
@@ -83,7 +87,7 @@ class Claiming:
         for entry in asked:
             entry.held = True  # until the answer says otherwise: it has to be given back either way
         try:
-            verdicts = session.claim([claim for entry in asked for claim in entry.asked_for])
+            verdicts = ask([claim for entry in asked for claim in entry.asked_for])
         except BaseException:
             self._ask_first(asked)
             raise

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from holdfast.dedup.claims import ClaimSession, Mark
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.records import Record
+
+
+class Marking(NamedTuple):
+    """Positions of one session that are to be marked."""
+
+    session: ClaimSession
+    marks: Sequence[Mark]
+    #: What is to be done with the store's replies.
+    marked: Callable[[Sequence[frozenset[int]]], None]
 
 
 class Host(Protocol):
@@ -25,6 +35,10 @@ class Host(Protocol):
 
     def settle_with_source(self, entries: Sequence[Entry]) -> None:
         """Mark, or acknowledge. Raises StoreUnavailable: then all of them may be settled again."""
+        ...
+
+    def marking(self, entries: Sequence[Entry]) -> Sequence[Marking] | None:
+        """Tell what `settle_with_source` says to the store; None: the source has another way."""
         ...
 
     def skipped(self, entry: Entry) -> None:

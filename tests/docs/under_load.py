@@ -491,6 +491,7 @@ def play(ground: Ground, code: str) -> None:
             if not ground.leased:
                 half = sum(partition.topic in ground.topics for partition in ground.broker.logs) // 2
                 ground.wait(lambda: len(ground.owned(guest)) >= half, "it does not get its half", stays, guest)
+            ground.produce()  # the other may have done all that was there before
             ground.wait(lambda: ground.done(member="guest") > ROUND // 10, "it does not work", stays, guest)
             ground.produce()
         finally:

@@ -41,7 +41,7 @@ RULES = (
     ),
     Broken(
         name="mark-what-was-read",
-        file="plugin/engine/partition/partitioned.py",
+        file="plugin/engine/partition/marks.py",
         rule="owner.ledger.watermark_with(done), offsets,",
         instead="owner.ledger.next, offsets,",
         breaks="P1: the position in the store counts records as done that are not",
@@ -49,8 +49,8 @@ RULES = (
     Broken(
         name="settle-before-the-mark",
         file="plugin/engine/record/settling.py",
-        rule="            if batch:\n                self._settle(batch)\n                del self._settling[: len(batch)]\n",
-        instead="            if batch:\n                del self._settling[: len(batch)]\n                self._settle(batch)\n",
+        rule="                self._settle(batch)\n                self.settled(batch)\n",
+        instead="                self.settled(batch)\n                self._settle(batch)\n",
         breaks="progress: what had no answer is never marked",
     ),
     Broken(
@@ -83,19 +83,19 @@ RULES = (
     ),
     Broken(
         name="committed-before-the-mark",
-        file="plugin/engine/partition/partitioned.py",
-        rule="            for owner, done, fenced in zip(owners, ranges, owners[0].session_.mark(marks), strict=True):\n",
-        instead="            for owner, done in zip(owners, ranges, strict=True):\n"
-        "                for span in done:\n"
-        "                    owner.ledger.settle_all(span)\n"
-        "            for owner, done, fenced in zip(owners, ranges, owners[0].session_.mark(marks), strict=True):\n",
+        file="plugin/engine/partition/marks.py",
+        rule="    marks = [_mark(owner, done) for owner, done in zip(owners, ranges, strict=True)]\n",
+        instead="    marks = [_mark(owner, done) for owner, done in zip(owners, ranges, strict=True)]\n"
+        "    for owner, done in zip(owners, ranges, strict=True):\n"
+        "        for span in done:\n"
+        "            owner.ledger.settle_all(span)\n",
         breaks="P2: while the store gives no answer, the group's offsets pass what it does not know as done",
     ),
     Broken(
         name="nothing-is-marked",
-        file="plugin/engine/partition/partitioned.py",
-        rule="owners[0].session_.mark(marks), strict=True)",
-        instead="[frozenset()] * len(marks), strict=True)",
+        file="plugin/engine/record/settling.py",
+        rule="        marks = [mark for each in self._marking for mark in each.marks]\n",
+        instead="        marks = [mark._replace(offsets=(), watermark=0) for each in self._marking for mark in each.marks]\n",
         breaks="P2: what is committed is not known as done to the store",
     ),
     Broken(

@@ -503,6 +503,12 @@ def test_a_call_that_is_torn_at_its_edges_or_in_the_ledger_is_mended(where: str,
         interrupted(30 + line, "next_poll", at_most, where)
 
 
+@pytest.mark.parametrize("done_when", ["next_poll", "commit", "explicit"])
+def test_what_has_ended_is_settled_wherever_the_call_is_torn_that_notes_it(done_when: DoneWhen) -> None:
+    for line in range(14):
+        interrupted(30 + line, done_when, 5, "settling.py:ended")
+
+
 @pytest.mark.parametrize(
     "where", ["user_loop.py:ended", "user_loop.py:_end", "user_loop.py:ended_returned", "user_loop.py:take_back"]
 )

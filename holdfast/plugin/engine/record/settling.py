@@ -50,9 +50,11 @@ class Settling:
 
     def ended(self, entry: Entry) -> None:
         """A handler ended well, or its dead letter is acknowledged."""
-        entry.gate = Gate.ENDED
+        waiting = self._finishing if entry.held else self._settling
+        if not waiting or waiting[-1] is not entry:  # else the call was torn right here, and is made again
+            waiting.append(entry)
         self.waiting += entry.count
-        (self._finishing if entry.held else self._settling).append(entry)
+        entry.gate = Gate.ENDED  # last: who sees it so knows that it waits here
 
     def skip(self, entry: Entry) -> None:
         """A duplicate: nothing ran, but its position is to be settled."""

@@ -67,7 +67,19 @@ class Asker:
 
     def alone(self, asking: Asking[_T]) -> _T:
         """Make one call. Raises as `ask`."""
-        return ended(asking, self.ask(next(asking)))
+        [answer] = self.together(asking)
+        if isinstance(answer, StoreError):
+            raise answer
+        return cast("_T", answer)
+
+    def together(self, *askings: Asking[Any]) -> list[Any]:
+        """Make several calls in one round trip. What the store says no to alone has that error as its answer. Raises as
+        `ask_all`."""
+        replies = self.ask_all([next(asking) for asking in askings])
+        return [
+            reply if isinstance(reply, StoreError) else _ended(asking, reply)
+            for asking, reply in zip(askings, replies, strict=True)
+        ]
 
     def ask_all(self, questions: Sequence[Question]) -> list[Replies | StoreError]:
         """One round trip, and a second for the shards where another thread had raised the generation meanwhile. What
@@ -135,7 +147,7 @@ class Asker:
         return found
 
 
-def ended(asking: Asking[_T], replies: Replies) -> _T:
+def _ended(asking: Asking[_T], replies: Replies) -> _T:
     """Give a call its replies. Returns what it makes of them."""
     try:
         asking.send(replies)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
-from holdfast.dedup.redis_asking import Asker, Question, ended, in_order
+from holdfast.dedup.redis_asking import Asker, Question, in_order
 from holdfast.dedup.redis_given import Given
 from holdfast.dedup.redis_keys import batch, claimed_by
 from holdfast.dedup.redis_layout import decode, encode
@@ -213,16 +213,12 @@ class RedisSession:
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
-        finishing, marking, claiming = self._finishing(done, None), self._marking(marks), self._claiming(claims)
-        to_finish, to_mark, to_claim = self._asker.ask_all([next(finishing), next(marking), next(claiming)])
-        finished = to_finish if isinstance(to_finish, StoreError) else ended(finishing, to_finish)
+        finished, fenced, claimed = self._asker.together(
+            self._finishing(done, None), self._marking(marks), self._claiming(claims)
+        )
         if not isinstance(finished, StoreError):
             self._given.finish(done, None, finished)
-        return Turned(
-            finished,
-            to_mark if isinstance(to_mark, StoreError) else ended(marking, to_mark),
-            to_claim if isinstance(to_claim, StoreError) else ended(claiming, to_claim),
-        )
+        return Turned(finished, fenced, claimed)
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""

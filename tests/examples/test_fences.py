@@ -108,7 +108,7 @@ def play(
     given |= ground.given
     with Member(home, "a", **given, moment=moment, order=order) as a:
         ground.send(range(STATUSES))
-        until(lambda: a.said("stops") and a.stopped, "a stands still")
+        until(lambda: a.said("stops") and a.stopped, lambda: f"a stands still: {a.out.read_text()}{a.log.read_text()}")
         with Member(home, "b", **given) as b:
             until(lambda: look() == dict.fromkeys(ORDERS, STATUSES - 1), lambda: f"b writes the rest: {look()}")
             a.process.send_signal(signal.SIGCONT)
@@ -227,7 +227,9 @@ class TestPostgres:
 
         with Member(tmp_path, "a", **given, moment=moment, order="order-3") as a:
             ground.send(values)
-            until(lambda: a.said("stops") and a.stopped, "a stands still")
+            until(
+                lambda: a.said("stops") and a.stopped, lambda: f"a stands still: {a.out.read_text()}{a.log.read_text()}"
+            )
             if end is signal.SIGKILL:
                 a.process.kill()
             with Member(tmp_path, "b", **given) as b:

@@ -127,6 +127,15 @@ class Field:
             batch = messages[start : start + 500]
             self._sent[where] = self.sender.send_batch(where, batch, Deadline(PATIENCE_S)).offset + len(batch)
 
+    def fill(self, prefix: str, count: int) -> list[str]:
+        """So many in each queue, in one go each; their values."""
+        values = []
+        for queue in self.queues():
+            some = numbered(f"{prefix}{queue.number}-", count)
+            self.produce_many(queue, some)
+            values += some
+        return values
+
     def committed(self, topic: str | None = None, group: str | None = None) -> Mapping[Partition, int | None]:
         return {
             queue: self.client.query_offset(queue, group or self.group, Deadline(PATIENCE_S))

@@ -10,8 +10,12 @@ from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.ports import NOTHING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.claims import Claim, Verdict
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
+    from holdfast.plugin.engine.record.settling import Turn
     from holdfast.plugin.ports import Batch
 
 
@@ -74,29 +78,37 @@ class Steps:
 
     def exchange(self) -> None:
         """Finish and mark what has ended, and ask for the keys of what came: in one round trip, where it all goes the
-        same way. What is finished now is marked by the next."""
+        same way and is no more than one call takes. What is finished now is marked by the next."""
+        self.more_to_say = False
+        while (turn := self._gather()) is not None:
+            self._say(turn)
+            if turn.whole:
+                return
+        self.settle()
+        self.claim()
+
+    def _gather(self) -> Turn | None:
         parts = self._parts
-        session, settling, claiming = parts.sessions.session, parts.settling, parts.claiming
-        turn, self.more_to_say = None, False
-        if session is not None and settling.waiting and parts.outage.may_ask:
-            turn = settling.turn(session, parts.settings.mark_batch)
-        if turn is None:
-            self.settle()
-            self.claim()
-            return
+        session = parts.sessions.session
+        if session is None or not parts.settling.waiting or not parts.outage.may_ask:
+            return None
+        return parts.settling.turn(session, parts.settings.mark_batch)
+
+    def _say(self, turn: Turn) -> None:
+        """What ended before anything else waits for it: keys are asked for with the last of it."""
+        parts, claiming = self._parts, self._parts.claiming
         with parts.outage.asking():
             live, asked = True, False
             try:
-                if claiming.wanted:
-                    parts.owed.pay()  # a claim that is being given back may not be asked for
-                    live = claiming.step(turn.ask, parts.settings.poll_batch)
+                if turn.whole and claiming.wanted:
+                    live = self._ask_for_keys(turn.ask)
                     asked = claiming.asked
                 if not asked:
                     turn.ask(())
             finally:
                 turn.end()
             parts.outage.answered()
-            self.more_to_say = bool(settling.waiting)
+            self.more_to_say = bool(parts.settling.waiting)
             if not live:
                 parts.sessions.lost()
 
@@ -106,9 +118,13 @@ class Steps:
         session = parts.sessions.session
         if parts.claiming.wanted and parts.outage.may_ask and session is not None:
             with parts.outage.asking():
-                parts.owed.pay()  # a claim that is being given back may not be asked for
-                live = parts.claiming.step(session.claim, parts.settings.poll_batch)
+                live = self._ask_for_keys(session.claim)
                 if parts.claiming.asked:
                     parts.outage.answered()
                 if not live:
                     parts.sessions.lost()
+
+    def _ask_for_keys(self, ask: Callable[[Sequence[Claim]], Sequence[Verdict]]) -> bool:
+        """False = the session is fenced."""
+        self._parts.owed.pay()  # a claim that is being given back may not be asked for
+        return self._parts.claiming.step(ask, self._parts.settings.poll_batch)

@@ -11,23 +11,13 @@ import redis
 
 from holdfast.plugin.events import LogWentBack
 from holdfast.timing import Deadline
-from tests.harness.rocketmq_field import PATIENCE_S, Field, numbered
+from tests.harness.rocketmq_field import PATIENCE_S, Field
 from tests.harness.servers.rocketmq import RocketMQServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEDUPS = pytest.mark.parametrize("dedup", ["message", "position"])
-
-
-def fill(field: Field, prefix: str, count: int) -> list[str]:
-    """So many in each queue, in one go each; their values."""
-    values = []
-    for queue in field.queues():
-        some = numbered(f"{prefix}{queue.number}-", count)
-        field.produce_many(queue, some)
-        values += some
-    return values
 
 
 def make_again(field: Field, queues: int) -> None:
@@ -49,13 +39,13 @@ class TestATopicThatWasMadeAgain:
         self, rocketmq: RocketMQServer, redis_url: str, dedup: Any
     ) -> None:
         with Field(rocketmq, redis_url, queues=2) as field:
-            old = fill(field, "old", 30)
+            old = field.fill("old", 30)
             app = field.app(dedup=dedup)
             field.wait_handled(*old)
             field.wait_committed()
             app.stop()
             make_again(field, 2)
-            new = fill(field, "new", 50)
+            new = field.fill("new", 50)
             app = field.app(dedup=dedup)
             field.wait_handled(*new)
             field.wait_committed()
@@ -65,12 +55,12 @@ class TestATopicThatWasMadeAgain:
     @DEDUPS
     def test_is_read_whole_under_a_member_that_runs(self, rocketmq: RocketMQServer, redis_url: str, dedup: Any) -> None:
         with Field(rocketmq, redis_url, queues=2) as field:
-            old = fill(field, "old", 30)
+            old = field.fill("old", 30)
             app = field.app(dedup=dedup)
             field.wait_handled(*old)
             field.wait_committed()
             make_again(field, 2)
-            new = fill(field, "new", 50)
+            new = field.fill("new", 50)
             field.wait_handled(*new)
             field.wait_committed()
             assert app.told(LogWentBack)
@@ -80,13 +70,13 @@ class TestATopicThatWasMadeAgain:
         self, rocketmq: RocketMQServer, redis_url: str
     ) -> None:
         with Field(rocketmq, redis_url, queues=1) as field:
-            old = fill(field, "old", 30)
+            old = field.fill("old", 30)
             app = field.app()
             field.wait_committed()
             app.stop()
             forget_notes(redis_url)
             make_again(field, 1)
-            new = fill(field, "new", 50)
+            new = field.fill("new", 50)
             field.app()
             field.wait_handled(*new)
             field.wait_committed()
@@ -98,13 +88,13 @@ class TestTheSameLog:
         self, rocketmq: RocketMQServer, redis_url: str
     ) -> None:
         with Field(rocketmq, redis_url, queues=2) as field:
-            old = fill(field, "old", 30)
+            old = field.fill("old", 30)
             app = field.app(dedup="position")
             field.wait_handled(*old)
             field.wait_committed()
             app.stop()
             forget_notes(redis_url)
-            new = fill(field, "new", 5)
+            new = field.fill("new", 5)
             app = field.app(dedup="position")
             field.wait_handled(*new)
             field.wait_committed()
@@ -115,10 +105,10 @@ class TestTheSameLog:
         self, rocketmq: RocketMQServer, redis_url: str
     ) -> None:
         with Field(rocketmq, redis_url, queues=1) as field:
-            fill(field, "old", 30)
+            field.fill("old", 30)
             app = field.app(consume_from_where="latest")
             field.wait(lambda: len(app.owns) == 1)
-            new = fill(field, "new", 5)
+            new = field.fill("new", 5)
             field.wait_handled(*new)
             field.wait_committed()
         assert Counter(field.values()) == Counter(new)
@@ -136,7 +126,7 @@ class TestABroker:
     def test_that_is_killed_and_comes_back_has_the_same_log(self, alone: RocketMQServer, redis_url: str) -> None:
         """It has forgotten the group's offsets of the last seconds, perhaps all of them."""
         with Field(alone, redis_url, queues=2) as field:
-            old = fill(field, "old", 30)
+            old = field.fill("old", 30)
             app = field.app("a", dedup="position")
             field.wait_handled(*old)
             field.wait_committed()
@@ -144,12 +134,12 @@ class TestABroker:
             alone.kill_broker()
             alone.start_broker()
             app = field.app("b", dedup="position")
-            new = fill(field, "new", 5)
+            new = field.fill("new", 5)
             field.wait_handled(*new)
             field.wait_committed()
             alone.stop_broker()
             alone.start_broker()
-            more = fill(field, "more", 5)
+            more = field.fill("more", 5)
             field.wait_handled(*more)
             field.wait_committed()
             assert not app.told(LogWentBack)
@@ -157,7 +147,7 @@ class TestABroker:
 
     def test_whose_store_was_emptied_is_read_whole(self, alone: RocketMQServer, redis_url: str) -> None:
         with Field(alone, redis_url, queues=2) as field:
-            old = fill(field, "old", 30)
+            old = field.fill("old", 30)
             app = field.app(dedup="position")
             field.wait_handled(*old)
             field.wait_committed()
@@ -167,7 +157,7 @@ class TestABroker:
             alone.start_broker()
             field.create(field.topic, 2)
             field._sent.clear()
-            new = fill(field, "new", 50)
+            new = field.fill("new", 50)
             app = field.app(dedup="position")
             field.wait_handled(*new)
             field.wait_committed()

@@ -11,7 +11,7 @@ from holdfast.adapters.rocketmq.remoting import Subscription, queues
 from holdfast.errors import SourceError
 from holdfast.plugin.events import LogWentBack
 from holdfast.timing import Deadline
-from tests.harness.rocketmq_field import PATIENCE_S, Field, numbered
+from tests.harness.rocketmq_field import PATIENCE_S, Field
 from tests.harness.servers.rocketmq import RocketMQServer
 from tests.harness.waiting import until
 
@@ -35,16 +35,6 @@ def acting() -> Iterator[RocketMQServer]:
     settings = {"slaveReadEnable": "true", "enableSlaveActingMaster": "true"}
     with RocketMQServer(settings=settings, name_server={"supportActingMaster": "true"}) as server:
         yield server
-
-
-def fill(field: Field, prefix: str, count: int) -> list[str]:
-    """So many in each queue; their values."""
-    values = []
-    for queue in field.queues():
-        some = numbered(f"{prefix}{queue.number}-", count)
-        field.produce_many(queue, some)
-        values += some
-    return values
 
 
 def reached(condition: Callable[[], object]) -> None:
@@ -77,16 +67,16 @@ def test_a_slave_that_is_made_the_master_and_has_less_makes_nothing_run_again_th
     """Masters acknowledge what slaves do not have yet: that is lost, and its offsets are given to other messages."""
     with Field(server, redis_url, queues=2) as field:
         app = field.app(dedup=dedup)
-        old = fill(field, "old", 300)
+        old = field.fill("old", 300)
         field.wait_handled(*old)
         slave = server.add_slave("broker-a")
         reached(lambda: has(field, server.address(slave), 300))
-        marked = fill(field, "marked", 10)
+        marked = field.fill("marked", 10)
         field.wait_handled(*marked)
         reached(lambda: has(field, server.address(slave), 310))
         wait_noted(field, app, 300)
         server.kill_broker(slave)
-        gone = fill(field, "gone", 20)
+        gone = field.fill("gone", 20)
         field.wait_handled(*gone)
         field.wait_committed()
         server.kill_broker("broker-a")
@@ -94,7 +84,7 @@ def test_a_slave_that_is_made_the_master_and_has_less_makes_nothing_run_again_th
         field._sent.clear()
         reached(field.ends)
         assert set(field.ends().values()) == {310}
-        new = fill(field, "new", 50)
+        new = field.fill("new", 50)
         field.wait_handled(*new)
         field.wait_committed()
         times = Counter(field.values())
@@ -107,13 +97,13 @@ def test_a_slave_that_acts_for_its_master_is_read_and_has_offsets_committed_and_
 ) -> None:
     with Field(acting, redis_url, queues=2) as field:
         app = field.app("first", dedup="position")
-        old = fill(field, "old", 30)
+        old = field.fill("old", 30)
         field.wait_handled(*old)
         slave = acting.add_slave("broker-a")
         reached(lambda: has(field, acting.address(slave), 30))
         acting.kill_broker(slave)
         # The slave's log ends where the mark is: that alone could be a log made again.
-        last = fill(field, "last", 1)
+        last = field.fill("last", 1)
         field.wait_handled(*last)
         field.wait_committed()
         wait_noted(field, app, 30)
@@ -123,7 +113,7 @@ def test_a_slave_that_acts_for_its_master_is_read_and_has_offsets_committed_and_
         field.wait(lambda: len(app.owns) == len(second.owns) == 1, "a queue changes hands while the slave acts")
         acting.start_broker("broker-a")
         field.wait(lambda: field.client.brokers_at(acting.address()), "the master is known again")
-        new = fill(field, "new", 20)
+        new = field.fill("new", 20)
         field.wait_handled(*new)
         reached(lambda: field.committed() == field.ends())
         assert Counter(field.values()) == Counter([*old, *last, *new])

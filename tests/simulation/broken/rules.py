@@ -56,8 +56,8 @@ RULES = (
     Broken(
         name="mark-before-finish",
         file="plugin/engine/record/settling.py",
-        rule="        (self._finishing if entry.held else self._settling).append(entry)",
-        instead="        self._settling.append(entry)",
+        rule="        waiting = self._finishing if entry.held else self._settling",
+        instead="        waiting = self._settling",
         breaks="P3: a key is never done, and its next copy runs again",
     ),
     Broken(

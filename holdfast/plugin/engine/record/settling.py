@@ -88,7 +88,8 @@ class Settling:
             return None
         if any(entry.owner.session_ is not session for entry in finishing):
             return None
-        return Turn(self, session, finishing, settling, marking)
+        whole = len(finishing) == len(self._finishing) and len(settling) == len(self._settling)
+        return Turn(self, session, finishing, settling, marking, whole=whole)
 
     def finished(self, batch: Sequence[Entry], verdicts: Sequence[Verdict]) -> None:
         """The store has answered for their keys. Who is done by its key is not repeated by a crash any more."""
@@ -126,7 +127,11 @@ class Turn:
         finishing: Sequence[Entry],
         settled: Sequence[Entry],
         marking: Sequence[Marking],
+        *,
+        whole: bool,
     ) -> None:
+        #: It is all that waited.
+        self.whole = whole
         self._settling, self._session = settling, session
         self._finishing, self._settled, self._marking = finishing, settled, marking
         self._replies: Turned | None = None
@@ -145,9 +150,8 @@ class Turn:
             return
         finished, fenced, _ = self._replies
         if not isinstance(fenced, StoreError):
-            replies = iter(fenced)
-            for each in self._marking:
-                each.marked([next(replies) for _ in each.marks])
+            for each in self._marking:  # one at most: all are of one session
+                each.marked(fenced)
             self._settling.settled(self._settled)
         if not isinstance(finished, StoreError):
             self._settling.finished(self._finishing, finished)

@@ -95,7 +95,7 @@ class Steps:
         return parts.settling.turn(session, parts.settings.mark_batch)
 
     def _say(self, turn: Turn) -> None:
-        """What ended before anything else waits for it: keys are asked for with the last of it."""
+        """Make that round trip. It asks for keys where it is the last of them: what has ended goes first."""
         parts, claiming = self._parts, self._parts.claiming
         with parts.outage.asking():
             live, asked = True, False

@@ -142,6 +142,8 @@ class Engine:
         parts, steps = self.parts, self._steps
         steps.vouch()
         self.collect()
+        if steps.more_to_say:
+            self._let_handlers_end(min(steps.took_s, _BUSY_S))
         steps.exchange()
         self._dispatch.step()
         parts.workers.begin_coroutines()
@@ -188,6 +190,15 @@ class Engine:
         parts.meter.took(workers.timings())
         for entry, done, begun in workers.overdue():
             outcomes.taken_back(entry, done, begun)
+
+    def _let_handlers_end(self, at_most_s: float) -> None:
+        """Marks alone can wait for what handlers end, no longer than their own round trip would take: else every second
+        one to a store far away would bring them alone."""
+        workers, clock = self.parts.workers, self.parts.runtime
+        until = clock.now() + at_most_s
+        while workers.busy and (left_s := until - clock.now()) > 0:
+            workers.wake.wait(left_s)
+            self.collect()
 
     def _resubscribe(self) -> None:
         if self._new_topics is not None:

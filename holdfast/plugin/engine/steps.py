@@ -25,6 +25,8 @@ class Steps:
     def __init__(self, parts: Parts, family: Family) -> None:
         #: The last exchange has finished what the next one marks.
         self.more_to_say = False
+        #: How long the last exchange took.
+        self.took_s = 0.0
         self._parts, self._family = parts, family
         self._admission = Admission(
             family=family,
@@ -79,7 +81,12 @@ class Steps:
     def exchange(self) -> None:
         """Finish and mark what has ended, and ask for the keys of what came: in one round trip, where it all goes the
         same way and is no more than one call takes. What is finished now is marked by the next."""
-        self.more_to_say = False
+        clock, self.more_to_say = self._parts.runtime, False
+        began = clock.now()
+        self._exchange()
+        self.took_s = clock.now() - began
+
+    def _exchange(self) -> None:
         while (turn := self._gather()) is not None:
             self._say(turn)
             if turn.whole:

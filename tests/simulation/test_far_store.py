@@ -1,0 +1,36 @@
+"""What goes to a store that is some milliseconds away, in how many round trips."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast import Settings
+from holdfast.plugin.engine.record.settling import Turn
+from holdfast.testing import ScriptedWorld
+from tests.simulation.test_scripted import app_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from holdfast.dedup.claims import Claim, Verdict
+
+
+def test_marks_go_with_what_handlers_end_and_not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    trips: list[str] = []
+    ask = Turn.ask
+
+    def noted(turn: Turn, claims: Sequence[Claim]) -> Sequence[Verdict]:
+        trips.append("marks alone" if not turn._finishing and not claims else "more")
+        return ask(turn, claims)
+
+    monkeypatch.setattr(Turn, "ask", noted)
+    with ScriptedWorld() as stage:
+        for number in range(600):
+            stage.produce("orders", {"id": number})
+        settings = Settings(workers=4, poll_batch=20, mark_batch=20, ramp=None)
+        stage.member(app_of(lambda _: stage.sleep(0.0001), settings))
+        stage.settle()
+        stage.assert_once()
+    assert trips.count("marks alone") <= 2

@@ -243,7 +243,7 @@ def test_a_reset_is_honoured_and_what_was_done_before_it_does_not_count(stage: S
     stage.reset("orders", 0, 2)
     a.restart()
     stage.settle()
-    assert done == [0, 1, 2, 3, 2, 3]
+    assert [sorted(done[:4]), sorted(done[4:])] == [[0, 1, 2, 3], [2, 3]]  # four keys: each has an order of its own
     stage.assert_once(done)
     stage.assert_once()
 

@@ -143,7 +143,7 @@ class Engine:
         steps.vouch()
         self.collect()
         if steps.more_to_say:
-            self._let_handlers_end(min(steps.took_s, _BUSY_S))
+            self._let_handlers_end(min(steps.trip_s, _BUSY_S))
         steps.exchange()
         self._dispatch.step()
         parts.workers.begin_coroutines()

@@ -25,8 +25,8 @@ class Steps:
     def __init__(self, parts: Parts, family: Family) -> None:
         #: The last exchange has finished what the next one marks.
         self.more_to_say = False
-        #: How long the last exchange took.
-        self.took_s = 0.0
+        #: How long the last round trip of an exchange took.
+        self.trip_s = 0.0
         self._parts, self._family = parts, family
         self._admission = Admission(
             family=family,
@@ -81,12 +81,7 @@ class Steps:
     def exchange(self) -> None:
         """Finish and mark what has ended, and ask for the keys of what came: in one round trip, where it all goes the
         same way and is no more than one call takes. What is finished now is marked by the next."""
-        clock, self.more_to_say = self._parts.runtime, False
-        began = clock.now()
-        self._exchange()
-        self.took_s = clock.now() - began
-
-    def _exchange(self) -> None:
+        self.more_to_say = False
         while (turn := self._gather()) is not None:
             self._say(turn)
             if turn.whole:
@@ -104,6 +99,7 @@ class Steps:
     def _say(self, turn: Turn) -> None:
         """Make that round trip. It asks for keys where it is the last of them: what has ended goes first."""
         parts, claiming = self._parts, self._parts.claiming
+        began = parts.runtime.now()
         with parts.outage.asking():
             live, asked = True, False
             try:
@@ -116,6 +112,7 @@ class Steps:
                 turn.end()
             parts.outage.answered()
             self.more_to_say = bool(parts.settling.waiting)
+            self.trip_s = parts.runtime.now() - began
             if not live:
                 parts.sessions.lost()
 

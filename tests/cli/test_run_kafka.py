@@ -72,7 +72,7 @@ def test_nothing_is_lost_and_a_kill_alone_repeats(kafka: KafkaServer, redis_url:
         killed = until(lambda: shop.of_process("1"))
         os.kill(killed, signal.SIGKILL)
         shop.until_billed(2 * ORDERS)
-        assert run.log.count("process 1 has begun") == 2
+        until(lambda: run.log.count("process 1 has begun") == 2, lambda: run.log)
         repeated_by_the_kill = {each for each, times in shop.noted("billed").items() if times > 1}
         assert repeated_by_the_kill <= shop.noted("begins", pid=killed).keys()
 

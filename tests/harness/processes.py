@@ -143,6 +143,19 @@ def kill_session(session_id: int) -> None:
         time.sleep(0.01)
 
 
+def ran_well(leader: subprocess.Popen[bytes], log: Path, within_s: float) -> None:
+    """Returns when the leader of a session has ended with 0; nothing of it is left, whatever became of it. Raises
+    AssertionError with the end of its log."""
+    try:
+        status = leader.wait(within_s)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        kill_session(leader.pid)
+        leader.wait()
+    assert status == 0, f"{'did not end' if status is None else f'status {status}'}: {tail(log)}"
+
+
 def tail(log: Path, lines: int = 40) -> str:
     """The last lines of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

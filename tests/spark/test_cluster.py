@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.harness.processes import kill_session, spawn, tail
+from tests.harness.processes import ran_well, spawn
 from tests.spark.cluster import PHASES
 from tests.spark.kills import ROOT
 
@@ -22,9 +22,6 @@ def test_executors_killed_at_each_phase_of_a_batch_lose_nothing_and_double_nothi
 ) -> None:
     log = tmp_path / "log"
     driver = spawn([sys.executable, "-m", "tests.spark.cluster", str(tmp_path), redis_url], log, cwd=ROOT)
-    try:
-        assert driver.wait(550) == 0, tail(log)
-    finally:
-        kill_session(driver.pid)
+    ran_well(driver, log, 550)
     found = json.loads((tmp_path / "found").read_text())
     assert found == {"killed": [f"{phase} {n}" for n, phase in enumerate(PHASES)], "lost": 0, "doubled": 0}

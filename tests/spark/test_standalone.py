@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.harness.processes import kill_session, spawn, tail
+from tests.harness.processes import kill_session, ran_well, spawn, tail
 from tests.harness.servers.spark_standalone import SparkStandalone
 from tests.harness.waiting import until
 from tests.spark import wide
@@ -185,10 +185,7 @@ def test_200_partitions_and_half_a_million_rows_of_one_key(
     log = tmp_path / "log"
     command = [sys.executable, "-m", "tests.spark.wide", str(tmp_path), cluster.url, redis_cluster.url]
     driver = spawn(command, log, cwd=ROOT)
-    try:
-        assert driver.wait(1000) == 0, tail(log)
-    finally:
-        kill_session(driver.pid)
+    ran_well(driver, log, 1000)
     found = json.loads((tmp_path / "found").read_text())
     seen = {name: (each["lost"], each["doubled"], each["first"]) for name, each in found.items()}
     assert seen == {each.name: (0, 0, max(0, each.hot - 1)) for each in wide.BATCHES}

@@ -275,6 +275,8 @@ class RocketMQSource:
             self._forget(change.gone)
             self._handing_over = True
             try:
+                # One of them may be the last: then the engine has nothing to add to it in this hand-over.
+                self._offsets.wait(Deadline(_LAST_COMMIT_S))
                 self._listener.revoked(change.gone)
             finally:
                 self._handing_over = False

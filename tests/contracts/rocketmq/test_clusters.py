@@ -292,7 +292,6 @@ class TestTwoBrokers:
         field.server.kill_broker("broker-b")
         try:
             held.set()
-            second = field.app("second")
 
             def stalled(app: App) -> dict[str, str]:
                 found = app.app.health(stall_s=1.0)
@@ -300,6 +299,7 @@ class TestTwoBrokers:
                 return {each.partition.broker: each.waits_for for each in found.stalled}
 
             field.wait(lambda: "client to deliver" in stalled(first).get("broker-b", ""))
+            second = field.app("second")  # not before: it may be given all queues of that broker
             field.wait(lambda: "takeover" in stalled(second).get("broker-b", ""))
             assert first.told(SourceTrouble)
         finally:

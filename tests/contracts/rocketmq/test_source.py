@@ -6,13 +6,17 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.plugin.events import RewindIgnored
 from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field, numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.timing import Deadline
     from tests.harness.servers.rocketmq import RocketMQServer
 
 
@@ -65,6 +69,37 @@ class TestHandOver:
         assert Counter(field.values()) == Counter(produced)
         # Who takes a queue over reads the offset that was committed before it was let go.
         assert not any(app.told(RewindIgnored) for app in field.apps)
+
+    def test_a_commit_that_is_under_way_is_answered_before_its_queue_goes(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url, queues=2) as field:
+            first = field.app("first")
+            field.wait(lambda: len(first.owns) == 2)
+            field.produce_many(0, ["a"])
+            field.produce_many(1, ["b"])
+            field.wait_committed()
+            held: list[Callable[[], None]] = []
+            offsets, client = first.source._offsets, first.source._client
+            begin_commit, wait = client.begin_commit, offsets.wait
+
+            def hold(*args: Any, **named: Any) -> None:
+                held.append(partial(begin_commit, *args, **named))
+
+            def go_on_and_wait(deadline: Deadline) -> bool:
+                client.begin_commit = begin_commit  # type: ignore[method-assign]
+                while held:
+                    held.pop()()
+                return wait(deadline)
+
+            client.begin_commit = hold  # type: ignore[method-assign]
+            offsets.wait = go_on_and_wait  # type: ignore[method-assign]
+            field.produce_many(0, ["c"])
+            field.produce_many(1, ["d"])
+            field.wait(lambda: len(held) == 2)
+            second = field.app("second")
+            field.wait(lambda: len(first.owns) == len(second.owns) == 1)
+            assert not second.told(RewindIgnored)
 
     def test_a_queue_stays_in_order_across_members(self, rocketmq: RocketMQServer, redis_url: str) -> None:
         with Field(rocketmq, redis_url, queues=2) as field:

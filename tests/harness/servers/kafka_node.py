@@ -55,7 +55,9 @@ class KafkaNode:
         self._protocols = listeners
         self.port, self.controller_port, *more = ports
         self._ports = dict(zip(listeners, more, strict=True))
-        self.wires = {name: KafkaWire(port) for name, port in self._ports.items()}
+        self.wires = {
+            name: KafkaWire(port, encrypted=listeners[name].endswith("SSL")) for name, port in self._ports.items()
+        }
         self.directory_id = new_id()
         self.log_file = home / f"broker-{number}.log"
         self._settings = home / f"server-{number}.properties"

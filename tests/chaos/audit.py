@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark.audit import follow, stream
-from tests.harness.processes import kill_session, spawn, tail
+from tests.harness.processes import kill_session, ran_well, spawn, tail
 from tests.harness.servers.kafka import KafkaServer
 from tests.harness.waiting import until
 from tests.spark.audit.streamed import later, send, tables, wrong
@@ -95,14 +95,12 @@ def play(home: Path, kills: int, seed: int) -> tuple[Counter[str], list[str]]:
             aim = random.choice(("begun", "written"))
             _await(driver, home, aim, before[aim])
             time.sleep(random.choice((0.0, random.uniform(0.0, 4.0))))
-            kill_session(driver.pid)
-            driver.wait()
+            kill_session(driver)
             where = came_to(home)
             killed[where] += 1
             print(f"kill {number + 1}: {where}", flush=True)
         send(kafka.bootstrap, _TOPIC, lines[kills * a_round :])
-        driver = started()
-        assert driver.wait(_PATIENCE_S) == 0, tail(home / "log")
+        ran_well(started(), home / "log", _PATIENCE_S)
     return killed, wrong(tables(home / "out"), groups)
 
 

@@ -134,13 +134,14 @@ def members(session_id: int) -> list[int]:
     return found
 
 
-def kill_session(session_id: int) -> None:
-    """SIGKILL to all of it, until nothing is left."""
-    while found := members(session_id):
+def kill_session(leader: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to all of the session that it leads, until nothing is left."""
+    while found := members(leader.pid):
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
+    leader.wait()
 
 
 def ran_well(leader: subprocess.Popen[bytes], log: Path, within_s: float) -> None:
@@ -151,8 +152,7 @@ def ran_well(leader: subprocess.Popen[bytes], log: Path, within_s: float) -> Non
     except subprocess.TimeoutExpired:
         status = None
     finally:
-        kill_session(leader.pid)
-        leader.wait()
+        kill_session(leader)
     assert status == 0, f"{'did not end' if status is None else f'status {status}'}: {tail(log)}"
 
 

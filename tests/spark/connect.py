@@ -60,8 +60,7 @@ class ConnectServer:
     def kill(self) -> None:
         """SIGKILL, with its Python workers."""
         if self._process is not None:
-            kill_session(self._process.pid)
-            self._process.wait()
+            kill_session(self._process)
 
     def _spawn(self, port: int) -> subprocess.Popen[bytes]:
         self._port = port

@@ -75,8 +75,7 @@ class Drivers:
         try:
             yield driver
         finally:
-            kill_session(driver.pid)
-            driver.wait()
+            kill_session(driver)
 
     def _await(self, driver: subprocess.Popen[bytes], there: Callable[[], bool]) -> None:
         def look() -> bool:

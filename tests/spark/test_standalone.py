@@ -73,8 +73,7 @@ class Query:
     def kill(self) -> None:
         """With its JVM. Its executors are left alone: they see it by themselves."""
         if self._driver is not None:
-            kill_session(self._driver.pid)
-            self._driver.wait()
+            kill_session(self._driver)
 
     def until(self, there: Callable[[], object]) -> None:
         def look() -> bool:

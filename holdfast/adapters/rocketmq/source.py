@@ -275,7 +275,7 @@ class RocketMQSource:
             self._forget(change.gone)
             self._handing_over = True
             try:
-                # One of them may be the last: then the engine has nothing to add to it in this hand-over.
+                # What is under way may be a queue's last commit: then the engine adds none to wait for.
                 self._offsets.wait(Deadline(_LAST_COMMIT_S))
                 self._listener.revoked(change.gone)
             finally:

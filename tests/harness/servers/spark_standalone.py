@@ -99,8 +99,7 @@ class Worker(_Daemon):
     def switch_off(self) -> None:
         """It, its executors and their Python workers, by SIGKILL."""
         if self._process is not None:
-            kill_session(self._process.pid)
-            self._process.wait()
+            kill_session(self._process)
 
     def stop(self) -> None:
         self.switch_off()

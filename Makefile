@@ -9,7 +9,8 @@ COMPARE ?=
 KILLS ?= 20
 CLIENTS ?=
 MINUTES ?= 10
-BROKERS ?= 1
+BROKERS ?= one
+STORE ?= one
 # Most tests wait most of their time: five processes run them, with one set of servers for all (tests/tiers.py says who
 # runs what, and when). A process that dies (a test that hung ends its own) is not started again, and the run ends.
 PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
@@ -85,8 +86,8 @@ else
 endif
 
 # ONLY="kill -9": the name of a fault has spaces.
-soak: setup ## faults by a seed over processes on real servers, judged by ledger and audit: MINUTES=10 SEED=1 ON=eager ONLY="kill -9" BROKERS=3; results in chaos-out/
-	$(PYTHON) -m tests.chaos.soak --minutes $(MINUTES) --seed $(SEED) --brokers $(BROKERS) $(if $(ONLY),--only "$(ONLY)") $(if $(ON),--on $(ON))
+soak: setup ## faults by a seed over processes on real servers, judged by ledger and audit: MINUTES=10 SEED=1 ON="eager rocketmq" BROKERS="one several" STORE="one sentinel cluster" ONLY="kill -9"; results in chaos-out/
+	$(PYTHON) -m tests.chaos.soak --minutes $(MINUTES) --seed $(SEED) --brokers $(BROKERS) --store $(STORE) $(if $(ONLY),--only "$(ONLY)") $(if $(ON),--on $(ON))
 
 compat: ## members come and go with several versions of confluent-kafka (CLIENTS="2.13.2 2.16.1", or CLIENTS="--refused 2.12.2"); the Spark sink on the oldest and the newest pyspark; 1 GB
 	@tools/setup.sh compat

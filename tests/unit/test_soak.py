@@ -24,8 +24,8 @@ def ran(at_s: float, pid: int, offset: int) -> list[Entry]:
 
 
 def test_each_fault_answers_for_its_time() -> None:
-    first = Played(fault="kill -9", protocol="eager", began_ns=10 * S)
-    second = Played(fault="join", protocol="eager", began_ns=20 * S)
+    first = Played(fault="kill -9", began_ns=10 * S)
+    second = Played(fault="join", began_ns=20 * S)
     entries = [
         *ran(11, 1, 0),
         entry(11.5, 1, "start", 1),
@@ -46,15 +46,15 @@ def test_each_fault_answers_for_its_time() -> None:
     assert (first.lost, first.repeated, first.in_hand) == (0, 1, 1)
     assert (second.lost, second.repeated, second.in_hand) == (1, 0, 0)
     assert second.pause_s == 8.0
-    leg = Leg(protocol="eager", brokers=1, seed=1, minutes=1, played=[first, second])
-    assert [row[:6] for row in rows([leg])] == [
-        ("join", "eager", "1", "1", "0", "0"),
-        ("kill -9", "eager", "1", "0", "1", "1"),
+    leg = Leg(protocol="eager", brokers=1, store="one", seed=1, minutes=1, played=[first, second])
+    assert [row[:8] for row in rows([leg])] == [
+        ("join", "eager", "1", "one", "1", "1", "0", "0"),
+        ("kill -9", "eager", "1", "one", "1", "0", "1", "1"),
     ]
 
 
 def test_a_leg_that_did_not_come_to_its_end_has_not_held() -> None:
-    leg = Leg(protocol="eager", brokers=1, seed=1, minutes=1)
+    leg = Leg(protocol="eager", brokers=1, store="one", seed=1, minutes=1)
     held = [leg.held]
     leg.faults = []
     held.append(leg.held)
@@ -64,10 +64,10 @@ def test_a_leg_that_did_not_come_to_its_end_has_not_held() -> None:
 
 
 def test_what_was_not_judged_is_not_told_as_nothing() -> None:
-    leg = Leg(protocol="eager", brokers=1, seed=1, minutes=1, error="not within 120 s")
-    leg.played = [Played(fault="join", protocol="eager", began_ns=0)]
+    leg = Leg(protocol="eager", brokers=1, store="one", seed=1, minutes=1, error="not within 120 s")
+    leg.played = [Played(fault="join", began_ns=0)]
     [row] = rows([leg])
-    assert row[3:7] == ("?", "?", "?", "?")
+    assert row[5:9] == ("?", "?", "?", "?")
 
 
 def test_what_grows_is_named_and_what_is_flat_is_not() -> None:

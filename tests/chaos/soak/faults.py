@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.chaos.soak.stores import STORES
 from tests.harness.group.config import EVERYWHERE, KAFKA
 from tests.harness.wire import WAYS
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tests.chaos.soak.stage import Stage
+    from tests.chaos.soak.stores import StoreName
     from tests.harness.group.config import Protocol
     from tests.harness.wire import Way
 
@@ -26,7 +28,15 @@ class Fault:
 
     name: str
     play: Callable[[Stage], None]
+    #: Where it can be played.
     protocols: Sequence[Protocol] = EVERYWHERE
+    stores: Sequence[StoreName] = STORES
+    #: At least.
+    brokers: int = 1
+
+    def fits(self, protocol: Protocol, brokers: int, store: StoreName) -> bool:
+        """Whether it can be played there."""
+        return protocol in self.protocols and brokers >= self.brokers and store in self.stores
 
 
 FAULTS: dict[str, Fault] = {}
@@ -90,47 +100,96 @@ def stall_longer(stage: Stage) -> None:
 
 @fault("store killed and started")
 def store_restarts(stage: Stage) -> None:
-    stage.redis.kill()
+    """A master. Where it has a replica, this is promoted before."""
+    heal = stage.store.kill()
     stage.field.stay(stage.random.uniform(0.2, 3.0))
-    stage.redis.restart()
+    heal()
 
 
 @fault("store silent, shorter than the lease")
 def store_silent_shorter(stage: Stage) -> None:
-    stage.redis.pause()
+    heal = stage.store.pause()
     stage.field.stay(_shorter(stage))
-    stage.redis.resume()
+    heal()
 
 
 @fault("store silent, longer than the lease")
 def store_silent_longer(stage: Stage) -> None:
-    stage.redis.pause()
+    """Where it has a replica, this is promoted, and the master does not know when it goes on."""
+    heal = stage.store.pause()
     stage.field.stay(_longer(stage))
-    stage.redis.resume()
+    heal()
+
+
+@fault("store moves a slot", stores=("cluster",))
+def store_moves_a_slot(stage: Stage) -> None:
+    stage.store.move(stage.random)
 
 
 @fault("broker killed and started")
 def broker_is_killed(stage: Stage) -> None:
-    stage.server.start_broker(stage.kill_broker())
+    number = stage.a_broker()
+    stage.server.kill_broker(number)
+    stage.server.start_broker(number)
 
 
 @fault("broker stopped and started")
 def broker_is_stopped(stage: Stage) -> None:
-    stage.server.start_broker(stage.stop_broker())
+    number = stage.a_broker()
+    stage.server.stop_broker(number)
+    stage.server.start_broker(number)
 
 
 @fault("broker silent, shorter than the session")
 def broker_silent_shorter(stage: Stage) -> None:
-    number = stage.pause_broker()
-    stage.field.stay(_shorter(stage))
-    stage.server.resume_broker(number)
+    _silence(stage, _shorter(stage))
 
 
 @fault("broker silent, longer than the session")
 def broker_silent_longer(stage: Stage) -> None:
-    number = stage.pause_broker()
-    stage.field.stay(_longer(stage))
+    _silence(stage, _longer(stage))
+
+
+def _silence(stage: Stage, seconds: float) -> None:
+    number = stage.a_broker()
+    stage.server.pause_broker(number)
+    stage.field.stay(seconds)
     stage.server.resume_broker(number)
+
+
+@fault("broker away for longer", protocols=("rocketmq",), brokers=2)
+def broker_is_away(stage: Stage) -> None:
+    """Its queues stand still, those of the other do not."""
+    number = stage.a_broker()
+    stage.server.kill_broker(number)
+    stage.field.stay(_longer(stage))
+    stage.server.start_broker(number)
+
+
+@fault("coordinator killed, others take over", protocols=KAFKA, brokers=3)
+def coordinator_is_killed(stage: Stage) -> None:
+    dead = stage.kafka.coordinator(stage.field.group)
+    stage.kafka.kill_broker(dead)
+    stage.field.stay(_longer(stage))  # the others notice after 9 s
+    stage.kafka.start_broker(dead)
+
+
+@fault("leaders moved", protocols=KAFKA, brokers=3)
+def leaders_are_moved(stage: Stage) -> None:
+    """Each partition gets another order of replicas, and with it perhaps another leader."""
+    brokers, topic = stage.kafka.brokers, stage.field.topic
+    stage.kafka.reassign(
+        topic, {each: stage.random.sample(brokers, len(brokers)) for each in stage.kafka.partitions(topic)}
+    )
+
+
+@fault("brokers restarted one by one", brokers=2)
+def brokers_are_restarted(stage: Stage) -> None:
+    brokers: Sequence[Any] = stage.server.brokers
+    for number in brokers:
+        stage.server.stop_broker(number)
+        stage.field.stay(stage.random.uniform(0.5, 2.0))
+        stage.server.start_broker(number)
 
 
 @fault("name server away", protocols=("rocketmq",))
@@ -165,10 +224,12 @@ def _cut(to: str, ways: tuple[Way, ...], *, longer: bool) -> Callable[[Stage], N
     return play
 
 
-for _to, _protocols in (("broker", KAFKA), ("store", EVERYWHERE)):
+# Sentinels name the servers' own addresses: no wire leads there.
+_WIRED: Final[tuple[StoreName, ...]] = ("one", "cluster")
+for _to, _protocols, _stores in (("broker", KAFKA, STORES), ("store", EVERYWHERE, _WIRED)):
     for _name, _ways in _CUTS.items():
         for _longer_than in (False, True):
             _length = "longer" if _longer_than else "shorter"
-            fault(f"{_to} cut off a member {_name}, {_length} than the session", protocols=_protocols)(
+            fault(f"{_to} cut off a member {_name}, {_length} than the session", protocols=_protocols, stores=_stores)(
                 _cut(_to, _ways, longer=_longer_than)
             )

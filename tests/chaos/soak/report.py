@@ -12,7 +12,9 @@ from tests.harness.group import referee
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tests.chaos.soak.stores import StoreName
     from tests.chaos.soak.vitals import Look
+    from tests.harness.group.config import Protocol
     from tests.harness.group.outcome import Outcome
 
 
@@ -21,7 +23,6 @@ class Played:
     """One fault, played once: from its beginning until the next one's it answers for what happens."""
 
     fault: str
-    protocol: str
     began_ns: int
     #: When it was healed, and when the group had recovered.
     healed_ns: int = 0
@@ -43,10 +44,11 @@ class Played:
 
 @dataclass(slots=True, kw_only=True)
 class Leg:
-    """One protocol's part of a soak."""
+    """A part of a soak: one protocol, so many brokers, one kind of store."""
 
-    protocol: str
+    protocol: Protocol
     brokers: int
+    store: StoreName
     seed: int
     minutes: float
     played: list[Played] = field(default_factory=list)
@@ -59,6 +61,11 @@ class Leg:
     grown: list[str] = field(default_factory=list)
     group: str = ""
     error: str | None = None
+
+    @property
+    def where(self) -> tuple[str, str, str]:
+        """As in the table."""
+        return self.protocol, str(self.brokers), self.store
 
     @property
     def held(self) -> bool:
@@ -95,24 +102,20 @@ def attribute(played: Sequence[Played], outcome: Outcome) -> None:
         each.pause_s = max(each.pause_s, seconds)
 
 
-_HEAD = ("fault", "protocol", "times", "lost", "repeated", "in hand", "pause s", "recovery s")
+_HEAD = ("fault", "protocol", "brokers", "store", "times", "lost", "repeated", "in hand", "pause s", "recovery s")
+#: Columns that are no numbers.
+_WORDS = 4
 
 
 def rows(legs: Iterable[Leg]) -> list[tuple[str, ...]]:
-    """By fault and protocol."""
-    groups: dict[tuple[str, str], list[Played]] = defaultdict(list)
+    """By fault and where it was played."""
+    groups: dict[tuple[str, ...], list[Played]] = defaultdict(list)
     for leg in legs:
         for each in leg.played:
-            groups[each.fault, each.protocol].append(each)
+            groups[each.fault, *leg.where].append(each)
     return [
-        (
-            fault,
-            protocol,
-            str(len(found)),
-            *_counted(found),
-            f"{max(each.recovery_s for each in found):.1f}",
-        )
-        for (fault, protocol), found in sorted(groups.items())
+        (*names, str(len(found)), *_counted(found), f"{max(each.recovery_s for each in found):.1f}")
+        for names, found in sorted(groups.items())
     ]
 
 
@@ -133,16 +136,14 @@ def text(legs: Sequence[Leg]) -> str:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [
         "  ".join(
-            cell.ljust(width) if number < 2 else cell.rjust(width)
+            cell.ljust(width) if number < _WORDS else cell.rjust(width)
             for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in table
     ]
     for leg in legs:
-        lines += [
-            "",
-            f"{leg.protocol}, {leg.brokers} broker(s), seed {leg.seed}, {leg.minutes:.1f} minutes: {_verdict(leg)}",
-        ]
+        where = f"{leg.protocol}, {leg.brokers} broker(s), store: {leg.store}"
+        lines += ["", f"{where}, seed {leg.seed}, {leg.minutes:.1f} minutes: {_verdict(leg)}"]
         lines += [f"    {each}" for each in [*(leg.faults or ()), *(leg.audit or ()), *leg.grown]]
         lines += [f"    {leg.error.splitlines()[0]}"] if leg.error else []
         lines += [f"    {each.text}" for each in leg.looks]

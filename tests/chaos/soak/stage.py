@@ -10,18 +10,18 @@ from tests.chaos.soak.vitals import Watcher
 from tests.harness.group.field import MARK_BATCH, Field
 from tests.harness.group.referee import Death
 from tests.harness.servers.kafka import KafkaServer
-from tests.harness.servers.redis import RedisServer
-from tests.harness.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from random import Random
 
+    from tests.chaos.soak.stores import Store
     from tests.chaos.soak.vitals import Look
     from tests.harness.group.config import Protocol
     from tests.harness.group.process import Member
     from tests.harness.servers.rocketmq import RocketMQServer
+    from tests.harness.wire import Wire
 
 #: Each name has a line of its own. The first two live from the beginning to the end, the others come and go.
 NAMES: Final = ("a", "b", "c", "d")
@@ -36,23 +36,33 @@ class Stage:
     """One leg of a soak: one group on one protocol. A context manager."""
 
     def __init__(
-        self, server: KafkaServer | RocketMQServer, home: Path, protocol: Protocol, seed: int, events: Path
+        self,
+        server: KafkaServer | RocketMQServer,
+        store: Store,
+        home: Path,
+        protocol: Protocol,
+        seed: int,
+        events: Path,
     ) -> None:
-        self.server, self.protocol = server, protocol
-        self._stack = contextlib.ExitStack()
-        self.redis = self._stack.enter_context(RedisServer(aof=True))
-        self._to_redis = [self._stack.enter_context(Wire(self.redis.port)) for _ in NAMES]
+        """Args: store: that lives longer than this."""
+        self.server, self.store, self.protocol = server, store, protocol
+        #: RocketMQ's count is that of the queues at each of its brokers.
+        self._shared_out = 1 if isinstance(server, KafkaServer) else len(server.brokers)
         config: dict[str, Any] = {"audit": str(events)}
-        self.field = Field(server, self.redis.url, home, protocol=protocol, seed=seed, config=config)
+        self.field = Field(
+            server, None, home, protocol=protocol, seed=seed, config=config, partitions=8 // self._shared_out
+        )
         self.watcher = Watcher(lambda: {each.pid: each.name for each in self.living})
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(self.field)
-        for each in NAMES[:3]:
-            self.start(each)
-        self.field.flow(_RATE)
-        self.field.until_spread(*self.living)
-        self.watcher.start()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.field)
+            for each in NAMES[:3]:
+                self.start(each)
+            self.field.flow(_RATE)
+            self.field.until_spread(*self.living)
+            self.watcher.start()
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *how: object) -> None:
@@ -75,7 +85,7 @@ class Stage:
 
     def start(self, name: str) -> Member:
         line = NAMES.index(name)
-        changes = {"redis_url": f"redis://127.0.0.1:{self._to_redis[line].port}/0"}
+        changes = self.store.settings(line)
         if isinstance(self.server, KafkaServer):
             changes["bootstrap"] = self.server.address(line)
         return self.field.start(name, **changes)
@@ -112,7 +122,7 @@ class Stage:
     def wires(self, member: Member, to: str) -> list[Wire]:
         """Of its line to "broker" or "store"."""
         line = NAMES.index(member.name)
-        return [self._to_redis[line]] if to == "store" else [*self.kafka.wires(line)]
+        return self.store.wires(line) if to == "store" else [*self.kafka.wires(line)]
 
     @contextlib.contextmanager
     def out_of_reach(self, member: Member) -> Iterator[None]:
@@ -123,39 +133,16 @@ class Stage:
 
     # -- servers
 
-    def kill_broker(self) -> Any:
-        """Returns which."""
-        if isinstance(self.server, KafkaServer):
-            number = self.random.choice(self.server.brokers)
-            self.server.kill_broker(number)
-            return number
-        self.server.kill_broker()
-        return "broker-a"
-
-    def stop_broker(self) -> Any:
-        """In order; returns which."""
-        if isinstance(self.server, KafkaServer):
-            number = self.random.choice(self.server.brokers)
-            self.server.stop_broker(number)
-            return number
-        self.server.stop_broker()
-        return "broker-a"
-
-    def pause_broker(self) -> Any:
-        """Returns which."""
-        if isinstance(self.server, KafkaServer):
-            number = self.random.choice(self.server.brokers)
-            self.server.pause_broker(number)
-            return number
-        self.server.pause_broker()
-        return "broker-a"
+    def a_broker(self) -> Any:
+        """A number on Kafka, a name on RocketMQ."""
+        return self.random.choice([*self.server.brokers])
 
     def grow(self) -> None:
         """Two partitions more, as long as there are not too many."""
         now = len(self.field.ground.partitions(self.field.topic))
         if now < _MOST_PARTITIONS:
             self.field.traffic.stop()
-            self.field.grow(self.field.topic, now + 2)
+            self.field.grow(self.field.topic, (now + 2) // self._shared_out)
             self.field.flow(_RATE)
 
     # -- after a fault

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from holdfast import Audit, FileEvents
+from holdfast import Audit, FileEvents, RedisClaims
 
 #: How a group shares partitions out: three ways on Kafka; on RocketMQ each kind of member has its own.
 Protocol = Literal["eager", "cooperative", "consumer", "rocketmq"]
@@ -40,6 +40,9 @@ class MemberConfig:
     protocol: Protocol
     #: None = claims=None: no store.
     redis_url: str | None
+    #: Of a Redis Cluster: ports of its nodes, as text, and those where they are reached.
+    redis_ports: dict[str, int] = field(default_factory=dict)
+    shards: int = 1
     namespace: str = "scenarios"
     #: The field of the value that is the business key; None = position dedup.
     key: str | None = None
@@ -67,6 +70,18 @@ class MemberConfig:
 
     #: More of the client's configuration, for members on Kafka.
     conf: dict[str, Any] = field(default_factory=dict)
+
+    def claims(self) -> RedisClaims | None:
+        """Its store, where it has one."""
+        if self.redis_url is None:
+            return None
+        ports = self.redis_ports
+        return RedisClaims.from_url(
+            self.redis_url,
+            namespace=self.namespace,
+            shards=self.shards,
+            address_remap=(lambda place: (place[0], ports.get(str(place[1]), place[1]))) if ports else None,
+        )
 
     def audited(self) -> Audit | None:
         """How it tells what it does, where the scenario asks for it."""

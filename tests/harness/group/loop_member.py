@@ -11,7 +11,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast import RedisClaims
 from holdfast.adapters.kafka import KafkaConsumer
 from tests.harness.group.ledger import Ledger, Where
 from tests.harness.group.member import EventFile, main
@@ -29,7 +28,7 @@ def run(config: MemberConfig) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     consumer = KafkaConsumer(
         config.client(),
-        claims=RedisClaims.from_url(config.redis_url, namespace=config.namespace) if config.redis_url else None,
+        claims=config.claims(),
         key=config.key,
         observers=[EventFile(Path(config.events), config.name)],
         audit=config.audited(),

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast import Holdfast, Ramp, RedisClaims, RedisCoordinator, Retry, Settings
+from holdfast import Holdfast, Ramp, RedisCoordinator, Retry, Settings
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.adapters.rocketmq import RocketMQSource
 from holdfast.adapters.watching import serve
@@ -25,6 +25,7 @@ from tests.harness.group.orders import work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from holdfast import RedisClaims
     from holdfast.plugin.events import Event
     from holdfast.records import Record
 
@@ -62,7 +63,7 @@ def _rocketmq(config: MemberConfig, store: RedisClaims | None) -> RocketMQSource
 def run(config: MemberConfig) -> None:
     """Consume until SIGTERM."""
     ledger = Ledger(Path(config.ledger), config.name)
-    store = RedisClaims.from_url(config.redis_url, namespace=config.namespace) if config.redis_url else None
+    store = config.claims()
     app = Holdfast(
         _rocketmq(config, store) if config.protocol == "rocketmq" else _kafka(config),
         claims=store,

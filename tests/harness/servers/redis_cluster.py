@@ -121,17 +121,31 @@ class RedisCluster:
             password=self._password,
         )
 
+    def leading(self) -> list[Node]:
+        """Those that live and are masters now."""
+        return [node for node in self.nodes if node.alive and node.ask("ROLE")[0] in (b"master", "master")]
+
+    def with_data(self) -> list[Node]:
+        """Those masters that have keys, those with most first."""
+        sizes = {node.port: int(node.ask("DBSIZE")) for node in self.leading()}
+        having = [node for node in self.nodes if sizes.get(node.port)]
+        return sorted(having, key=lambda node: sizes[node.port], reverse=True)
+
+    def follower_of(self, master: Node) -> Node:
+        """Its replica now."""
+        [row, *_] = [row for row in master.slots() if int(row[2][1]) == master.port]
+        return self.node_at(int(row[3][1]))
+
     def evaluated(self) -> int:
         """How many scripts the masters have run since their statistics were reset; what was redirected is none."""
         count = 0
-        for node in self.nodes:
-            if node.alive and node.ask("ROLE")[0] in (b"master", "master"):
-                stats = node.ask("INFO", "commandstats")
-                count += sum(
-                    each["calls"] - each["failed_calls"]
-                    for each in map(stats.get, ("cmdstat_eval", "cmdstat_evalsha"))
-                    if each
-                )
+        for node in self.leading():
+            stats = node.ask("INFO", "commandstats")
+            count += sum(
+                each["calls"] - each["failed_calls"]
+                for each in map(stats.get, ("cmdstat_eval", "cmdstat_evalsha"))
+                if each
+            )
         return count
 
     def reset_statistics(self) -> None:
@@ -144,7 +158,7 @@ class RedisCluster:
         node = self.start_node()
         self._others.append(node)
         self._meet(node)
-        self._await_agreed()
+        self.await_settled()
         return node
 
     def master_of(self, key: bytes | str) -> Node:
@@ -187,7 +201,7 @@ class RedisCluster:
             auth = ("AUTH", to.password) if to.password else ()
             source.ask("MIGRATE", "127.0.0.1", to.port, "", 0, 5_000, *auth, "KEYS", *names)
             between()
-        for node in (to, source, *(each for each in self.masters if each not in (to, source))):
+        for node in (to, source, *(each for each in self.leading() if each not in (to, source))):
             node.ask("CLUSTER SETSLOT", slot, "NODE", to.id)
 
     def cut(self, replica: Node) -> None:
@@ -222,11 +236,31 @@ class RedisCluster:
 
         until(promoted, patience_s=_START_S)
 
+    def await_settled(self, *, slots: bool = True) -> None:
+        """Until each node knows all others, and, with `slots`, each replica follows its master."""
+
+        def agrees(node: Node) -> bool:
+            info = node.info()
+            if int(info["cluster_known_nodes"]) != len(self.nodes):
+                return False
+            if not slots:
+                return True
+            followers = {int(replica[1]) for row in node.slots() for replica in row[3:]}
+            return info["cluster_state"] == "ok" and len(followers) == len(self.replicas)
+
+        def settled() -> bool:
+            links = [node.ask("INFO", "replication").get("master_link_status", "up") for node in self.nodes]
+            return all(agrees(node) for node in self.nodes) and (not slots or set(links) == {"up"})
+
+        try:
+            until(settled, patience_s=_START_S, despite=(redis.RedisError,))
+        except AssertionError as error:
+            raise ServerFailed(f"the nodes of a Redis Cluster did not agree: {self.nodes[0].info()}") from error
+
     def flush(self) -> None:
         """All is forgotten, by each master."""
-        for node in self.nodes:
-            if node.ask("ROLE")[0] in (b"master", "master"):
-                node.ask("FLUSHALL")
+        for node in self.leading():
+            node.ask("FLUSHALL")
 
     def __enter__(self) -> Self:
         try:
@@ -238,10 +272,10 @@ class RedisCluster:
                 master.ask("CLUSTER SET-CONFIG-EPOCH", n + 1)
             for node in self.nodes[1:]:
                 self._meet(node)
-            self._await_agreed(slots=False)
+            self.await_settled(slots=False)
             for master, replica in zip(self.masters, self.replicas, strict=False):
                 replica.ask("CLUSTER REPLICATE", master.id)
-            self._await_agreed()
+            self.await_settled()
         except BaseException:
             self.stop()
             raise
@@ -257,27 +291,6 @@ class RedisCluster:
     def _meet(self, node: Node) -> None:
         first = self.masters[0]
         node.ask("CLUSTER MEET", "127.0.0.1", first.port, first.bus)
-
-    def _await_agreed(self, *, slots: bool = True) -> None:
-        """Until each node knows all others, and, with `slots`, each replica follows its master."""
-
-        def agrees(node: Node) -> bool:
-            info = node.info()
-            if int(info["cluster_known_nodes"]) != len(self.nodes):
-                return False
-            if not slots:
-                return True
-            followers = {int(replica[1]) for row in node.slots() for replica in row[3:]}
-            return info["cluster_state"] == "ok" and len(followers) == len(self.replicas)
-
-        def agreed() -> bool:
-            links = [node.ask("INFO", "replication").get("master_link_status") for node in self.replicas]
-            return all(agrees(node) for node in self.nodes) and (not slots or links == ["up"] * len(links))
-
-        try:
-            until(agreed, patience_s=_START_S)
-        except AssertionError as error:
-            raise ServerFailed(f"the nodes of a Redis Cluster did not agree: {self.nodes[0].info()}") from error
 
 
 @pytest.fixture(scope="session")

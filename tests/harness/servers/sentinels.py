@@ -156,6 +156,37 @@ class Sentinels:
         until(lambda: _replicas_of(new) == 1, "the other replica does not follow", despite=(redis.RedisError,))
         return new
 
+    def leading(self) -> RedisServer:
+        """The master that all sentinels name."""
+
+        def agreed() -> RedisServer | None:
+            named = {each.names() for each in self.sentinels}
+            found = [each for each in (self.master, *self.replicas) if {each.port} == named]
+            return found[0] if found else None
+
+        return until(agreed, "the sentinels do not agree", despite=(redis.RedisError,))
+
+    def await_another(self, than: RedisServer) -> None:
+        """Returns when the sentinels name another."""
+        until(
+            lambda: self.leading() is not than,
+            lambda: f"no failover: {self.sentinels[0].log()}",
+            despite=(redis.RedisError,),
+        )
+
+    def restart(self, server: RedisServer) -> None:
+        """After `kill`: the others find it, and it follows whom they name."""
+        server.restart()
+        _lay_out(server)
+
+    def await_settled(self) -> None:
+        """Returns when the master has both other servers as replicas again."""
+        until(
+            lambda: _replicas_of(self.leading()) == 2,
+            lambda: f"the replicas do not follow: {self.sentinels[0].log()}",
+            despite=(redis.RedisError,),
+        )
+
     def _caught_up(self) -> None:
         """What was acknowledged until now is known to all."""
         with self.master.client() as raw:
@@ -163,8 +194,7 @@ class Sentinels:
             assert raw.wait(2, 30_000) == 2
 
     def _another(self) -> bool:
-        named = {each.names() for each in self.sentinels}
-        return len(named) == 1 and self.master.port not in named
+        return self.leading() is not self.master
 
     def _agreed(self) -> bool:
         states = [each.state() for each in self.sentinels]

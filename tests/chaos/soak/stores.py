@@ -81,10 +81,12 @@ class OneRedis:
 
 
 class FailingOver:
-    """A master with two replicas and three sentinels. These name the servers' own addresses: no line leads there."""
+    """A master with two replicas and three sentinels. These name the servers' own addresses: no line leads there.
+
+    Guarded: else a master that goes on after a silence acknowledges for seconds what nobody else will ever know."""
 
     def __init__(self, lines: int) -> None:
-        self._store = Sentinels()
+        self._store = Sentinels(guarded=True)
 
     def __enter__(self) -> Self:
         self._store.__enter__()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _START_S = 180.0
 _CALL_S = 60.0
+_ANSWER_S = 10.0
 
 
 class KafkaServer(AskedKafka):
@@ -197,9 +198,15 @@ class KafkaServer(AskedKafka):
 
     def coordinator(self, group: str) -> int:
         """The broker that has this group."""
-        found = self.admin.describe_consumer_groups([group])[group].result(_CALL_S)
-        number: int = found.coordinator.id
-        return number
+
+        def found() -> int:
+            # Each time a new client: a broker that is not let in yet can make one forget all of them for good.
+            asked = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            answer = asked.describe_consumer_groups([group])[group].result(_ANSWER_S)
+            number: int = answer.coordinator.id
+            return number
+
+        return until(found, f"nobody has {group}", despite=(KafkaException, TimeoutError))
 
     def reassign(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
         """Move the replicas of partitions to these brokers, the first of each to lead; returns when they are there."""

@@ -85,17 +85,24 @@ class SentinelServer(OneProcess):
 
 
 class Sentinels:
-    """The whole. A context manager: nothing outlives it."""
+    """The whole. A context manager: nothing outlives it.
+
+    Args:
+        guarded: a master that no replica follows stops taking writes, after a second: what our docs tell who runs one.
+    """
 
     password = _PASSWORD  #: of the master
 
-    def __init__(self) -> None:
+    def __init__(self, *, guarded: bool = False) -> None:
         self._stack = ExitStack()
+        self._more = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "1") if guarded else ()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             # Who fails to log in is nobody, and nobody may anything: else `cut_off` would cut nothing.
-            self.master, *self.replicas = (stack.enter_context(RedisServer(password=_PASSWORD)) for _ in range(3))
+            self.master, *self.replicas = (
+                stack.enter_context(RedisServer(password=_PASSWORD, more=self._more)) for _ in range(3)
+            )
             for server in (self.master, *self.replicas):
                 _lay_out(server)
             for replica in self.replicas:

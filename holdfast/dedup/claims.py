@@ -44,7 +44,8 @@ two records of one key are never both NEW, and a record does not inherit what it
 | unclaim(key, token) | held by this (session, token) | absent | - |
 
 A store may lose what it has acknowledged (a failover to a replica that was behind). Nobody takes a key or a position over
-from a session that lives, so what is gone under one was lost and not taken: it stays with who had it.
+from a session that lives, so what is gone under one was lost and not taken: it stays with who had it. Where an owner lets
+a position go, a session at such a store says all marks of that ownership once more.
 
 A call without an answer raises StoreUnavailable and says nothing; it is asked again until it is answered or the session
 is lost. Each call carries the session's *call generation*: after a call without an answer the session raises it, and
@@ -224,9 +225,9 @@ class ClaimSession(Protocol):
         ...
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
-        """`finish(done)`, `mark(marks)` and `claim(claims)`, applied in this order and in one round trip.
+        """`finish(done)`, `mark(marks)` and `claim(claims)` in one round trip, in whatever order.
 
-        No one of the three may depend on the reply to another. Raises StoreUnavailable: no answer; any of the three may
+        So no key may be in `done` and in `claims`, and no one of the three may depend on the reply to another. Raises StoreUnavailable: no answer; any of the three may
         have been applied, and all of them are to be asked again.
         """
         ...

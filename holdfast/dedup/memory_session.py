@@ -100,15 +100,24 @@ class MemorySession:
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand."""
+        self._ask(self._to_let_go([(let, None) for let in partitions]))
 
-        def one(let: LetGo) -> None:
+    def _to_let_go(self, ended: Sequence[tuple[LetGo, Mark | None]]) -> Callable[[], None]:
+        """With what the owner has marked."""
+
+        def one(end: tuple[LetGo, Mark | None]) -> None:
+            let, mark = end
             p = self._state.position(let.partition)
             if (let.epoch == 0 and p.owner == self.id) or self._owns(let.partition, p, let.epoch):
+                if mark:
+                    p.watermark = max(p.watermark, mark.watermark)
+                    p.above.update(mark.offsets)
+                    p.tidy()
                 holder = (self.id, let.known_as or p.epoch)
                 p.running |= {offset: holder for offset in let.unacked if not p.is_done(offset)}
                 p.owner = None
 
-        self._ask(lambda: _for_each(one, partitions))
+        return lambda: _for_each(one, ended)
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
         """Ask for what was handed over."""

@@ -3,11 +3,13 @@ place of the first.
 
 A failover to a replica that was behind brings back what was given back, finished, or done after a hand-over: a key, a
 record or a partition is held by a session that lives and knows nothing of it, and everybody would wait until that
-session ends.
+session ends. It forgets marks, too: an owner says all of its marks once more with the end of its ownership, or the next
+owner would handle those records again.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -38,6 +40,48 @@ class Finished(NamedTuple):
     weight: int
 
 
+class Ended(NamedTuple):
+    """The end of an ownership, and all that it has marked."""
+
+    let: LetGo
+    mark: Mark | None
+
+
+class Owned:
+    """The marks of one ownership: a watermark, and what is done above it.
+
+    Args:
+        epoch: of the ownership.
+    """
+
+    __slots__ = ("_above", "_most", "_watermark", "epoch")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._watermark = 0
+        self._above: list[int] = []
+        #: More are looked through. It doubles, so that a mark costs what it brings and not what is kept.
+        self._most = 256
+
+    def add(self, mark: Mark) -> None:
+        """Note one more."""
+        self._watermark = max(self._watermark, mark.watermark)
+        offsets = mark.offsets
+        if not offsets or offsets[-1] < self._watermark:
+            return
+        self._above.extend(offsets[bisect_left(offsets, self._watermark) :])
+        if len(self._above) > self._most:
+            self._above = self._from_watermark()
+            self._most = 2 * len(self._above) + 256
+
+    def all(self, partition: str) -> Mark:
+        """All of them as one."""
+        return Mark(partition, self.epoch, self._watermark, self._from_watermark())
+
+    def _from_watermark(self) -> list[int]:
+        return sorted({offset for offset in self._above if offset >= self._watermark})
+
+
 class Given:
     """Any thread. What is asked for anew is not given back any more: saying so again would take it from who has it.
 
@@ -51,7 +95,9 @@ class Given:
         #: Held while all is said again: what is asked for anew meanwhile must be asked after that, or it would be given
         #: back while somebody has it.
         self.lock = runtime.rlock()
-        self._let_gos: dict[tuple[str, int], tuple[float, LetGo]] = {}
+        #: By partition: what the session owns, as far as it has marked there.
+        self._owned: dict[str, Owned] = {}
+        self._let_gos: dict[tuple[str, int], tuple[float, Ended]] = {}
         self._unclaims: dict[Claim, tuple[float, Claim]] = {}
         self._releases: dict[Token, tuple[float, Token]] = {}
         #: What was done after its hand-over: offsets that the owner's next watermark does not bring again.
@@ -59,9 +105,27 @@ class Given:
         self._finishes: deque[Finished] = deque()
         self._weight = 0
 
-    def let_go(self, items: Iterable[LetGo]) -> None:
+    def ends(self, items: Iterable[LetGo]) -> list[Ended]:
+        """Return what is to be said where these ownerships end. Tell `let_go` when it was heard."""
+        with self.lock:
+            found = ((item, self._owned.get(item.partition)) for item in items)
+            return [
+                Ended(item, owned.all(item.partition) if owned and item.epoch in (0, owned.epoch) else None)
+                for item, owned in found
+            ]
+
+    def let_go(self, items: Collection[Ended]) -> None:
         """Note that these ownerships have ended."""
-        self._keep(self._let_gos, (((item.partition, item.epoch), item) for item in items))
+        with self.lock:
+            for let, mark in items:
+                if mark and (owned := self._owned.get(let.partition)) and owned.epoch == mark.epoch:
+                    del self._owned[let.partition]
+        self._keep(self._let_gos, (((item.let.partition, item.let.epoch), item) for item in items))
+
+    def dropped(self, partition: str) -> None:
+        """Note, before it is asked for, that what is done there is forgotten on purpose."""
+        with self.lock:
+            self._owned.pop(partition, None)
 
     def unclaim(self, items: Iterable[Claim]) -> None:
         """Note that these keys are free."""
@@ -71,9 +135,16 @@ class Given:
         """Nobody runs these records."""
         self._keep(self._releases, ((item, item) for item in items))
 
-    def mark(self, items: Iterable[Mark]) -> None:
-        """Note that these records are done. Kept of former ownerships."""
+    def mark(self, items: Collection[Mark]) -> None:
+        """Note, before it is asked for, that these records are done: a `dropped` that follows is about these too."""
         former = [mark for mark in items if mark.former]
+        with self.lock:
+            for mark in items:
+                if not mark.former:
+                    owned = self._owned.get(mark.partition)
+                    if owned is None or owned.epoch != mark.epoch:
+                        owned = self._owned[mark.partition] = Owned(mark.epoch)
+                    owned.add(mark)
         if former:
             done = [Token(mark.partition, offset, mark.epoch) for mark in former for offset in mark.offsets]
             self._keep(self._marks, ((token, token) for token in done))
@@ -95,10 +166,10 @@ class Given:
 
     def acquired(self, partitions: Iterable[str]) -> None:
         """Note that these partitions are asked for."""
-        if self._let_gos:
-            with self.lock:
-                asked = set(partitions)
-                self._let_gos = {key: kept for key, kept in self._let_gos.items() if key[0] not in asked}
+        with self.lock:
+            asked = set(partitions)
+            self._let_gos = {key: kept for key, kept in self._let_gos.items() if key[0] not in asked}
+            self._owned = {partition: owned for partition, owned in self._owned.items() if partition not in asked}
 
     def asked_for(self, claims: Iterable[Claim]) -> Collection[Claim]:
         """Note that these claims are asked for. Returns those that were given back before; tell `answered` what came of
@@ -114,14 +185,14 @@ class Given:
             pairs = zip(claims, verdicts, strict=True)
             self.unclaim(claim for claim, verdict in pairs if claim in back and verdict is not Verdict.NEW)
 
-    def lately(self) -> tuple[list[LetGo], list[Claim], list[Token]]:
+    def lately(self) -> tuple[list[Ended], list[Claim], list[Token]]:
         """In the order in which they have to be said."""
         old = self._runtime.now() - _KEPT_S
         with self.lock:
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
 
     def done_lately(self) -> tuple[list[Mark], list[Finished]]:
-        """May be said at any time, after what was let go."""
+        """May be said at any time, after what was let go: what owners have marked goes with that."""
         now = self._runtime.now()
         offsets: dict[tuple[str, int], list[int]] = {}
         with self.lock:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.redis_asking import Asking, Replies
+    from holdfast.dedup.redis_given import Ended
     from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_scripts import Scripts
@@ -83,7 +84,7 @@ class RedisSession:
         with self._given.lock:
             let_gos, unclaims, releases = self._given.lately()
             try:
-                self.let_go(let_gos)
+                self._end(let_gos)
                 self.unclaim(unclaims)
                 self.release(releases)
             except StoreError as error:
@@ -118,6 +119,7 @@ class RedisSession:
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
+        self._given.mark(marks)
         return self._asker.alone(self._marking(marks))
 
     def _marking(self, marks: Sequence[Mark]) -> Asking[list[frozenset[int]]]:
@@ -125,24 +127,25 @@ class RedisSession:
         for mark in marks:
             check_offsets(mark.offsets)
             check_offsets((mark.watermark,))
-            found = runs(mark.offsets)
-            args.append(
-                [mark.epoch, mark.watermark, int(mark.former), len(found), *(number for run in found for number in run)]
-            )
+            args.append([mark.epoch, mark.watermark, int(mark.former), *_runs(mark)])
         where = [self._layout.position(mark.partition) for mark in marks]
         replies = yield Question("mark", _by_shard(where, args, self._times.position), durable=True)
-        self._given.mark(marks)
         return [frozenset(fenced) for fenced in in_order(replies, where)]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
-        """End ownerships, handing over what is in hand."""
+        """End ownerships, handing over what is in hand. Says all of their marks once more: a failover may have lost
+        them, and the next owner starts from what is there."""
+        self._end(self._given.ends(partitions))
+
+    def _end(self, ended: Sequence[Ended]) -> None:
         args: list[Args] = []
-        for let in partitions:
+        for let, mark in ended:
             check_offsets(let.unacked)
-            args.append([let.epoch, let.known_as, len(let.unacked), *let.unacked])
-        where = [self._layout.position(let.partition) for let in partitions]
-        self._ask("let_go", _by_shard(where, args), durable=True)
-        self._given.let_go(partitions)
+            marked = [0, 0] if mark is None else [mark.watermark, *_runs(mark)]
+            args.append([let.epoch, let.known_as, *marked, len(let.unacked), *let.unacked])
+        where = [self._layout.position(let.partition) for let, _ in ended]
+        self._ask("let_go", _by_shard(where, args, self._times.position), durable=True)
+        self._given.let_go(ended)
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
         """Ask for what was handed over."""
@@ -165,6 +168,7 @@ class RedisSession:
     def drop(self, partition: str, epoch: int, offset: int) -> bool:
         """Forget what is done from `offset` on. False = fenced."""
         check_offsets((offset,))
+        self._given.dropped(partition)
         shard, key = self._layout.position(partition)
         replies = self._ask("drop", {shard: ([key], [self._times.position, epoch, offset])}, durable=True)
         return bool(replies[shard] == b"D")
@@ -213,6 +217,7 @@ class RedisSession:
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
+        self._given.mark(marks)
         finished, fenced, claimed = self._asker.together(
             self._finishing(done, None), self._marking(marks), self._claiming(claims)
         )
@@ -282,6 +287,12 @@ def _by_shard(where: Sequence[Place], args: Sequence[Args], *first: int) -> dict
         keys.append(key)
         all_args.extend(own)
     return groups
+
+
+def _runs(mark: Mark) -> Args:
+    """How many, and of each the first offset and its length."""
+    found = runs(mark.offsets)
+    return [len(found), *(number for run in found for number in run)]
 
 
 def _polled(poll: Poll, reply: bytes) -> Polled | Verdict:

@@ -127,7 +127,8 @@ class AtStore:
         lost = (judges.forgotten or judges.open) and not (now.owner and self._store.alive(now.owner))
         for offset in sorted(new):
             holder = was.running.get(offset, ("", 0))[0]
-            if session not in (now.owner, holder) and not lost:
+            # Who lets go marks with the same call.
+            if session not in (was.owner, now.owner, holder) and not lost:
                 self._broken("ZOMBIE", f"{session} marks {name}@{offset}, and {now.owner} owns it")
         world = self._stage.world
         if self._stage.judges.forgotten or world.loop is not None or world.settings.store_down == "open":

@@ -281,10 +281,10 @@ class Judges:
         """The store has lost who owns that log, lately: it may take it away."""
         return any(log in lost.logs and self._now() - lost.at_s < _LEARNT_S for lost in self._forgot)
 
-    def _lost_since(self, since: float, record: Placed) -> bool:
-        """Whether the store has lost something of that record since it was claimed."""
+    def _lost_since(self, since: float, record: Placed, *, but_marks: bool = False) -> bool:
+        """Whether the store has lost something of that record since it was claimed. `but_marks`: more than its mark."""
         # Who had let a partition go shortly before owns it again there, until its next renewal says so once more.
-        return any(since <= lost.at_s + self._lease_s and lost.has(record) for lost in self._forgot)
+        return any(since <= lost.at_s + self._lease_s and lost.has(record, but_marks) for lost in self._forgot)
 
     def _running(self, member: str, record: Placed) -> Sequence[Run]:
         for run in reversed(record.unit.runs):
@@ -324,7 +324,8 @@ class Judges:
             if old.given_up and (old.record.letter_of is not None or old.record.excused or old.session in self.lost):
                 continue  # its letter gave the key back: another record of it may run
             self.repeats += 1
-            if self._known(old.record, old.session, old.claimed_at) and not self._lost_since(new.claimed_at, record):
+            lost = self._lost_since(new.claimed_at, record, but_marks=self._sight.alive(old.session))
+            if self._known(old.record, old.session, old.claimed_at) and not lost:
                 was = "runs" if old.ended_at is None else f"ended well at {old.ended_at:.4f}"
                 life = "alive" if self._sight.alive(old.session) else "dead"
                 self.broken(
@@ -336,10 +337,11 @@ class Judges:
         """Whether what a session did with a record could not have been done again."""
         if self.open:
             return False
+        if self._sight.alive(session):
+            # Who lives says its marks again where its ownership ends.
+            return not self._lost_since(since, record, but_marks=True)
         if self._lost_since(since, record):
             return False
-        if self._sight.alive(session):
-            return True
         unit = record.unit
         known = unit.key is not None and self._sight.finished(unit.key) and not record.replayed
         return known or (not unit.business and self._sight.done(record))

@@ -50,6 +50,6 @@ class Lost(NamedTuple):
             frozenset(after.done - before.done),
         )
 
-    def has(self, record: Placed) -> bool:
-        """Whether anything of that record is among it: its mark, its key, or who owned it."""
-        return record in self.done or record.log in self.logs or record.unit.key in self.keys
+    def has(self, record: Placed, but_marks: bool = False) -> bool:
+        """Whether anything of that record is among it: its mark (unless `but_marks`), its key, or who owned it."""
+        return (not but_marks and record in self.done) or record.log in self.logs or record.unit.key in self.keys

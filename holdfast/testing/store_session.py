@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, Claim, LetGo, Mark, Token, Turned, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
+    from holdfast.dedup.redis_given import Ended
     from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -81,14 +82,21 @@ class SimulatedSession(MemorySession):
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
-        replies = super().mark(marks)
         self._given.mark(marks)
-        return replies
+        return super().mark(marks)
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand."""
-        super().let_go(partitions)
-        self._given.let_go(partitions)
+        self._end(self._given.ends(partitions))
+
+    def _end(self, ended: Sequence[Ended]) -> None:
+        self._ask(self._to_let_go(ended))
+        self._given.let_go(ended)
+
+    def drop(self, partition: str, epoch: int, offset: int) -> bool:
+        """Somebody has reset the group to `offset`: forget what is done from there on. False = fenced."""
+        self._given.dropped(partition)
+        return super().drop(partition, epoch, offset)
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
@@ -110,10 +118,13 @@ class SimulatedSession(MemorySession):
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
+        both = {claim.key for claim in done}.intersection(claim.key for claim in claims)
+        if both:
+            raise AssertionError(f"{both}: finished and claimed at once, and a store may do either first")
         back = self._given.asked_for(claims)
+        self._given.mark(marks)
         turned = super().turn(done, marks, claims)
         self._given.finish(done, None, cast("Sequence[Verdict]", turned.finished))  # it refuses nothing
-        self._given.mark(marks)
         self._given.answered(back, claims, cast("Sequence[Verdict]", turned.claimed))
         return turned
 
@@ -131,7 +142,7 @@ class SimulatedSession(MemorySession):
         try:
             with self._given.lock:
                 let_gos, unclaims, releases = self._given.lately()
-                super().let_go(let_gos)
+                self._end(let_gos)
                 super().unclaim(unclaims)
                 super().release(releases)
             marks, finishes = self._given.done_lately()

@@ -20,6 +20,7 @@ from holdfast.dedup.redis_store import RedisClaims
 from holdfast.runtime import MACHINE
 from holdfast.testing.lua_redis import LuaRedis
 from holdfast.testing.redis_client import LuaClient
+from holdfast.testing.store_session import SimulatedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from redis.exceptions import ResponseError
 
     from holdfast.dedup.claims import ClaimSession
+    from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_session import MemorySession
     from holdfast.testing.redis_data import Reply
 
@@ -94,9 +96,16 @@ class Bench(Protocol):
     def close(self) -> None: ...
 
 
+class _Claims(MemoryClaims):
+    """Its sessions say again, as those at a Redis do, what a failover may have lost."""
+
+    def _session(self, lease: Lease) -> MemorySession:
+        return SimulatedSession(self.state, lease, self._carry, MACHINE, lambda: 0)
+
+
 class MemoryBench:
     def __init__(self) -> None:
-        self.claims = MemoryClaims(lease_s=LEASE_S, renewals=False)
+        self.claims = _Claims(lease_s=LEASE_S, renewals=False)
 
     def begin(self) -> MemorySession:
         return self.claims.begin(LEASE_S)

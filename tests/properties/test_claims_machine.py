@@ -191,7 +191,8 @@ class ClaimsMachine(RuleBasedStateMachine):
         lost: bool,
     ) -> None:
         marks = [Mark(p, self.epoch(actor, p, e), w, offsets) for p, e, w, offsets in items]
-        self.ask(actor, "turn", done, marks, claims, lost=lost)
+        finished = {claim.key for claim in done}
+        self.ask(actor, "turn", done, marks, [claim for claim in claims if claim.key not in finished], lost=lost)
 
     @rule(actor=actors, claims=claim_lists, lost=unheard)
     def results(self, actor: int, claims: list[Claim], lost: bool) -> None:
@@ -250,6 +251,17 @@ class ClaimsMachine(RuleBasedStateMachine):
         self.claim(actor, claims, lost=False)
         for fail_over in fail_overs:
             fail_over()
+
+    @rule(actor=actors, name=partitions, watermark=st.sampled_from([0, 8, 258]), done=offset_sets, ends=st.booleans())
+    def fails_over_and_lets_go(self, actor: int, name: str, watermark: int, done: list[int], ends: bool) -> None:
+        """What it takes by single steps is rare: marks that were acknowledged, and are gone."""
+        self.acquire(actor, [name], lost=False)
+        fail_overs = (self.memory.replica(), self.redis.replica())
+        self.mark(actor, [(name, OWN, watermark, done)], lost=False)
+        for fail_over in fail_overs:
+            fail_over()
+        if ends:
+            self.let_go(actor, name, OWN, [], lost=False)
 
     @rule()
     def is_emptied(self) -> None:

@@ -1,23 +1,7 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
 -- then per position: epoch, watermark, 1 if it was let go or 0, number of runs, and per run: first offset, length.
 -- The session may be dead. Reply per position: the offsets that are fenced.
-local at = 4
-local function take()
-  local value = tonumber(ARGV[at])
-  at = at + 1
-  return value
-end
-
-local function owner_marks(p, watermark, runs)
-  if watermark > p.w then raise_watermark(p, watermark) end
-  for _, run in ipairs(runs) do set_done(p, math.max(run.from, p.w), run.to) end
-  if p.running then
-    for offset in pairs(p.running) do
-      if is_done(p, offset) then p.running[offset] = nil end
-    end
-    save_running(p)
-  end
-end
+take_from(4)
 
 -- A former owner may mark what it handed over, each offset for itself, and never moves the watermark.
 local function other_marks(p, epoch, runs)
@@ -40,11 +24,7 @@ end
 
 local replies = {}
 for i = 2, #KEYS do
-  local p, epoch, watermark, former, runs = position(KEYS[i]), take(), take(), take() == 1, {}
-  for r = 1, take() do
-    local from = take()
-    runs[r] = { from = from, to = from + take() }
-  end
+  local p, epoch, watermark, former, runs = position(KEYS[i]), take(), take(), take() == 1, take_runs()
   if former and was_lost(p, epoch) then
     owner_marks(p, 0, runs) -- its end was lost too: it is done, and is nobody's
     replies[i - 1] = {}

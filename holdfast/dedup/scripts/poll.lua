@@ -1,11 +1,6 @@
 -- KEYS[2..] = positions; from ARGV[3] on, per position: epoch, number of offsets, the offsets.
 -- Reply per position: 'F', or one character an offset: d = done, y = yours, - = still being worked on.
-local at = 3
-local function take()
-  local value = tonumber(ARGV[at])
-  at = at + 1
-  return value
-end
+take_from(3)
 
 local replies = {}
 for i = 2, #KEYS do

@@ -128,3 +128,35 @@ local function save_done(p)
     redis.call('HSET', p.key, string.format('b:%.0f', n), string.char(unpack(p.chunks[n])))
   end
 end
+
+-- All of it is done.
+local function owner_marks(p, watermark, runs)
+  if watermark > p.w then raise_watermark(p, watermark) end
+  for _, run in ipairs(runs) do set_done(p, math.max(run.from, p.w), run.to) end
+  if p.running then
+    for offset in pairs(p.running) do
+      if is_done(p, offset) then p.running[offset] = nil end
+    end
+    save_running(p)
+  end
+end
+
+-- The script's arguments one after the other, as numbers.
+local at
+local function take_from(first) at = first end
+
+local function take()
+  local value = tonumber(ARGV[at])
+  at = at + 1
+  return value
+end
+
+-- How many, and of each the first offset and its length.
+local function take_runs()
+  local runs = {}
+  for r = 1, take() do
+    local from = take()
+    runs[r] = { from = from, to = from + take() }
+  end
+  return runs
+end

@@ -150,6 +150,38 @@ class TestFailover:
         assert a.drop(P, epoch, 8)
         assert mark(a, epoch, [9]) == set()
 
+    def test_who_lets_go_leaves_the_marks_that_were_lost(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        epoch = own(a).epoch
+        fail_over = bench.replica()
+        assert mark(a, epoch, [0, 1, 7], watermark=2) == set()
+        fail_over()
+        assert a.turn([], [Mark(P, epoch, 2, [9])], []).fenced == [frozenset()]
+        a.let_go([LetGo(P, epoch, [5])])
+        assert own(b) == Acquired(2, 2, frozenset({7, 9}), frozenset({5}))
+
+    def test_but_none_of_before_a_reset(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        epoch = own(a).epoch
+        fail_over = bench.replica()
+        assert mark(a, epoch, [6, 7], watermark=6) == set()
+        fail_over()
+        assert a.drop(P, epoch, 3)
+        assert mark(a, epoch, [4]) == set()
+        a.let_go([LetGo(P, epoch, [])])
+        assert own(b) == Acquired(2, 3, frozenset({4}), frozenset())
+
+    def test_nor_where_another_took_over(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        epoch = own(a).epoch
+        fail_over = bench.replica()
+        assert mark(a, epoch, [6, 7], watermark=6) == set()
+        fail_over()
+        bench.kill(a.id)
+        assert own(b).epoch == 2
+        a.let_go([LetGo(P, epoch, [])])
+        assert own(b) == Acquired(3, 0, frozenset(), frozenset())
+
     def test_but_not_from_another_that_lives_and_not_to_a_dead_one(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
         fail_over = bench.replica()

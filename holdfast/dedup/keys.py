@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.errors import KeyMissing, NotJson, SettingError
 from holdfast.records import Record, json_of, place_of
@@ -172,17 +172,19 @@ def resolve_key(spec: KeySpec) -> Callable[[Record], str]:
             "key", spec, "give a field's name, record_key(), header('name'), or a function of the record"
         )
 
+    # Asked for each record: `key_text` gives no empty text.
     def key_of(record: Record) -> str:
-        return _text(record, take(record))
+        found = take(record)
+        return key_text(found) or _refused(record, found)
 
-    return key_of
+    def own_key_of(record: Record) -> str:
+        return key_text(record.key) or key_of(record)  # which tells why it is none
+
+    return own_key_of if isinstance(spec, RecordKey) else key_of
 
 
-def _text(record: Record, found: object) -> str:
-    text = key_text(found)
-    if text is None:
-        raise _missing(record, no_key(found), NO_KEY_REMEDY)
-    return text
+def _refused(record: Record, found: object) -> NoReturn:
+    raise _missing(record, no_key(found), NO_KEY_REMEDY)
 
 
 def key_text(found: object) -> str | None:

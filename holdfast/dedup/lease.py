@@ -36,6 +36,7 @@ class Lease:
         self.session_id = session_id
         self.lease_s = lease_s
         self._runtime = runtime
+        self._now = runtime.now
         self._sent_at = sent_at
         self._lost = False
         self._vouched_until = math.inf
@@ -55,7 +56,7 @@ class Lease:
         """Whether the last renewal that succeeded was sent less than a lease ago. Once False, False for ever."""
         if self._lost:
             return False
-        if self._runtime.now() - self._sent_at >= self.lease_s:
+        if self._now() - self._sent_at >= self.lease_s:
             self.lose()
             return False
         return True

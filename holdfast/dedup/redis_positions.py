@@ -21,10 +21,12 @@ def check_offsets(offsets: Sequence[int]) -> None:
     Raises:
         ValueError: naming the offset.
     """
-    if offsets and not (min(offsets) >= 0 and max(offsets) < _EXACT):
-        raise ValueError(
-            f"offsets between {min(offsets)} and {max(offsets)}: a position holds those from 0 to 2^53 - 1"
-        )
+    if not offsets:
+        return
+    # Nearly always it is a range: of that, the ends say all.
+    ends = (offsets[0], offsets[-1]) if isinstance(offsets, range) else offsets
+    if not (min(ends) >= 0 and max(ends) < _EXACT):
+        raise ValueError(f"offsets between {min(ends)} and {max(ends)}: a position holds those from 0 to 2^53 - 1")
 
 
 def runs(offsets: Sequence[int]) -> list[tuple[int, int]]:
@@ -35,6 +37,8 @@ def runs(offsets: Sequence[int]) -> list[tuple[int, int]]:
     """
     if not offsets:
         return []
+    if isinstance(offsets, range) and offsets.step == 1:
+        return [(offsets.start, len(offsets))]
     if not all(map(operator.lt, offsets, islice(offsets, 1, None))):
         offsets = sorted(set(offsets))
     if offsets[-1] - offsets[0] + 1 == len(offsets):

@@ -37,6 +37,8 @@ class RedisSession:
         self._scripts = scripts
         self._layout = layout
         self._lease = lease
+        #: As of `ClaimSession`. The lease's own, without a function around it: each start of a handler asks.
+        self.live = lease.live
         self._runtime = runtime
         self._times = times
         self._given = Given(runtime, times.window / 1000)
@@ -48,10 +50,6 @@ class RedisSession:
     def id(self) -> str:
         """Unique, never used again."""
         return self._lease.session_id
-
-    def live(self) -> bool:
-        """Whether the last renewal that succeeded was sent less than a lease ago; once False, False for ever."""
-        return self._lease.live()
 
     def begin(self) -> None:
         """Make the session known in every shard. Once, before anything else."""

@@ -282,7 +282,7 @@ class Ground:
     def handle(self, member: Member, message: Message) -> None:
         """A loop's handler."""
         where = Partition(message.topic() or "", cast("int", message.partition()))
-        record = MessageRecord(where, cast("int", message.offset()), cast("Fence", None), message)
+        record = MessageRecord(where, cast("int", message.offset()), cast("Fence", None), message, len(message))
         with _Noted(self, member, member.loops[0].how, [cast("Record", record)], batched=False):
             time.sleep(0.001)
 

@@ -42,7 +42,7 @@ class MemoryMessageSource(MemoryPartitionedSource):
     def _message(self, record: Record) -> Record:
         where = record.partition
         message = Message(where.topic, where.number, record.offset, record.key, record.value, list(record.headers))
-        made = MessageRecord(where, record.offset, record.fence, message)
+        made = MessageRecord(where, record.offset, record.fence, message, len(message))
         if self._deserialise is not None:
             made.failure = _failure(self._deserialise, message)
         return cast("Record", made)

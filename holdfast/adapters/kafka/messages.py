@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
@@ -28,17 +28,23 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 
 
-class MessageRecord:
-    """A message in the place of a `Record`: what the engine asks of it is looked up in the message when it is asked."""
+class _Fields(NamedTuple):
+    """For `tuple.__new__`, in this order."""
 
-    __slots__ = ("failure", "fence", "message", "offset", "partition", "size_bytes")
+    partition: Partition
+    offset: int
+    fence: Fence
+    message: Message
+    #: The value's, as the client counts it (before anybody deserialises it): the key is not fetched for that.
+    size_bytes: int
 
-    def __init__(self, partition: Partition, offset: int, fence: Fence, message: Message) -> None:
-        self.partition, self.offset, self.fence, self.message = partition, offset, fence, message
-        #: The value's, as the client counts it (before anybody deserialises it): the key is not fetched for that.
-        self.size_bytes = len(message)
-        #: Why the message could not be deserialised; raised when it is its turn.
-        self.failure: Exception | None = None
+
+class MessageRecord(_Fields):
+    """A message in the place of a `Record`: what the engine asks of it is looked up in the message when it is asked. A
+    NamedTuple for the reason that a `Record` is one."""
+
+    #: Why the message could not be deserialised, or has no key; raised when it is its turn.
+    failure: Exception | None = None
 
     @property
     def topic(self) -> str:
@@ -213,27 +219,26 @@ class MessageSource(KafkaSource):
         self._unowned = None  # it would join again
         self.client.unsubscribe()
 
-    def _sort(self, messages: Sequence[Message], batch: Batch) -> Batch:
+    def _sort(self, messages: list[Message], batch: Batch) -> Batch:
         records, ends = list(batch.records), list(batch.ends)
-        owners, known = self._owners, self._partitions
-        for message in messages:
+        owners, known, new, deserialise = self._owners, self._partitions, tuple.__new__, self._deserialise
+        at, partition, fence = ("", -1), Partition("", -1), None
+        for message in cast("Sequence[Any]", messages):  # as in KafkaSource
             error = message.error()
             if error is not None and not self._told_error(message, error):
                 break
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
                 continue
-            topic, number, offset = cast(
-                "tuple[str, int, int]", (message.topic(), message.partition(), message.offset())
-            )
-            partition = known.get((topic, number))
-            if partition is None:
-                partition = known[topic, number] = Partition(topic, number)
+            if (where := (message.topic(), message.partition())) != at:
+                at = where
+                partition = known.setdefault(where, Partition(*where))
+                fence = owners.get(partition)
             if error is not None:
-                ends.append(End(partition, offset))
-            elif (fence := owners.get(partition)) is not None:
-                record = MessageRecord(partition, offset, fence, message)
-                if self._deserialise is not None:
-                    record.failure = _failure(self._deserialise, message)
+                ends.append(End(partition, message.offset()))
+            elif fence is not None:
+                record = new(MessageRecord, (partition, message.offset(), fence, message, len(message)))
+                if deserialise is not None:
+                    record.failure = _failure(deserialise, message)
                 records.append(cast("Record", record))
         return Batch(records, ends)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka import broker_features, faults, leave_static, unowned
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
@@ -245,13 +246,18 @@ class KafkaSource:
             _log.info("the member of %s is in after %.1f s", self.group, self._refusals.let_in())
         return batch
 
-    def _sort(self, messages: Sequence[Message], batch: Batch) -> Batch:
-        """Add messages to a batch: records with their fence, ends of partitions; errors go their own way."""
+    def _sort(self, messages: list[Message], batch: Batch) -> Batch:
+        """Add messages to a batch: records with their fence, ends of partitions; errors go their own way. Takes them
+        out of their list."""
         records, ends = list(batch.records), list(batch.ends)
         owners, known, new = self._owners, self._partitions, tuple.__new__
         at, partition, fence = ("", -1), Partition("", -1), None
+        # Each message goes as its record comes. Were all of both there at once, Python's collector of cycles would look
+        # at them in each poll: it counts what was made and is not gone.
+        messages.reverse()
+        take: Callable[[int], Any] = messages.pop
         # Records and ends of partitions have a topic, a number and an offset; errors of a client may not.
-        for message in cast("Sequence[Any]", messages):
+        for message in map(take, repeat(-1, len(messages))):
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
                 if self._failed(error, f"consuming {message.topic() or self._topics}"):

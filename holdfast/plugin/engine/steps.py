@@ -80,7 +80,7 @@ class Steps:
 
     def exchange(self) -> None:
         """Finish and mark what has ended, and ask for the keys of what came: in one round trip, where it all goes the
-        same way and is no more than one call takes. What is finished now is marked by the next."""
+        same way and is no more than can be in hand. What is finished now is marked by the next."""
         self.more_to_say = False
         while (turn := self._gather()) is not None:
             self._say(turn)
@@ -94,7 +94,7 @@ class Steps:
         session = parts.sessions.session
         if session is None or not parts.settling.waiting or not parts.outage.may_ask:
             return None
-        return parts.settling.turn(session, parts.settings.mark_batch)
+        return parts.settling.turn(session, parts.unacked.at_most)
 
     def _say(self, turn: Turn) -> None:
         """Make that round trip. It asks for keys where it is the last of them: what has ended goes first."""

@@ -309,21 +309,21 @@ RULES = (
     Broken(
         name="no-start-gate",
         file="plugin/engine/partition/ownership.py",
-        rule="            if self._phase is not Phase.OWNED or not self.session_.live():\n                return False\n            entry.started += 1",
+        rule="            if self._phase is not _OWNED or not self._live():\n                return False\n            entry.started += 1",
         instead="            entry.started += 1",
         breaks="P4: who was fenced, or has lost its session, starts records",
     ),
     Broken(
         name="no-session-at-the-start-gate",
         file="plugin/engine/partition/ownership.py",
-        rule="            if self._phase is not Phase.OWNED or not self.session_.live():\n                return False\n            entry.started += 1",
-        instead="            if self._phase is not Phase.OWNED:\n                return False\n            entry.started += 1",
+        rule="            if self._phase is not _OWNED or not self._live():\n                return False\n            entry.started += 1",
+        instead="            if self._phase is not _OWNED:\n                return False\n            entry.started += 1",
         breaks="P4: after a stall beyond its lease a member starts what others run",
     ),
     Broken(
         name="no-start-gate-of-batches",
         file="plugin/engine/partition/ownership.py",
-        rule="            if self._phase is not Phase.OWNED or not self.session_.live():\n                return False\n            for entry in entries:",
+        rule="            if self._phase is not _OWNED or not self._live():\n                return False\n            for entry in entries:",
         instead="            for entry in entries:",
         breaks="P4: the same, of batches",
     ),
@@ -464,8 +464,8 @@ RULES = (
     Broken(
         name="kinds-share-one-room",
         file="plugin/engine/record/unacked.py",
-        rule="        return min(self.share(kind) - self._of[kind], self._at_most - self.records)",
-        instead="        return self._at_most - self.records",
+        rule="        return min(self.share(kind) - self._of[kind], self.at_most - self.records)",
+        instead="        return self.at_most - self.records",
         breaks="no starvation: a kind of handler takes all that may be in hand",
     ),
     Broken(

@@ -35,6 +35,9 @@ class Phase(IntEnum):
     GONE = 7  #: let go (or owed): nothing is committed any more
 
 
+_OWNED = Phase.OWNED
+
+
 class Ownership:
     """One partition, owned once. Also what its records carry as their fence.
 
@@ -44,6 +47,7 @@ class Ownership:
 
     __slots__ = (
         "_gate",
+        "_live",
         "_phase",
         "acquire_unanswered",
         "acquired",
@@ -78,6 +82,7 @@ class Ownership:
         """Args: cut: the log was found to have been cut there: as if somebody had reset the group to it."""
         self.partition = partition
         self.session_ = session
+        self._live = session.live  # asked for each record
         self._phase = Phase.ASSIGNED
         self._gate = runtime.lock()
         #: The position's name in the store; empty until it is known.
@@ -199,7 +204,7 @@ class Ownership:
         clock is asked for each record, also in a run: a process may be frozen between any two of them.
         """
         with self._gate:
-            if self._phase is not Phase.OWNED or not self.session_.live():
+            if self._phase is not _OWNED or not self._live():
                 return False
             entry.started += 1
             return True
@@ -210,7 +215,7 @@ class Ownership:
         The clock is asked once: a process that was frozen between two of its entries must not start the first ones.
         """
         with self._gate:
-            if self._phase is not Phase.OWNED or not self.session_.live():
+            if self._phase is not _OWNED or not self._live():
                 return False
             for entry in entries:
                 entry.started = entry.count

@@ -12,14 +12,14 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.errors import HandlerFailed, KeyMissing
 from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from holdfast.errors import RecordUnreadable
     from holdfast.plugin.engine.family import Family
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 _new = tuple.__new__
+#: A record's claim, or an error, or neither.
+ClaimOf: TypeAlias = "Callable[[Record], tuple[Claim | None, Exception | None]]"
 
 
 class Admission:
@@ -117,8 +119,9 @@ class Admission:
         together = self._workers.together(handler) if handler.is_async else 0
         alone = owner.waiting or (handler.timeout_s is not None if handler.batch else together == 1)
         if alone or not self._family.by_position:
+            claim_of = self._claims_of(owner, topic, handler)
             for record in records:
-                self._enter(self._entry(record, owner, topic, handler, now), self._lane(record, handler))
+                self._enter(self._entry(record, owner, handler, claim_of, now), self._lane(record, handler))
         elif not self._claims(handler) and self._in_one_lane(handler):
             self._enter(Entry.run(records, owner, handler, now), None)
         else:
@@ -171,11 +174,11 @@ class Admission:
             run, keys, claims = [], [], []
             lane = Lane(lanes, None, keys)
 
-        claims_some = self._claims(handler)
+        claim_of = self._claims_of(owner, topic, handler) if self._claims(handler) else None
         for record in records:
             claim = None
-            if claims_some:
-                claim, error = self._claim(record, owner, topic, handler)
+            if claim_of is not None:
+                claim, error = claim_of(record)
                 if claim is None:
                     end()
                     entry = Entry(record, owner, handler, None, now)
@@ -194,36 +197,39 @@ class Admission:
                 self._enter(Entry(record, owner, handler, claim, now), key)
         end()
 
-    def _claim(
-        self, record: Record, owner: Owner, topic: str, handler: Handler
-    ) -> tuple[Claim | None, Exception | None]:
-        """The record's claim; or why it cannot be handled; or neither: its position protects it.
+    def _claims_of(self, owner: Owner, topic: str, handler: Handler) -> ClaimOf:
+        """Return a function that gives a record its claim; or why it cannot be handled; or neither: it is protected by
+        its position.
 
         The scope is the topic's where it was born as we know it, whatever its headers say: who may write to one topic
         could have another's records skipped otherwise.
         """
-        try:
-            key = handler.key(record) if handler.key else self._identity(record, owner)
-        except KeyMissing as missing:
-            if self._settings.missing_key == "error":
-                return None, missing
-            key = self._identity(record, owner)
-        except Exception as broken:  # noqa: BLE001 - a key function of the application
-            error = KeyMissing(f"the key function of {handler.name} failed on {record.partition}@{record.offset}")
-            error.__cause__ = broken
-            return None, error
-        if key is None:
-            return None, None
-        scope = handler.scope_of(self._group, topic)
-        # Claim(...) and the like go through a function in Python, which costs twice as much as the tuples.
-        token = _new(Token, (owner.name, record.offset, owner.store_epoch))
-        return _new(Claim, (_new(ClaimKey, (scope, key)), token)), None
+        scope, name, epoch, key_of = handler.scope_of(self._group, topic), owner.name, owner.store_epoch, handler.key
+
+        def claim_of(record: Record) -> tuple[Claim | None, Exception | None]:
+            try:
+                key = key_of(record) if key_of else self._identity(record, owner)
+            except KeyMissing as missing:
+                if self._settings.missing_key == "error":
+                    return None, missing
+                key = self._identity(record, owner)
+            except Exception as broken:  # noqa: BLE001 - a key function of the application
+                error = KeyMissing(f"the key function of {handler.name} failed on {record.partition}@{record.offset}")
+                error.__cause__ = broken
+                return None, error
+            if key is None:
+                return None, None
+            # Claim(...) and the like go through a function in Python, which costs twice as much as the tuples.
+            token = _new(Token, (name, record.offset, epoch))
+            return _new(Claim, (_new(ClaimKey, (scope, key)), token)), None
+
+        return claim_of
 
     def _identity(self, record: Record, owner: Owner) -> str | None:
         return None if record.offset < owner.again else self._family.default_key(record)
 
-    def _entry(self, record: Record, owner: Owner, topic: str, handler: Handler, now: float) -> Entry:
-        claim, error = self._claim(record, owner, topic, handler)
+    def _entry(self, record: Record, owner: Owner, handler: Handler, claim_of: ClaimOf, now: float) -> Entry:
+        claim, error = claim_of(record)
         entry = Entry(record, owner, handler, claim, now)
         if error is not None:
             entry.error = error

@@ -8,7 +8,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
-from holdfast.plugin.engine.record.calling import call_plain
+from holdfast.plugin.engine.record.calling import call_plain, check_returned
 from holdfast.plugin.engine.record.own_context import in_own_context
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | Non
 
 def _run(run: Entry, call: Call) -> Ended:
     """Call the handler for the records of a run. The loop may take back from the right of `run.todo` meanwhile."""
-    todo, enter, handler = run.todo, run.owner.enter, run.handler
-    reading, around = handler.reading, call.around
+    take, enter, handler = run.todo.popleft, run.owner.enter, run.handler
+    reading, around, handle = handler.reading, call.around, handler.call
     while True:
         try:
-            record = todo.popleft()
+            record = take()
         except IndexError:
             return Ended(run, Outcome.OK)
         if not enter(run):
@@ -117,7 +117,10 @@ def _run(run: Entry, call: Call) -> Ended:
         try:
             if reading is not None:
                 reading.read(record)
-            call_plain(handler, record) if around is None else around.call((run,), record)
+            if around is not None:
+                around.call((run,), record)
+            elif (returned := handle(record)) is not None:
+                check_returned(handler, returned)
         except BaseException as error:  # noqa: BLE001 - as in run_each
             return _stopped(run, *_verdict(call, error))
         run.ended += 1

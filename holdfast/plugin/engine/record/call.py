@@ -40,8 +40,9 @@ class Call:
         #: It runs in the thread that polls, where Ctrl-C may strike; and the one that has, until that is raised again.
         self.inline = False
         self.struck: KeyboardInterrupt | None = None
-        #: What the worker has to do; not for coroutines.
-        self.run: Callable[[], None]
+        #: What the worker has to do with this call; not for coroutines. It holds no reference to the call: its records
+        #: would be kept in a cycle until Python's collector finds it.
+        self.run: Callable[[Call], None]
         #: Written by the worker: when it began, and what its handler has been called with just now. None again before
         #: the end of that is told: what the loop has seen come back may not be taken for what runs.
         self.began: float | None = None

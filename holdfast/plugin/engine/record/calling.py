@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 
 def call_plain(handler: Handler, given: object) -> None:
-    """Call a plain function. One that hides a coroutine (a lambda around an `async def`) has done nothing yet."""
-    returned = handler.call(given)
+    """Call a plain function."""
+    check_returned(handler, handler.call(given))
+
+
+def check_returned(handler: Handler, returned: object) -> None:
+    """Refuse a function that hides a coroutine (a lambda around an `async def`): it has done nothing yet."""
     if returned is not None and inspect.iscoroutine(returned):
         returned.close()
         raise Unretriable(f"{handler.name} returned a coroutine that nobody awaits: register the `async def` itself")

@@ -180,7 +180,14 @@ class Entry:
         return [self, *pieces]
 
     def _part(self, start: int, stop: int) -> Entry:
-        other = Entry.run(self.records[start:stop], self.owner, self.handler, self.since, self.claims[start:stop])
+        other = Entry.__new__(Entry)
+        other.owner, other.handler, other.since = self.owner, self.handler, self.since
+        records = self.records[start:stop]
+        if len(records) * 2 <= self.count:
+            size = size_of(records)
+        else:  # the smaller part is looked at: a long run is cut many times
+            size = self.size - size_of([*self.records[:start], *self.records[stop:]])
+        other._keep(records, self.claims[start:stop], size)  # noqa: SLF001 - the same class
         other.held, other.began_ms, other.counted = self.held, self.began_ms, self.counted
         other.gate, other.lane, other.keys = self.gate, self.lane, self.keys[start:stop]
         other.follows = self.follows

@@ -22,7 +22,7 @@ class Unacked:
     """
 
     def __init__(self, at_most: int = sys.maxsize, kinds: Iterable[Kind] = ()) -> None:
-        self._at_most = at_most
+        self.at_most = at_most
         self._of: dict[Kind, int] = dict.fromkeys(kinds, 0)
         #: Of all kinds.
         self.records = 0
@@ -30,11 +30,11 @@ class Unacked:
     def share(self, kind: Kind) -> int:
         """The number of records that kind may have at most; one at least."""
         self._of.setdefault(kind, 0)  # a handler that nobody has registered: of unroutable records
-        return max(1, self._at_most // len(self._of))
+        return max(1, self.at_most // len(self._of))
 
     def room(self, kind: Kind) -> int:
         """How many records of that kind may be taken now."""
-        return min(self.share(kind) - self._of[kind], self._at_most - self.records)
+        return min(self.share(kind) - self._of[kind], self.at_most - self.records)
 
     def take(self, entry: Entry) -> None:
         """Count the records of an entry that goes to its handler."""

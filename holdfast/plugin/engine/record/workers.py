@@ -201,20 +201,11 @@ class Workers:
             return
 
         if handler.batch:
-            call.run = lambda: run_batch(call, self._ended.append)
-            (self._run if self.inline else self._start)(call)
-            return
-        if records > 1 and not self.inline:
-            self._chunks.append(call)
-
-        def job() -> None:
-            began = self._runtime.now()
-            run_each(call, self._ended.append)
-            each = (self._runtime.now() - began) / records
-            # Up at once, down slowly: one slow record must not be followed by a long chunk of slow ones.
-            self._record_s = max(each, self._record_s * 0.9, 1e-6)
-
-        call.run = job
+            call.run = self._run_batch
+        else:
+            call.run = partial(self._run_each, records)
+            if records > 1 and not self.inline:
+                self._chunks.append(call)
         (self._run if self.inline else self._start)(call)
 
     @property
@@ -264,7 +255,7 @@ class Workers:
         """Send a dead letter from a worker, since it waits for the broker."""
         call = Call()
         self._charge(call)
-        call.run = lambda: send_letter(entry, letter, letters, Deadline(timeout_s, self._runtime), self._ended.append)
+        call.run = lambda _: send_letter(entry, letter, letters, Deadline(timeout_s, self._runtime), self._ended.append)
         try:
             self._start(call)
         except RuntimeError:
@@ -328,10 +319,20 @@ class Workers:
         """Whether this thread has been replaced meanwhile."""
         call.thread, call.began = self._runtime.current(), self._runtime.now()
         try:
-            call.run()
+            call.run(call)
         finally:
             replaced = self._finish(call)
         return replaced
+
+    def _run_each(self, records: int, call: Call) -> None:
+        began = self._runtime.now()
+        run_each(call, self._ended.append)
+        each = (self._runtime.now() - began) / records
+        # Up at once, down slowly: one slow record must not be followed by a long chunk of slow ones.
+        self._record_s = max(each, self._record_s * 0.9, 1e-6)
+
+    def _run_batch(self, call: Call) -> None:
+        run_batch(call, self._ended.append)
 
     def _charge(self, call: Call) -> None:
         with self._lock:

@@ -111,8 +111,7 @@ def _held(tokens: Sequence[Token]) -> bytes:
         found: dict[tuple[str, int], int] = {}
         numbers = [found.setdefault(each, len(found)) for each in zip(partitions, epochs, strict=True)]
         owned, which = list(found), struct.pack(f">{count}H", *numbers)
-    lines = [str(len(owned)), *[f"{epoch} {partition}" for partition, epoch in owned], *map(str, offsets)]
-    text = "\n".join(lines)
-    if text.count("\n") >= len(lines):
+    if any("\n" in partition for partition, _ in owned):
         raise ValueError("a partition's name has a line break")
-    return encode(text) + b"\n" + which
+    lines = [str(len(owned)), *[f"{epoch} {partition}" for partition, epoch in owned]]
+    return encode("\n".join(lines)) + b"\n" + b"%d\n" * count % offsets + which

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.exceptions import DataError
@@ -18,10 +19,12 @@ arguments = st.one_of(st.binary(max_size=40), st.text(max_size=10), st.integers(
 names = st.one_of(st.sampled_from(["GET", "CONFIG GET", b"EVALSHA"]))
 
 
-def redis_pys(command: list[Any]) -> bytes:
-    import redis  # noqa: PLC0415 - its connection alone, which is not made
+#: Packs as redis-py does; connects to nothing.
+CONNECTION: Any = redis.Connection(protocol=2)  # type: ignore[no-untyped-call]
 
-    return b"".join(redis.Connection(protocol=2).pack_command(*command))
+
+def redis_pys(command: list[Any]) -> bytes:
+    return b"".join(CONNECTION.pack_command(*command))
 
 
 @given(names, st.lists(arguments, max_size=12))
@@ -50,7 +53,7 @@ def test_what_is_no_argument_is_refused_as_by_redis_py(value: object) -> None:
 @pytest.mark.parametrize("url", ["redis://h", "rediss://h", "unix:///a.sock", "redis+sentinel://h:1,i:2/m/0"])
 def test_each_connection_of_ours_packs_so(url: str) -> None:
     pool = client_of(url, 1.0).connection_pool
-    connection = pool.make_connection()  # type: ignore[no-untyped-call]
+    connection: Any = pool.make_connection()
     assert connection.pack_command(b"PING") == [b"*1\r\n$4\r\nPING\r\n"]
     assert isinstance(pool.connection_kwargs["command_packer"], Packer)
 

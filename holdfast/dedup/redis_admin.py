@@ -196,14 +196,14 @@ class RedisAdmin:
         """A script that replies for each key, in batches: the replies in the order of the keys."""
         replies: list[Any] = []
         for first in range(0, len(keys), _BATCH):
-            places, groups = batch(self._layout, self._times, keys[first : first + _BATCH], results=True)
+            shards, groups = batch(self._layout, self._times, keys[first : first + _BATCH], results=True)
             calls = [
                 ScriptCall([self._layout.sessions(shard), *names], [*_NOBODY, *given, *args])
                 for shard, (names, given) in groups.items()
             ]
             found = self._scripts.run(script, calls, durable=durable)
             following = {shard: iter(reply) for shard, reply in zip(groups, found, strict=True)}
-            replies.extend(next(following[shard]) for shard, _ in places)
+            replies.extend(next(following[shard]) for shard in shards)
         return replies
 
     def _pages(self, begin: str) -> Iterator[list[_Found]]:

@@ -11,10 +11,10 @@ from holdfast.dedup.redis_scripts import ScriptCall
 from holdfast.errors import AccessRefused, StateError, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from holdfast.dedup.lease import Lease
-    from holdfast.dedup.redis_keys import Group, Place
+    from holdfast.dedup.redis_keys import Group
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_scripts import Scripts
     from holdfast.runtime import Runtime
@@ -156,9 +156,9 @@ def _ended(asking: Asking[_T], replies: Replies) -> _T:
     raise AssertionError("a call asks once")
 
 
-def in_order(replies: Replies, where: Sequence[Place]) -> Sequence[Any]:
-    """Of a script that replies for each item: the replies in the order of the items."""
+def in_order(replies: Replies, shards: Iterable[int]) -> Sequence[Any]:
+    """Of a script that replies for each item: the replies in the order of the items, given the shard of each."""
     if len(replies) == 1:
         return cast("Sequence[Any]", next(iter(replies.values())))
     following = {shard: iter(reply) for shard, reply in replies.items()}
-    return [next(following[shard]) for shard, _ in where]
+    return [next(following[shard]) for shard in shards]

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 
+from holdfast.dedup.redis_packing import Packer
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     Confirm = Callable[[bytes], Sequence[Command]]
 
 _SCRIPTS = frozenset({"EVAL", "EVALSHA"})
+_PACKER = Packer()  # redis-py's RedisCluster takes none for its connections
 _KEYLESS = frozenset({"TIME", "WAIT"})
 
 
@@ -50,7 +53,8 @@ class Batch:
         if confirm is not None:
             for command in confirm(key_of(commands[self.items[0]])):
                 self._add(packed, command, "confirm", asking=bool(self.asking))
-        self._connection.send_packed_command(self._connection.pack_commands(packed))
+        chunks = [chunk for command in packed for chunk in _PACKER.pack(*command)]
+        self._connection.send_packed_command([b"".join(chunks)])
 
     def _add(self, packed: list[Command], command: Command, due: int | str, *, asking: bool) -> None:
         if asking:

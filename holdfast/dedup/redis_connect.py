@@ -12,6 +12,7 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from holdfast.dedup.redis_errors import asking
+from holdfast.dedup.redis_packing import Packer
 from holdfast.dedup.redis_sentinel import SCHEMES, MasterAt, sentinel_client
 from holdfast.errors import SettingError, StoreError, StoreRefused, StoreUnavailable
 from holdfast.timing import SYSTEM_CLOCK
@@ -76,7 +77,7 @@ def client_of(
     Raises:
         SettingError: the URL cannot be read, or has credentials besides those that are given.
     """
-    options = connection_options(timeout_s, credentials)
+    options = {**connection_options(timeout_s, credentials), "command_packer": Packer()}
     # A socket in the file system has no peer that could vanish unheard.
     if not url.startswith("unix://"):
         options["socket_keepalive"] = True

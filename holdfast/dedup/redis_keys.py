@@ -8,12 +8,13 @@ are in one hash, so that a batch reads and writes them by one command.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast.dedup.redis_layout import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Sequence
 
     from holdfast.dedup.claims import ClaimKey, Token
     from holdfast.dedup.redis_layout import Layout
@@ -41,16 +42,16 @@ class Times(NamedTuple):
 class Batch(NamedTuple):
     """Keys that are asked for in one round trip."""
 
-    places: list[Place]  #: in the order of the keys
+    shards: Sequence[int]  #: of each key
     groups: dict[int, Group]  #: for each shard; its keys in the order of all
 
 
 def batch(
     layout: Layout,
     times: Times,
-    keys: Collection[ClaimKey],
+    keys: Sequence[ClaimKey],
     *,
-    held: Sequence[str] = (),
+    held: Sequence[Token] = (),
     results: bool = False,
     each: Sequence[bytes] = (),
 ) -> Batch:
@@ -60,43 +61,57 @@ def batch(
         layout: of the namespace.
         times: how long claims and finished keys are kept.
         keys: the business keys.
-        held: what each key holds where the record that asks has claimed it; empty = no record asks.
+        held: the record that asks for each key; empty = no record asks.
         results: whether the script is given the keys of their results too.
         each: an argument for each key, or none.
 
     Raises:
         ValueError: a partition's name has a line break.
     """
-    places = layout.places(keys)
-    of_shard: dict[int, list[int]] = {}
-    for i, (shard, _) in enumerate(places):
-        of_shard.setdefault(shard, []).append(i)
+    names = layout.called(keys)
+    shards = layout.shards_of(names)
     groups: dict[int, Group] = {}
-    for shard, items in of_shard.items():
-        ids = [name for _, name in _pick(places, items)]
-        names = layout.names(shard, ids)
+    for shard, items in _by_shard(layout, shards).items():
+        own = _pick(names, items)
+        declared = layout.names(shard, own)
         if results:
-            names += layout.result_names(shard, ids)
-        lines = _lines(_pick(held, items)) if held else b""
-        args: Args = [len(ids), lines, layout.digests(ids), times.garbage, times.window]
+            declared += layout.result_names(shard, own)
+        args: Args = [len(own), _held(_pick(held, items)), layout.digests(own), times.garbage, times.window]
         if each:
             args += _pick(each, items)
-        groups[shard] = (names, args)
-    return Batch(places, groups)
+        groups[shard] = (declared, args)
+    return Batch(shards, groups)
 
 
-def claimed_by(session: str, tokens: Iterable[Token]) -> list[str]:
-    """The value of a key that these records have claimed. The partition comes last: it alone may hold a "|"."""
-    return [f"C{session}|{epoch}|{offset}|{partition}" for partition, offset, epoch in tokens]
+def _by_shard(layout: Layout, shards: Sequence[int]) -> dict[int, Sequence[int]]:
+    """The items of each shard."""
+    if layout.shards == 1:
+        return {0: range(len(shards))} if shards else {}
+    items: dict[int, list[int]] = {}
+    for item, shard in enumerate(shards):
+        items.setdefault(shard, []).append(item)
+    return dict(items)
 
 
 def _pick(values: Sequence[_T], items: Sequence[int]) -> Sequence[_T]:
     """The values of these items; of all of them, where there is one shard."""
-    return values if len(items) == len(values) else [values[i] for i in items]
+    return values if len(items) >= len(values) else [values[i] for i in items]
 
 
-def _lines(texts: Sequence[str]) -> bytes:
-    text = "\n".join(texts)
-    if text.count("\n") >= len(texts):
+def _held(tokens: Sequence[Token]) -> bytes:
+    """The records that ask, as scripts/keys.lua reads them: ownerships, offsets, and which ownership is whose. A batch
+    is of few ownerships: the text that Redis keeps with each key need not be sent with each."""
+    if not tokens:
+        return b""
+    partitions, offsets, epochs = zip(*tokens, strict=True)
+    count = len(offsets)
+    if partitions.count(partitions[0]) == epochs.count(epochs[0]) == count:
+        owned, which = [(partitions[0], epochs[0])], bytes(2 * count)
+    else:
+        found: dict[tuple[str, int], int] = {}
+        numbers = [found.setdefault(each, len(found)) for each in zip(partitions, epochs, strict=True)]
+        owned, which = list(found), struct.pack(f">{count}H", *numbers)
+    if any("\n" in partition for partition, _ in owned):
         raise ValueError("a partition's name has a line break")
-    return encode(text)
+    lines = [str(len(owned)), *[f"{epoch} {partition}" for partition, epoch in owned]]
+    return encode("\n".join(lines)) + b"\n" + b"%d\n" * count % offsets + which

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
 from holdfast.dedup.redis_asking import Asker, Question, in_order
 from holdfast.dedup.redis_given import Given
-from holdfast.dedup.redis_keys import batch, claimed_by
+from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_positions import acquired, check_offsets, runs
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
@@ -107,7 +107,7 @@ class RedisSession:
         replies: list[Acquired | Wait | Verdict] = []
         where = [self._layout.position(partition) for partition in partitions]
         groups = _by_shard(where, [[]] * len(where), self._times.position)
-        for reply in in_order(self._ask("acquire", groups, durable=True), where):
+        for reply in in_order(self._ask("acquire", groups, durable=True), _shards(where)):
             if reply == b"F":
                 self._lease.lose()
                 replies.append(Verdict.FENCED)
@@ -128,7 +128,7 @@ class RedisSession:
             args.append([mark.epoch, mark.watermark, int(mark.former), *_runs(mark)])
         where = [self._layout.position(mark.partition) for mark in marks]
         replies = yield Question("mark", _by_shard(where, args, self._times.position), durable=True)
-        return [frozenset(fenced) for fenced in in_order(replies, where)]
+        return [frozenset(fenced) for fenced in in_order(replies, _shards(where))]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand. Says all of their marks once more: a failover may have lost
@@ -152,7 +152,7 @@ class RedisSession:
             check_offsets(poll.offsets)
             args.append([poll.epoch, len(poll.offsets), *poll.offsets])
         where = [self._layout.position(poll.partition) for poll in polls]
-        replies: Sequence[bytes] = in_order(self._ask("poll", _by_shard(where, args), durable=True), where)
+        replies: Sequence[bytes] = in_order(self._ask("poll", _by_shard(where, args), durable=True), _shards(where))
         return [_polled(poll, reply) for poll, reply in zip(polls, replies, strict=True)]
 
     def release(self, records: Sequence[Token]) -> None:
@@ -179,7 +179,7 @@ class RedisSession:
         back = self._given.asked_for(claims)
         asked = self._batch(claims)
         replies = yield Question("claim", asked.groups, durable=True)
-        verdicts = [_VERDICTS[c] for c in in_order(replies, asked.places)]
+        verdicts = _verdicts(in_order(replies, asked.shards))
         self._given.answered(back, claims, verdicts)
         if Verdict.FENCED in verdicts:
             self._lease.lose()
@@ -194,7 +194,7 @@ class RedisSession:
         replies = self._ask("claim", asked.groups, durable=True)
         verdicts = {shard: iter(found) for shard, (found, _) in replies.items()}
         fenced: list[tuple[Verdict, int]] = []
-        for shard, _ in asked.places:
+        for shard in asked.shards:
             verdict = _VERDICTS[next(verdicts[shard])]
             fenced.append((verdict, int(replies[shard][1]) if verdict is Verdict.NEW else 0))
         self._given.answered(back, claims, (verdict for verdict, _ in fenced))
@@ -211,7 +211,7 @@ class RedisSession:
     def _finishing(self, claims: Sequence[Claim], results: Sequence[str] | None) -> Asking[list[Verdict]]:
         asked = self._batch(claims, results)
         replies = yield Question("finish" if results is None else "finish_with", asked.groups, durable=True)
-        return [_VERDICTS[c] for c in in_order(replies, asked.places)]
+        return _verdicts(in_order(replies, asked.shards))
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
@@ -226,7 +226,7 @@ class RedisSession:
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""
         asked = batch(self._layout, self._times, keys, results=True)
-        replies: Sequence[bytes | None] = in_order(self._ask("results", asked.groups), asked.places)
+        replies: Sequence[bytes | None] = in_order(self._ask("results", asked.groups), asked.shards)
         return [None if reply is None else decode(reply) for reply in replies]
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
@@ -268,7 +268,7 @@ class RedisSession:
             self._layout,
             self._times,
             [claim.key for claim in claims],
-            held=claimed_by(self.id, [claim.token for claim in claims]),
+            held=[claim.token for claim in claims],
             results=results is not None,
             each=[] if results is None else [encode(result) for _, result in zip(claims, results, strict=True)],
         )
@@ -285,6 +285,18 @@ def _by_shard(where: Sequence[Place], args: Sequence[Args], *first: int) -> dict
         keys.append(key)
         all_args.extend(own)
     return groups
+
+
+def _shards(where: Sequence[Place]) -> Iterable[int]:
+    return (shard for shard, _ in where)
+
+
+def _verdicts(reply: Sequence[int]) -> list[Verdict]:
+    """Of a reply of one character a key. Most are all the same."""
+    first = bytes(reply[:1])
+    if first * len(reply) == reply:
+        return [_VERDICTS[each] for each in first] * len(reply)
+    return [_VERDICTS[each] for each in reply]
 
 
 def _runs(mark: Mark) -> Args:

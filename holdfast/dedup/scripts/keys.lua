@@ -12,8 +12,9 @@
 --   KEYS[2]  the shard's batch attempts: id -> "R<since>:<session>" while it runs, "F<until>:<session>" finished, both in this
 --            server's milliseconds since 1970; what it has claimed is done until then
 --   ARGV[3]  number of items
---   ARGV[4]  what each item holds where the record that asks has claimed it, one a line; '' where no record asks. One
---            long argument, because a client spends more on 500 short ones than this server on the whole call
+--   ARGV[4]  the records that ask; '' where none does. Lines: how many ownerships; of each its epoch and partition; of
+--            each item its offset. Then two bytes an item: which ownership, from 0 on. One argument, because a client
+--            spends more on 500 short ones than this server on the whole call
 --   ARGV[5]  see the layout
 --   ARGV[6]  ms after which a forgotten claim is garbage
 --   ARGV[7]  ms for which a key stays done
@@ -21,7 +22,19 @@
 local DONE = '1'
 local COUNT, GARBAGE_MS, WINDOW_MS = tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local OWN = {}
-for claim in string.gmatch(ARGV[4], '[^\n]+') do OWN[#OWN + 1] = claim end
+if ARGV[4] ~= '' then
+  local told, line, byte = ARGV[4], string.gmatch(ARGV[4], '[^\n]+'), string.byte
+  local before, behind, at = {}, {}, #ARGV[4] - 2 * COUNT
+  for n = 1, tonumber(line()) do
+    local epoch, partition = string.match(line(), '^(%S+) (.*)$')
+    before[n], behind[n] = 'C' .. ME .. '|' .. epoch .. '|', '|' .. partition
+  end
+  for i = 1, COUNT do
+    local high, low = byte(told, at + 2 * i - 1, at + 2 * i)
+    local n = 256 * high + low + 1
+    OWN[i] = before[n] .. line() .. behind[n]
+  end
+end
 
 -- Of a batch attempt's id: its session, or DONE and until when; nil = nobody knows it any more. Asked once an id and script.
 local ATTEMPTS, told = KEYS[2], {}

@@ -535,6 +535,17 @@ class TestClaim:
         wanted = [DONE if n % 4 == 0 else BUSY if n % 2 == 0 else NEW for n in range(2000)]
         assert b.claim(claims) == wanted
 
+    def test_records_of_many_ownerships_in_one_call_hold_each_its_own(self, bench: Bench) -> None:
+        session = bench.begin()
+        asked = [claim(f"k{n}", n, partition=f"p {n % 300}", epoch=n % 7) for n in range(700)]
+        assert session.claim(asked) == [NEW] * 700
+        others = [
+            each._replace(token=each.token._replace(partition=f"p {(n + 1) % 300}")) for n, each in enumerate(asked)
+        ]
+        assert session.claim(others) == [BUSY] * 700
+        assert session.finish([*others[350:], *asked[349::-1]]) == [FENCED] * 350 + [DONE] * 350
+        assert session.claim(others) == [DONE] * 350 + [BUSY] * 350
+
     def test_a_batch_of_many_is_given_back(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
         claims = [claim(f"k{n}", n) for n in range(200)]

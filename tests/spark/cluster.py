@@ -97,7 +97,7 @@ class Killer:
 
 def run(folder: Path, url: str) -> None:
     """All phases, one after the other."""
-    spark = local_session(folder / "warehouse", _CONF)
+    spark = local_session(folder / "warehouse", _CONF, connectors=False)
     lake = folder / "lake"
     killer = Killer(lake, url)
     sink = idempotent_sink("orders", key="order_id", claims=url, write=killer, query="q")

@@ -25,9 +25,10 @@ from tests.spark.session import CONF
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from holdfast.adapters.spark import BatchReport, BatchWrite, IdempotentSink
     from holdfast.adapters.spark._pyspark import DataFrame
@@ -41,12 +42,18 @@ _STARTS = 10
 class ConnectServer:
     """One server of Spark Connect, on loopback, in a session of processes of its own. Kill it.
 
+    Args:
+        folder: of its log and its warehouse.
+        master: of its Spark.
+        conf: wins over what is usual here.
+
     Raises:
         ServerFailed: it does not start.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, master: str = "local[2]", conf: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._master, self._conf = master, dict(conf or {})
         self._log = folder / "server.log"
         self._port = 0
         self._process = started(0, self._spawn, self._answers)
@@ -70,8 +77,9 @@ class ConnectServer:
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": str(port),
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
+            **self._conf,
         }
-        command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--class", _SERVER]
+        command = [str(home / "bin" / "spark-submit"), "--master", self._master, "--class", _SERVER]
         for name, value in conf.items():
             command += ["--conf", f"{name}={value}"]
         # Its workers find holdfast where this process does: installed, or by PYTHONPATH.
@@ -120,7 +128,11 @@ class Files:
 def start(spark: SparkSession, files: Files, sink: IdempotentSink, checkpoint: str = "") -> StreamingQuery:
     rows = spark.readStream.schema("order_id string, amount int").json(str(files.come))
     writer = rows.writeStream.foreachBatch(sink).trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", f"{files.checkpoint}{checkpoint}")
+    return started_well(writer.option("checkpointLocation", f"{files.checkpoint}{checkpoint}"))
+
+
+def started_well(writer: DataStreamWriter) -> StreamingQuery:
+    """Start it; again where the server's Python worker came too late."""
     for _ in range(_STARTS - 1):
         try:
             return writer.start()

@@ -44,13 +44,18 @@ _DELTA = {
 SHORT_LIFE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
-def local_session(warehouse: Path, conf: Mapping[str, str] | None = None) -> SparkSession:
+def local_session(warehouse: Path, conf: Mapping[str, str] | None = None, *, connectors: bool = True) -> SparkSession:
     """One JVM, two tasks at a time. Stop it.
+
+    Args:
+        warehouse: its folder.
+        conf: wins over what is usual here.
+        connectors: whether it has Kafka's and Delta: each executor gets their jars of its own.
 
     Raises:
         ServerFailed: the connectors are not there.
     """
-    fits = pyspark.__version__ == _JARS_ARE_FOR
+    fits = connectors and pyspark.__version__ == _JARS_ARE_FOR
     jars = sorted(map(str, SPARK_LIB.glob("*.jar"))) if fits else []
     if fits and not jars:
         raise ServerFailed(f"no jars in {SPARK_LIB}: run `make setup` (it needs Maven)")

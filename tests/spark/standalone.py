@@ -22,7 +22,8 @@ from pyspark import TaskContext
 
 from holdfast.adapters.spark import idempotent_sink, writers
 from holdfast.adapters.spark.store import StoreAt
-from tests.spark.session import local_session
+from tests.spark import stateful
+from tests.spark.session import SHORT_LIFE, local_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from holdfast.adapters.spark import BatchReport, BatchWrite
+    from holdfast.adapters.spark import BatchReport, BatchWrite, IdempotentSink
     from holdfast.adapters.spark.values import Safe
     from holdfast.dedup.redis_spark_batches import RedisBatches
     from holdfast.dedup.spark_batches import Attempt
@@ -41,6 +42,7 @@ PHASES = ("begun", "claiming", "claimed", "writing", "written", "finished", "set
 #: What an aim says: all stand; the first try of the first task does, or dies.
 STAND, FIRST_STANDS, FIRST_DIES = "stand", "first stands", "first dies"
 FILES = 4
+_ORDER = "order_id string, batch int"
 _ROOT = str(Path(__file__).parents[2])
 #: Of a driver here, and of its executors.
 CONF = {
@@ -55,12 +57,13 @@ CONF = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a driver does. `conf` wins over what is usual here; `sent`: keys."""
+    """What a driver does. `conf` wins over what is usual here; `sent`: keys; `state`: stateful.py is above the sink."""
 
     master: str
     redis: str
     sent: int
     hash_keys: bool = False
+    state: bool = False
     conf: dict[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
@@ -194,27 +197,46 @@ class StandingWriter:
         self._aims.at("settled", report.batch)
 
 
+def orders(spark: SparkSession, folder: Path) -> DataFrame:
+    """The stream of them, a batch of `put` a batch."""
+    stream = spark.readStream.schema(_ORDER).option("maxFilesPerTrigger", FILES)
+    return stream.json(str(folder / "orders"))
+
+
+def standing(sink: IdempotentSink, folder: Path) -> IdempotentSink:
+    """Its tasks stand at "claiming"."""
+    told = {name: getattr(sink.at, name) for name in StoreAt.__slots__}
+    return replace(sink, at=StandingAt(**told, folder=str(folder)))
+
+
+def judged(written: DataFrame, plan: Plan) -> dict[str, int]:
+    """What is wrong with the orders that were written."""
+    keys = Counter(row.order_id for row in written.select("order_id").collect())
+    return {"lost": plan.sent - len(keys), "doubled": sum(n > 1 for n in keys.values())}
+
+
 def run(folder: Path, plan: Plan) -> None:
     """From the checkpoint to the end."""
-    spark = local_session(folder / "warehouse", CONF | {"spark.master": plan.master} | plan.conf)
+    spark = local_session(
+        folder / "warehouse", CONF | SHORT_LIFE | {"spark.master": plan.master} | plan.conf, connectors=False
+    )
     writer = StandingWriter(folder)
-    made = idempotent_sink(
+    sink = idempotent_sink(
         "orders",
-        key="order_id",
+        key=stateful.KEY if plan.state else "order_id",
         claims=plan.redis,
         write=writer,
         observer=writer.observe,
         hash_keys=plan.hash_keys,
         keys_expected=10_000,
     )
-    told = {name: getattr(made.at, name) for name in StoreAt.__slots__}
-    sink = replace(made, at=StandingAt(**told, folder=str(folder)))
-    orders = spark.readStream.schema("order_id string, batch int").option("maxFilesPerTrigger", FILES)
-    stream = orders.json(str(folder / "orders")).writeStream.foreachBatch(sink).trigger(availableNow=True)
+    rows = orders(spark, folder)
+    stream = (stateful.lines(rows) if plan.state else rows).writeStream.outputMode("update")
+    stream = stream.foreachBatch(standing(sink, folder)).trigger(availableNow=True)
     stream.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
-    rows = writers.partition(str(folder / "lake")).read(spark).select("order_id").collect()
-    keys = Counter(row.order_id for row in rows)
-    found = {"lost": plan.sent - len(keys), "doubled": sum(n > 1 for n in keys.values())}
+    written = writers.partition(str(folder / "lake")).read(spark)
+    read = spark.read.schema(_ORDER).json(str(folder / "orders"))
+    found = stateful.judged(written, read) if plan.state else judged(written, plan)
     (folder / "found").write_text(json.dumps(found))
     spark.stop()
 

@@ -60,7 +60,7 @@ def rows(spark: SparkSession, hot: int) -> DataFrame:
 def run(folder: Path, master: str, url: str) -> None:
     """All of them, one after the other."""
     conf = {"spark.master": master, "spark.sql.shuffle.partitions": str(PARTITIONS)}
-    spark = local_session(folder / "warehouse", CONF | conf)
+    spark = local_session(folder / "warehouse", CONF | conf, connectors=False)
     found = {}
     for batch in BATCHES:
         lake = writers.partition(str(folder / batch.name))

@@ -34,6 +34,10 @@ class _Daemon(OneProcess):
 
     main = ""
 
+    def _options(self) -> tuple[str, ...]:
+        """Of its JVM."""
+        return ()
+
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
         java = shutil.which("java")
         if java is None:
@@ -41,7 +45,7 @@ class _Daemon(OneProcess):
         jars = f"{_SPARK}/jars/*"
         environment = {**os.environ, "SPARK_HOME": str(_SPARK), "SPARK_LOCAL_DIRS": str(self._home)}
         environment["SPARK_SCALA_VERSION"] = "2.13"  # as load-spark-env.sh sets it: pyspark has no file that says so
-        command = [java, *_SMALL, "-cp", jars, f"org.apache.spark.deploy.{self.main}", *arguments]
+        command = [java, *_SMALL, *self._options(), "-cp", jars, f"org.apache.spark.deploy.{self.main}", *arguments]
         return spawn(command, self._log, cwd=self._home, environment=environment)
 
     def _says(self, process: subprocess.Popen[bytes], what: str) -> bool:
@@ -54,7 +58,7 @@ class _Daemon(OneProcess):
 
 
 class Master(_Daemon):
-    """Says who works where."""
+    """Says who works where, and keeps that in a folder for the next start (`spark.deploy.recoveryMode`)."""
 
     called, patience_s, main = "Spark's master", 10.0, "master.Master"
 
@@ -72,10 +76,22 @@ class Master(_Daemon):
         with urllib.request.urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=_START_S) as answer:
             return dict(json.load(answer))
 
+    def forget(self) -> None:
+        """What it keeps is gone, as that of a master without a recovery mode. Call it between `kill` and `restart`."""
+        shutil.rmtree(self._kept)
+
+    @property
+    def _kept(self) -> Path:
+        return self._home / "kept"
+
     def _spawn(self, port: int) -> subprocess.Popen[bytes]:
         self.port = port
+        self._log.unlink(missing_ok=True)
         [self._page] = free_ports(1)
         return self._java("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(self._page))
+
+    def _options(self) -> tuple[str, ...]:
+        return ("-Dspark.deploy.recoveryMode=FILESYSTEM", f"-Dspark.deploy.recoveryDirectory={self._kept}")
 
     def _answers(self, process: subprocess.Popen[bytes]) -> bool:
         return self._says(process, "I have been elected leader!") and process.poll() is None

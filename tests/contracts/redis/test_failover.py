@@ -210,8 +210,8 @@ class TestBehind:
         [first, second] = b.acquire(["p", "q"])
         assert isinstance(first, Acquired)
         assert isinstance(second, Acquired)
-        assert (first.watermark, first.done) == (5, {7, 9})
-        assert (second.watermark, second.done) == (0, set())
+        assert (first.watermark, first.done) == (5, frozenset({7, 9}))
+        assert (second.watermark, second.done) == (0, frozenset())
         claims.close()
 
     def test_saying_it_again_takes_few_calls_however_many_it_were_before(self, server: RedisServer) -> None:

@@ -60,6 +60,9 @@ class Load:
             with self._bench.changed:
                 self._bench.changed.wait(0.01)
 
+    def begin(self) -> None:
+        self._thread.start()
+
     def goes_on(self, count: int = 200) -> None:
         """Until so many more have ended."""
         before = len(self._bench.work.ended)
@@ -92,7 +95,7 @@ def loaded(
         for number in range(members):
             bench.member(f"m{number}", settings=SETTINGS, **KEYED)
         load = Load(bench)
-        load._thread.start()
+        load.begin()
         try:
             load.goes_on()
             yield bench, load

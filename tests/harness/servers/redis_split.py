@@ -40,8 +40,10 @@ class Split:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in (*self._buses, *self._inside.values(), *self._outside.values()):
-            each.close()
+        for bus in self._buses:
+            bus.close()
+        for wire in (*self._inside.values(), *self._outside.values()):
+            wire.close()
 
     def inside(self, **settings: Any) -> RedisClaims:
         """For a client on the side of that master."""

@@ -61,6 +61,11 @@ class Lease:
             return False
         return True
 
+    @property
+    def renewal_due(self) -> bool:
+        """Whether it is time for the next one."""
+        return self._runtime.now() - self._sent_at >= self.lease_s * _RENEW_EVERY
+
     def renewed(self, sent_at: float) -> None:
         """Note a renewal that the store has confirmed, and when it was sent."""
         self._sent_at = max(self._sent_at, sent_at)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import redis
 from redis.cluster import REDIS_ALLOWED_KEYS, ClusterNode, RedisCluster
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 #: A URL's scheme -> what redis-py calls it.
 _SCHEMES = {"redis+cluster": "redis", "rediss+cluster": "rediss"}
+#: An option of the URL that is ours.
+_REMAP = "address_remap="
 #: Before, its pools have to be told the command for which a connection is taken.
 _OLDEST_CLIENT = (5, 3)
 
@@ -67,7 +69,8 @@ def cluster_client(
     """A client that sends nothing again but what a node has refused. Does not connect yet.
 
     Args:
-        url: redis+cluster://user:password@host:port,host:port: some of its nodes.
+        url: redis+cluster://user:password@host:port,host:port: some of its nodes. Behind NAT its option
+            address_remap=host:port=host:port,... says the same as `remap`: where there is only a URL to give.
         timeout_s: for a connection, and for each reply.
         credentials: asked for user and password at each new connection, in place of those in the URL.
         remap: what the cluster says of a node's host and port -> where it can be reached.
@@ -78,7 +81,8 @@ def cluster_client(
     _check_version()
     options = {**connection_options(timeout_s, credentials), "socket_keepalive": True}
     try:
-        first, others = _nodes(url)
+        bare, in_url = _remap(url)
+        first, others = _nodes(bare)
         given: dict[str, Any] = parse_url(first)  # type: ignore[no-untyped-call]
     except (ValueError, TypeError):
         # Not chained: the parser's text may quote a part of the password.
@@ -88,6 +92,9 @@ def cluster_client(
             "give it as redis+cluster://user:password@host:port,host:port, with the password percent-encoded; a "
             "cluster has no databases",
         ) from None
+    if remap is not None and in_url is not None:
+        raise SettingError("address_remap", remap, "leave it out: the URL has one")
+    remap = remap or in_url
     # redis-py drops what it does not know here, without a word.
     dropped = sorted({*given} - {*REDIS_ALLOWED_KEYS})
     if dropped:
@@ -194,6 +201,23 @@ def agree_on_ids(client: ClusterClient, where: Where, layout: Layout) -> list[st
 def one_id(ids: Sequence[str]) -> str:
     """The store's, of those of its shards: another one where one of them is another."""
     return ids[0] if len(ids) == 1 else hashlib.sha256(" ".join(ids).encode()).hexdigest()[:16]
+
+
+def _remap(url: str) -> tuple[str, Remap | None]:
+    """The URL without its `address_remap`, and what that says. Raises ValueError."""
+    head, found, query = url.partition("?")
+    options = query.split("&") if found else []
+    ours = [each for each in options if each.startswith(_REMAP)]
+    if not ours:
+        return url, None
+    places: dict[tuple[str, int], tuple[str, int]] = {}
+    for pair in unquote(ours[-1].removeprefix(_REMAP)).split(","):
+        told, reached = (urlsplit(f"//{each}") for each in pair.split("="))
+        if not told.hostname or not told.port or not reached.hostname or not reached.port:
+            raise ValueError("a host or a port is missing")
+        places[told.hostname, told.port] = reached.hostname, reached.port
+    others = "&".join(each for each in options if each not in ours)
+    return f"{head}?{others}" if others else head, lambda place: places.get(place, place)
 
 
 def _nodes(url: str) -> tuple[str, list[tuple[str, int]]]:

@@ -34,6 +34,7 @@ _PASSING = frozenset(
         "NOREPLICAS",
         "READONLY",
         "TRYAGAIN",
+        "UNBLOCKED",  # from its WAIT: a primary has become a replica
         "UNKILLABLE",
     }
 )

@@ -3,8 +3,8 @@ place of the first.
 
 A failover to a replica that was behind brings back what was given back, finished, or done after a hand-over: a key, a
 record or a partition is held by a session that lives and knows nothing of it, and everybody would wait until that
-session ends. It forgets marks, too: an owner says all of its marks once more with the end of its ownership, or the next
-owner would handle those records again.
+session ends. It forgets marks, too: an owner says all of its marks once more, and again with the end of its ownership,
+or the next owner would handle those records again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _V = TypeVar("_V")
 #: Longer than any replica that is still promoted was behind.
 _KEPT_S = 60.0
 _KEPT_ITEMS = 10_000  # of each kind: some megabytes at most
+#: Finished keys that are said again in one call: as many as an engine says at once by default.
+_AT_ONCE = 500
 #: Characters of results that weigh as much as a key.
 _KEY_CHARS = 500
 
@@ -191,15 +193,22 @@ class Given:
         with self.lock:
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
 
+    def owned(self) -> list[Mark]:
+        """All that was marked of what is owned. Say it with the lock held: of what is dropped after that nothing is
+        said."""
+        with self.lock:
+            return [owned.all(partition) for partition, owned in self._owned.items()]
+
     def done_lately(self) -> tuple[list[Mark], list[Finished]]:
-        """May be said at any time, after what was let go: what owners have marked goes with that."""
+        """May be said at any time, after what was let go. Small calls go together: thousands of them would take longer
+        than a lease."""
         now = self._runtime.now()
         offsets: dict[tuple[str, int], list[int]] = {}
         with self.lock:
             for partition, offset, epoch in _since(self._marks, now - _KEPT_S):
                 offsets.setdefault((partition, epoch), []).append(offset)
             old = now - min(_KEPT_S, self._window_s)
-            finishes = [each for each in self._finishes if each.at >= old]
+            finishes = _together(each for each in self._finishes if each.at >= old)
         return [
             Mark(partition, epoch, 0, sorted(found), former=True) for (partition, epoch), found in offsets.items()
         ], finishes
@@ -212,6 +221,19 @@ class Given:
                 kept[key] = (now, item)
             while kept and (len(kept) > _KEPT_ITEMS or kept[next(iter(kept))][0] < now - _KEPT_S):
                 del kept[next(iter(kept))]
+
+
+def _together(finishes: Iterable[Finished]) -> list[Finished]:
+    """The same in their order, in calls that are no larger than the largest, or than one of an engine."""
+    calls: list[Finished] = []
+    for each in finishes:
+        last = calls[-1] if calls else None
+        if last and last.weight + each.weight <= _AT_ONCE and (last.results is None) == (each.results is None):
+            results = None if last.results is None else [*last.results, *(each.results or ())]
+            calls[-1] = Finished(each.at, [*last.claims, *each.claims], results, last.weight + each.weight)
+        else:
+            calls.append(each)
+    return calls
 
 
 def _since(kept: dict[_K, tuple[float, _V]], when: float) -> list[_V]:

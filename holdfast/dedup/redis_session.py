@@ -60,13 +60,8 @@ class RedisSession:
         """Keep the session alive, in every shard. False = it is dead in one of them, and so lost for good."""
         # First: a master that was replaced, and is cut off, would confirm it, and the one in its place would not know.
         self._scripts.follow()
-        sent_at = self._runtime.now()
-        replies = self._everywhere("renew")
-        if b"LOST" in replies:
-            self._lease.lose()
-            return False
-        self._lease.renewed(sent_at)
-        if replies != self._servers:  # in a Redis Cluster it may be one shard's
+        replies = self._renewed()
+        if replies and replies != self._servers:  # in a Redis Cluster it may be one shard's
             log.warning(
                 "another server answers session %s than before (a failover, a restart, a slot that moved): the Redis "
                 "at %s. It may lack what was acknowledged last. What this session has ended lately is told to it again",
@@ -75,7 +70,17 @@ class RedisSession:
             )
             if self._say_again():
                 self._servers = replies
-        return True
+        return bool(replies)
+
+    def _renewed(self) -> list[bytes]:
+        """Returns: the id of each shard's server; none where the session is dead."""
+        sent_at = self._runtime.now()
+        replies = self._everywhere("renew")
+        if b"LOST" in replies:
+            self._lease.lose()
+            return []
+        self._lease.renewed(sent_at)
+        return replies
 
     def _say_again(self) -> bool:
         """To a server that may not have heard it. What was heard, or taken by somebody since, stays as it is."""
@@ -85,13 +90,16 @@ class RedisSession:
                 self._end(let_gos)
                 self.unclaim(unclaims)
                 self.release(releases)
+                self.mark(self._given.owned())
             except StoreError as error:
                 return self._not_said(error)
         marks, finishes = self._given.done_lately()
         try:
             for mark in marks:
                 self.mark([mark])
-            for each in finishes:  # as they were: no call is larger than the first time
+            for each in finishes:
+                if self._lease.renewal_due and not self._renewed():  # nobody else renews it meanwhile
+                    return False
                 self._asker.alone(self._finishing(each.claims, each.results))
         except StoreError as error:
             return self._not_said(error)

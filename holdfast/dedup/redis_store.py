@@ -169,7 +169,7 @@ class RedisClaims:
             credential_provider: of redis-py, in place of user and password in the URL: asked at each new connection, so
                 that a password may change while the process runs.
             address_remap: of a Redis Cluster behind NAT: host and port of a node, as the cluster tells them, to those
-                where it can be reached.
+                where it can be reached. Or in the URL: ?address_remap=10.0.0.1:6379=nat:7001,...
             namespace: this and all others as in the class.
             lease_s: as in the class.
             window_s: as in the class.

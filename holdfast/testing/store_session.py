@@ -145,6 +145,7 @@ class SimulatedSession(MemorySession):
                 self._end(let_gos)
                 super().unclaim(unclaims)
                 super().release(releases)
+                super().mark(self._given.owned())
             marks, finishes = self._given.done_lately()
             for mark in marks:
                 super().mark([mark])

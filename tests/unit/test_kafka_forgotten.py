@@ -29,7 +29,9 @@ class World:
         self.client_has = self.others_have = True
         self.asked = 0
         monkeypatch.setattr(forgotten, "SYSTEM_CLOCK", self)
-        self.brokers = Brokers(lambda: cast("Admin", self), {"reconnect.backoff.max.ms": "10000"})
+        self.brokers = Brokers(
+            lambda: cast("Admin", self), {"bootstrap.servers": "b:1", "reconnect.backoff.max.ms": "10000"}
+        )
 
     def now(self) -> float:
         return self.time
@@ -84,6 +86,17 @@ def test_where_nobody_has_brokers_none_has_forgotten_them_and_who_comes_back_in_
     assert not world.passes(15)  # its next attempt to connect is yet to come
     world.client_has = True
     assert not world.passes(1_000)
+
+
+def test_who_asks_for_its_health_hears_since_when_nobody_answers(world: World) -> None:
+    world.passes(19)
+    assert world.brokers.silence is None
+    world.client_has = False
+    world.passes(2)
+    assert str(world.brokers.silence) == "Kafka at b:1 has not answered this client for 23 s"
+    world.client_has = True
+    world.passes(20)
+    assert world.brokers.silence is None
 
 
 def test_what_a_client_calls_that_was_given_up_does_not_count() -> None:

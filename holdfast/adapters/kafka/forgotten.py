@@ -24,6 +24,7 @@ from holdfast.adapters.kafka._client import KafkaException
 from holdfast.adapters.kafka.admin import SOME_TOPIC
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.errors import SourceError, SourceFatal
+from holdfast.plugin.observe.silence import Silence
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Brokers:
     """
 
     def __init__(self, admin: Callable[[], Admin], conf: Mapping[str, object]) -> None:
-        self._admin = admin
+        self._admin, self._name = admin, f"Kafka at {conf['bootstrap.servers']}"
         # By half later than it is set to, a client tries to connect again.
         self._again_s = 1.5 * _seconds(conf, "reconnect.backoff.max.ms", 10_000) + _AGAIN_S
         self._ask_s = _seconds(conf, "fetch.wait.max.ms", 500) + _ASK_S
@@ -63,7 +64,7 @@ class Brokers:
 
     def heard(self) -> None:
         """Something came from a broker."""
-        self._heard_at, self._missed = SYSTEM_CLOCK.now(), 0
+        self._heard_at, self._missed, self._unanswered = SYSTEM_CLOCK.now(), 0, False
         self._look_at = self._heard_at + _SILENT_S
 
     def forgotten(self, consumer: Consumer) -> bool:
@@ -73,9 +74,15 @@ class Brokers:
         if self._answers(consumer):
             self.heard()
             return False
+        self._unanswered = True
         self._missed = self._missed + 1 if self._others_answer() else 0  # else nobody has brokers now
         self._look_at = SYSTEM_CLOCK.now() + self._again_s
         return self._missed >= _ENOUGH
+
+    @property
+    def silence(self) -> Silence | None:
+        """Since when nothing has come, where a question since then has no answer."""
+        return Silence(source=self._name, for_s=SYSTEM_CLOCK.now() - self._heard_at) if self._unanswered else None
 
     def may_hang(self, consumer: Consumer) -> bool:
         """Whether `close` may not return: the client was silent, and does not answer now."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka._client import Consumer, Message
     from holdfast.adapters.kafka.config import Assignment, Finding
     from holdfast.adapters.kafka.emission import ClientConfig
+    from holdfast.plugin.observe.silence import Silence
     from holdfast.plugin.ports import Committed, RebalanceListener
     from holdfast.plugin.settings import Settings
     from holdfast.records import Fence
@@ -89,8 +90,7 @@ class KafkaSource:
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default)
         self._unowned: unowned.Watch | None = None
-        self._brokers: Brokers
-        self._renewal, self._drain_s = Renewal(), 0.0
+        self._brokers, self._renewal, self._drain_s = Brokers(ids.admin, self._checked.conf), Renewal(), 0.0
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._checked!r})"
@@ -125,6 +125,11 @@ class KafkaSource:
     def max_poll_interval_s(self) -> float:
         """The poll interval as configured, or librdkafka's default."""
         return self._checked.max_poll_ms / 1000
+
+    @property
+    def silence(self) -> Silence | None:
+        """Whose brokers do not answer, some 20 s after the last record at the earliest."""
+        return self._brokers.silence
 
     def check_settings(self, settings: Settings) -> None:
         """Hold the app's settings against the client's. Raises SettingError."""

@@ -201,4 +201,5 @@ class Snapshots:
             rebalances=meter.rebalances(source),
             audit=parts.recorder.figures(),
             partitions=source.partitions,
+            silence=source.silence,
         )

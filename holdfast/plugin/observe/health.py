@@ -53,7 +53,7 @@ class Health:
     #: Partitions that have lag and have not moved for `stall_s`. They make an app neither dead nor unready: whether a
     #: restart helps depends on what they wait for.
     stalled: tuple[Stalled, ...] = ()
-    #: Why it is not live or not ready, and what stands still. Empty: all is well.
+    #: Why it is not live or not ready, whose brokers do not answer, and what stands still. Empty: all is well.
     reasons: tuple[str, ...] = ()
 
 
@@ -105,6 +105,8 @@ class HealthCheck:
         if away_s:
             dead = True
             reasons.append(f"the application's loop has asked for nothing for {away_s:.0f} s: it hangs, or is too slow")
+        if snapshot.silence is not None:
+            reasons.append(str(snapshot.silence))
         stalled = tuple(self._stalled(snapshot, now, stall_s))
         return Health(
             state=snapshot.state,

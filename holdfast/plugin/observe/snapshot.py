@@ -10,6 +10,7 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.plugin.observe.silence import Silence
     from holdfast.records import Partition
 
 State = Literal["new", "starting", "running", "paused: store down", "leaving", "stopped"]
@@ -165,6 +166,7 @@ class SourceFigures:
     commits_sent: int = 0
     commits_refused: int = 0
     partitions: tuple[PartitionFigures, ...] = ()
+    silence: Silence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +204,8 @@ class Snapshot:
     audit: AuditFigures = AuditFigures()
     #: In order; of a source without partitions empty.
     partitions: tuple[PartitionFigures, ...] = ()
+    #: The brokers do not answer; None = they do, as far as the source looks.
+    silence: Silence | None = None
 
     @property
     def lag(self) -> int | None:

@@ -101,11 +101,14 @@ def test_an_app_makes_a_new_client_and_goes_on_where_it_was(
     for partition in range(_PARTITIONS):
         produce(kafka, topic, 10, partition)
     until(lambda: len(app.handled) == 20)
+    assert app.app.health().reasons == ()
     forget(down.is_so)
+    until(lambda: any("has not answered this client" in reason for reason in app.app.health().reasons))
     for partition in range(_PARTITIONS):
         produce(kafka, topic, 10, partition)
     until(lambda: len(app.handled) == 40)
     assert len(set(app.handled)) == 40
+    assert app.app.health().reasons == ()
     assert any("has forgotten its brokers" in str(event.error) for event in app.told(SourceTrouble))
     app.stop()
 
@@ -123,6 +126,7 @@ def test_a_loop_of_ones_own_too_and_its_on_lost_is_called(
     produce(kafka, topic, 10)
     until(lambda: loop.read == 10)
     forget(down.is_so)
+    until(lambda: any("has not answered this client" in reason for reason in loop.consumer.health().reasons))
     produce(kafka, topic, 10)
     until(lambda: loop.read == 20)
     assert sorted(lost) == [0, 1]

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import re
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # not in its __all__
 
-from holdfast import Holdfast, RedisClaims, Settings
+from holdfast import Holdfast, RedisClaims, Retry, Settings
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.errors import NotAuthorised
 from tests.harness.group.config import KAFKA
 from tests.harness.group.story import Story
 from tests.harness.servers.certificates import Certificates
 from tests.harness.servers.kafka import KafkaServer
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from holdfast.records import Record
     from tests.harness.group.config import Protocol
     from tests.harness.group.field import Field
     from tests.harness.servers.redis import RedisServer
@@ -61,13 +67,25 @@ def guarded(certificates: Certificates) -> Iterator[KafkaServer]:
         "listener.name.tokens.oauthbearer.sasl.jaas.config": (
             f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
         ),
-        "listener.name.tls.ssl.keystore.type": "PEM",
-        "listener.name.tls.ssl.keystore.location": str(certificates.server_file),
+        "listener.name.both.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.both.scram-sha-512.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+        **{
+            f"listener.name.{each}.ssl.keystore.{name}": value
+            for each in ("tls", "both")
+            for name, value in (("type", "PEM"), ("location", str(certificates.server_file)))
+        },
     }
-    listeners = {"SCRAM": "SASL_PLAINTEXT", "TOKENS": "SASL_PLAINTEXT", "TLS": "SSL"}
+    listeners = {"SCRAM": "SASL_PLAINTEXT", "TOKENS": "SASL_PLAINTEXT", "TLS": "SSL", "BOTH": "SASL_SSL"}
     with KafkaServer(listeners=listeners, properties=properties) as server:
         server.add_user("app", "s3cret")
         yield server
+
+
+def produce(kafka: KafkaServer, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for value in values:
+        producer.produce(topic, value)
+    assert not producer.flush(30)
 
 
 def rights() -> list[tuple[Any, str, AclOperation]]:
@@ -118,6 +136,63 @@ def test_with_the_least_rights_a_group_works_hands_over_and_writes_letters(
 
 def test_by_tokens_too(guarded: KafkaServer, redis_server: RedisServer, tmp_path: Path) -> None:
     _holds(_at_work, guarded, redis_server, tmp_path, "consumer", bootstrap=guarded.address("TOKENS"), conf=_TOKENS)
+
+
+def test_by_a_password_over_tls_too(
+    guarded: KafkaServer, redis_server: RedisServer, tmp_path: Path, certificates: Certificates
+) -> None:
+    conf = _SCRAM | {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificates.ca_file)}
+    _holds(_at_work, guarded, redis_server, tmp_path, "consumer", bootstrap=guarded.address("BOTH"), conf=conf)
+
+
+def _token(seconds: float) -> tuple[str, float]:
+    """One that the broker takes from everybody, and when it runs out."""
+    ends = time.time() + seconds
+    claims = {"sub": "app", "iat": time.time(), "exp": ends}
+    parts = (base64.urlsafe_b64encode(json.dumps(each).encode()).decode() for each in ({"alg": "none"}, claims))
+    return f"{'.'.join(part.rstrip('=') for part in parts)}.", ends
+
+
+def test_by_tokens_of_a_function_of_the_application_which_is_asked_again_before_they_run_out(
+    guarded: KafkaServer, redis_url: str
+) -> None:
+    topic, letters = "by-function", "by-function.dlq"
+    for each in (topic, letters):
+        guarded.create_topic(each, 1)
+    for kind, name, operation in rights():
+        guarded.allow("app", kind, {"billing": topic, "orders": topic, "orders.dlq": letters}[name], operation)
+    asked, handled = [0], list[bytes | None]()
+
+    def oauth_cb(_: str) -> tuple[str, float]:
+        asked[0] += 1
+        return _token(5.0)
+
+    conf = {
+        "bootstrap.servers": guarded.address("TOKENS"),
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": oauth_cb,
+    }
+    with contextlib.closing(RedisClaims.from_url(redis_url)) as store:
+        app = Holdfast(KafkaSource(conf, assignment="sticky"), claims=store)
+
+        @app.handler(topic, name="handle", dead_letter=letters, retry=Retry(attempts=1))
+        def handle(record: Record) -> None:
+            if record.value == b"hopeless":
+                raise ValueError("of this test")
+            handled.append(record.value)
+
+        app.start()
+        produce(guarded, topic, b"hopeless", b"first")
+        until(lambda: handled == [b"first"])
+        until(lambda: app.snapshot().records.dead_lettered == 1)
+        before = asked[0]
+        until(lambda: asked[0] > before + 2)
+        produce(guarded, topic, b"second")
+        until(lambda: handled == [b"first", b"second"])
+        app.stop(wait=True)
 
 
 def test_a_certificate_that_is_renewed_under_load_costs_nothing(

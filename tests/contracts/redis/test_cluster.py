@@ -70,6 +70,8 @@ class TestUrl:
             "redis+cluster://app:secret@h1:1/2",
             "redis+cluster://app:secret@h1:1?socket_timeout=x",
             "rediss+cluster://app:secret@h1:1,h2:x",
+            "redis+cluster://app:secret@h1:1?address_remap=h1:1=nat",
+            "redis+cluster://app:secret@h1:1?address_remap=h1:1",
         ],
     )
     def test_one_that_cannot_be_read_is_refused_with_a_sample_and_without_its_password(self, url: str) -> None:
@@ -418,6 +420,11 @@ class TestAccess:
             cluster.move(TAG, target, source=source, between=lambda: answered(session.renew))
             assert session.finish([claim("before")]) == [Verdict.DONE]
             store.close()
+            pairs = ",".join(f"127.0.0.1:{told}=127.0.0.1:{port}" for told, port in ports.items())
+            url = f"{cluster.url}?socket_timeout=5&address_remap={pairs}"
+            assert main(["claims", "stats", "--redis", url, "--namespace", "t"]) == 0
+            with pytest.raises(SettingError, match="the URL has one"):
+                RedisClaims.from_url(url, address_remap=reachable)
             bare = RedisClaims.from_url(cluster.url, namespace="t")
             with pytest.raises(StoreUnavailable):
                 bare.connect()

@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+import redis
 
 from holdfast import RedisClaims, Settings
+from holdfast.dedup import redis_store
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
+from holdfast.dedup.redis_cluster import inspect_cluster
 from holdfast.plugin.events import SessionLost, StoreDown, StoreUp
 from tests.contracts.redis.test_faults import answered
 from tests.harness.engine import Bench, numbered
@@ -57,6 +60,9 @@ class Load:
             with self._bench.changed:
                 self._bench.changed.wait(0.01)
 
+    def begin(self) -> None:
+        self._thread.start()
+
     def goes_on(self, count: int = 200) -> None:
         """Until so many more have ended."""
         before = len(self._bench.work.ended)
@@ -80,14 +86,16 @@ class Load:
 
 
 @contextmanager
-def loaded(cluster: RedisCluster, members: int = 1, **settings: Any) -> Iterator[tuple[Bench, Load]]:
+def loaded(
+    cluster: RedisCluster, members: int = 1, claims: RedisClaims | None = None, **settings: Any
+) -> Iterator[tuple[Bench, Load]]:
     """Members at that cluster, under load."""
-    claims = RedisClaims.from_url(cluster.url, shards=SHARDS, **settings)
+    claims = claims or RedisClaims.from_url(cluster.url, shards=SHARDS, **settings)
     with Bench(claims=claims, orders=PARTITIONS) as bench:
         for number in range(members):
             bench.member(f"m{number}", settings=SETTINGS, **KEYED)
         load = Load(bench)
-        load._thread.start()
+        load.begin()
         try:
             load.goes_on()
             yield bench, load
@@ -114,14 +122,62 @@ def test_slots_move_and_a_node_is_added(cluster: RedisCluster) -> None:
         assert all(member.error is None for member in bench.members)
 
 
-def test_masters_change_by_hand(cluster: RedisCluster) -> None:
-    with loaded(cluster) as (bench, load):
-        for replica in cluster.replicas:
-            replica.ask("CLUSTER FAILOVER")
-            cluster.await_promoted(replica)
-            load.goes_on()
+@pytest.mark.parametrize("durability", ["none", "wait1"])
+def test_masters_change_by_hand(cluster: RedisCluster, durability: Literal["none", "wait1"]) -> None:
+    with loaded(cluster, durability=durability) as (bench, load):
+        _change_masters(cluster, load)
         load.end()
         assert bench.members[0].told(SessionLost) == []
+        assert bench.members[0].error is None
+
+
+def test_a_node_that_takes_no_writes_any_more_is_left(cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that has become a replica says MOVED; READONLY only to scripts as for Redis 6.2, which do not tell that
+    they write, on connections that may read from replicas."""
+    monkeypatch.setattr(
+        redis_store, "inspect_cluster", lambda *a, **k: inspect_cluster(*a, **k)._replace(version=(6, 2))
+    )
+
+    def read_from_replicas(connection: Any) -> None:
+        connection.send_command("READONLY")
+        assert connection.read_response() == b"OK"
+
+    first = cluster.masters[0].port
+    with redis.RedisCluster(
+        host="127.0.0.1", port=first, socket_timeout=2.0, redis_connect_func=read_from_replicas
+    ) as client:
+        with loaded(cluster, claims=RedisClaims(client, shards=SHARDS)) as (bench, load):
+            _change_masters(cluster, load)
+            load.end()
+            assert bench.members[0].told(SessionLost) == []
+            assert bench.members[0].error is None
+        refused = [node.ask("INFO", "errorstats").get("errorstat_READONLY") for node in cluster.nodes]
+        assert any(refused)
+
+
+def _change_masters(cluster: RedisCluster, load: Load) -> None:
+    for replica in cluster.replicas:
+        replica.ask("CLUSTER FAILOVER")
+        cluster.await_promoted(replica)
+        load.goes_on()
+
+
+def test_nodes_that_load_their_data_are_waited_for_at_a_start_too() -> None:
+    slowly = ("--appendonly", "yes", "--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
+    with RedisCluster(replicas=False, options=slowly) as cluster, loaded(cluster, timeout_s=1.0) as (bench, load):
+        for node in cluster.masters:
+            node.ask("BGREWRITEAOF")  # a file of keys: the commands in one are not loaded slowly enough
+        until(lambda: not any(node.ask("INFO", "persistence")["aof_rewrite_in_progress"] for node in cluster.masters))
+        for node in cluster.masters:
+            node.kill()
+        for node in cluster.masters:
+            node.restart()
+        bench.member("new", settings=SETTINGS, **KEYED)
+        load.goes_on()
+        load.end()
+        assert [member.error for member in bench.members] == [None, None]
+        assert len(bench.members[0].told(StoreDown)) == len(bench.members[0].told(StoreUp)) == 1
+        assert any(node.ask("INFO", "errorstats").get("errorstat_LOADING") for node in cluster.masters)
 
 
 def test_a_master_is_killed_and_comes_back(cluster: RedisCluster) -> None:

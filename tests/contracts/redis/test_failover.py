@@ -18,6 +18,8 @@ from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreUnavailable
+from holdfast.runtime import Machine
+from holdfast.testing.clocks import HandClock
 from tests.contracts.redis.test_faults import answered
 from tests.harness.servers.redis import RedisServer
 from tests.harness.waiting import until
@@ -191,6 +193,69 @@ class TestBehind:
         assert a.renew()
         assert b.claim(theirs) == [Verdict.DONE] * 3
         assert b.results([two.key]) == ["its result"]
+        claims.close()
+
+    def test_what_an_owner_has_marked_is_marked_again(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine, other] = a.acquire(["p", "q"])
+        assert isinstance(mine, Acquired)
+        assert isinstance(other, Acquired)
+        kept = self.what_is_there(server)
+        assert a.mark([Mark("p", mine.epoch, 5, [7, 9]), Mark("q", other.epoch, 0, [3])]) == [frozenset()] * 2
+        assert a.drop("q", other.epoch, 0)
+        self.fail_over(server, kept)
+        assert answered(a.renew)
+        a.end()  # as if it had died: nothing is let go
+        [first, second] = b.acquire(["p", "q"])
+        assert isinstance(first, Acquired)
+        assert isinstance(second, Acquired)
+        assert (first.watermark, first.done) == (5, frozenset({7, 9}))
+        assert (second.watermark, second.done) == (0, frozenset())
+        claims.close()
+
+    def test_saying_it_again_takes_few_calls_however_many_it_were_before(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        session = claims.begin(3600.0)
+        kept = self.what_is_there(server)
+        finished = [Claim(ClaimKey("h", f"k{number}"), Token("p", number, 1)) for number in range(1_200)]
+        for each in finished[:1_000]:
+            session.finish([each])
+        for each in finished[1_000:]:
+            session.finish([each], [each.key.key])
+        self.fail_over(server, kept)
+        with server.client() as raw:
+            assert answered(session.renew)
+            stats = raw.info("commandstats")
+        assert stats["cmdstat_evalsha"]["calls"] < 20
+        assert session.claim(finished) == [Verdict.DONE] * 1_200
+        assert session.results([each.key for each in finished[1_100:]]) == [each.key.key for each in finished[1_100:]]
+        claims.close()
+
+    def test_a_session_stays_alive_while_it_says_it_again_however_long_that_takes(
+        self, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = HandClock()
+        claims = RedisClaims.from_url(server.url, runtime=Machine(clock))
+        session = claims.begin(10.0)
+        kept = self.what_is_there(server)
+        finished = [Claim(ClaimKey("h", f"k{number}"), Token("p", number, 1)) for number in range(3_000)]
+        session.finish(finished[:1_000])
+        for start in range(1_000, 3_000, 500):
+            session.finish(finished[start : start + 500])
+        self.fail_over(server, kept)
+        answered(claims.connect)
+        alone = session._asker.alone
+
+        def slow(asking: Any) -> Any:
+            clock.sleep(3.0)
+            return alone(asking)
+
+        monkeypatch.setattr(session._asker, "alone", slow)
+        assert answered(session.renew)
+        monkeypatch.undo()
+        assert session.live()
+        assert session.claim(finished) == [Verdict.DONE] * 3_000
         claims.close()
 
     def test_what_was_fenced_is_not_finished_again(self, server: RedisServer) -> None:

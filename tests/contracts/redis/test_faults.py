@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import threading
 import warnings
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,7 +14,7 @@ import redis
 
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.dedup.redis_store import RedisClaims
-from holdfast.errors import StateError, StoreUnavailable
+from holdfast.errors import StateError, StoreError, StoreUnavailable
 from holdfast.runtime import Machine
 from holdfast.testing.clocks import HandClock
 from tests.contracts.redis.test_claims import own
@@ -437,6 +438,33 @@ class TestReplica:
         assert answered(session.renew)  # needs no replica
         replica.resume()
         assert answered(lambda: session.finish([claim("k")])) == [Verdict.DONE]
+        claims.close()
+
+    def test_a_primary_that_becomes_a_replica_while_it_waits_for_one_has_not_answered(
+        self, server: RedisServer, replica: RedisServer
+    ) -> None:
+        claims = RedisClaims.from_url(server.url, durability="wait1", timeout_s=60.0)
+        session = claims.begin(3600.0)
+        replica.pause()
+        asked: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                session.claim([claim("k")])
+            except StoreError as error:
+                asked.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        with server.client() as raw:
+            until(lambda: raw.info("clients")["blocked_clients"])
+            raw.replicaof("127.0.0.1", "1")
+            asking.join()
+            raw.replicaof("NO", "ONE")
+        replica.resume()
+        assert [type(error) for error in asked] == [StoreUnavailable]
+        assert "UNBLOCKED" in str(asked[0])
+        assert answered(lambda: session.claim([claim("k")])) == [Verdict.NEW]
         claims.close()
 
 

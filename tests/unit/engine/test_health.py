@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Retry, Settings
 from holdfast.plugin.observe.health import HealthCheck
+from holdfast.plugin.observe.silence import Silence
 from holdfast.plugin.observe.snapshot import OpenRecord, PartitionFigures, Snapshot
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
@@ -63,6 +64,15 @@ def test_states(state: State, error: str | None, *, live: bool, ready: bool) -> 
     health = Probe().after(0.0, taken(state, error=error))
     assert (health.live, health.ready, health.state) == (live, ready, state)
     assert bool(health.reasons) is not ready
+
+
+def test_brokers_that_do_not_answer_are_a_reason_and_no_more() -> None:
+    silence = Silence(source="Kafka at b:1", for_s=25.0)
+    snapshot = Snapshot(state="running", group="g", at_ms=0, silence=silence)
+    health = Probe().after(10.0, snapshot)
+    assert (health.live, health.ready) == (True, True)
+    assert health.reasons == ("Kafka at b:1 has not answered this client for 25 s",)
+    assert snapshot.as_dict()["silence"] == {"source": "Kafka at b:1", "for_s": 25.0}
 
 
 def test_a_loop_that_does_not_answer_is_dead_after_a_while() -> None:

@@ -22,6 +22,7 @@ from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
 from holdfast.plugin.engine.record.waits import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
+from holdfast.plugin.observe.silence import AsksBrokers
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.plugin.ports import RetryTopicsSource
 from holdfast.plugin.retrying.dead_letter import retried_from
@@ -261,6 +262,7 @@ class Partitioned:
             partitions=tuple(
                 _figures(each, self.owners.get(each), ends.get(each), now, due_ms(each)) for each in partitions
             ),
+            silence=self.source.silence if isinstance(self.source, AsksBrokers) and not self._left else None,
         )
 
     # ---- inside

@@ -1,0 +1,29 @@
+"""Silence: a source whose brokers do not answer it, as probes tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """A client has asked its brokers, and none has answered."""
+
+    #: Which brokers.
+    source: str
+    #: Seconds since one was heard last.
+    for_s: float
+
+    def __str__(self) -> str:
+        return f"{self.source} has not answered this client for {self.for_s:.0f} s"
+
+
+@runtime_checkable
+class AsksBrokers(Protocol):
+    """A source that looks whether its brokers answer while nothing comes from them."""
+
+    @property
+    def silence(self) -> Silence | None:
+        """None = they answer, as far as is known. Asks nobody; by the thread that polls."""
+        ...

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from collections import Counter
+from contextlib import closing
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
@@ -307,6 +309,30 @@ def test_what_has_no_room_in_memory_is_judged_alike(tmp_path: Path, monkeypatch:
     assert judged(folder) == before
     assert len(files) >= 4
     assert all(each.closed for each in files)
+
+
+def test_what_is_read_again_needs_little_room_however_long_its_rows_are() -> None:
+    room, row = 1 << 20, 100_000
+    with closing(Sorter(room)) as rows:
+        for number in range(200):
+            rows.add((number * 7 % 200, "x" * row), row)
+        tracemalloc.start()
+        try:
+            numbers = [number for number, _ in rows]
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert numbers == list(range(200))
+    assert most < 200 * row / 3
+
+
+def test_a_span_that_says_that_nothing_was_handled_is_not_believed(tmp_path: Path) -> None:
+    stamp = {"v": 1, "group": "g", "member": "m", "run": "1", "seq": 0, "at_ms": _END_MS, "dropped": 0}
+    span = {"first": 0, "next": 5, "outcome": "handled", "records": 0, "began_ms": _END_MS, "ended_ms": _END_MS}
+    event = stamp | {"kind": "span", "topic": "t", "partition": "0", "epoch": 1, "spans": [span], "keys": None}
+    found = judged(written(tmp_path, [json.dumps(event)]))
+    assert (found["members"][0]["complete"], found["members"][0]["share"]) == (False, None)
+    assert not found["coverage"]
 
 
 def test_what_files_have(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.plugin.audit.schema import NO_RECORDS, Outcome
-from holdfast.plugin.audit_report.judge.kept import Change, Kept, Place, Run
+from holdfast.plugin.audit_report.judge.kept import FIRST, Change, Kept, Place, Run
 from holdfast.plugin.audit_report.judge.owner import Owner
 from holdfast.plugin.audit_report.judge.times import early_ms, seconds
 from holdfast.plugin.audit_report.judge.unread import LATEST_MS
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     #: What is not kept: a row of the table "lag"; an event's "keys", offset and key of what was handled; a "report".
     Passing = tuple[str, dict[str, Any]]
 
+    #: A span as an event tells it: as far as BEGAN and ENDED of what is kept.
+    Told = tuple[Any, Any, str, int, int, int]
+
+_HANDLED, _FAILED = Outcome.HANDLED.value, Outcome.FAILED.value
+_NO_RECORDS = frozenset(each.value for each in NO_RECORDS)
 _OUTCOMES = frozenset(each.value for each in Outcome)
 #: Records of a span are spread over its time; no further than that, whatever it says.
 _SPREAD_MS = 3_600_000
@@ -103,29 +108,52 @@ def _span(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
     keys = [(_number_or_none(each["offset"]), _text(each["key"]), each["outcome"]) for each in event.get("keys") or ()]
     handled = [(offset, key) for offset, key, outcome in keys if outcome == Outcome.HANDLED]
     topic, partition, epoch = _text(event["topic"]), _text(event["partition"]), _number_or_none(event["epoch"])
-    place: Place | None = None
-    owner: Owner | None = None
-    for first, next_, outcome, records, began, ended in spans:
-        run.records[outcome] = run.records.get(outcome, 0) + records
-        kept.count(outcome, records)
-        if outcome not in NO_RECORDS:
-            _taken_in(kept, event["run"], outcome, records, (began, ended))
-        if first is None or next_ is None:
-            continue  # no log's offsets: executions are counted by key, which a stream does not do
-        if place is None or owner is None:
-            place = _place(kept, topic, partition)
-            owner = _owner(place, run, event, epoch)
-        place.records[outcome] = place.records.get(outcome, 0) + records
-        if outcome == Outcome.FAILED:
-            continue
-        if outcome not in NO_RECORDS:
-            owner.ended(first, records, began, ended)
-        owner.first = first if owner.first is None else min(owner.first, first)
-        owner.next = next_ if owner.next is None else max(owner.next, next_)
-        place.spans.append([first, next_, outcome, records, began, ended, event["run"], epoch, event["seq"], False])
+    _counted(kept, run, event["run"], spans)
+    # Offsets that are no log's say nothing: such executions are counted by key, which a stream does not do.
+    in_log = [each for each in spans if each[FIRST] is not None]
+    if in_log:
+        place = _place(kept, topic, partition)
+        _laid_down(place, _owner(place, run, event, epoch), in_log, (event["run"], epoch, event["seq"], False))
     if event.get("keys") is not None:
         row = {name: event[name] for name in ("topic", "partition", "run", "seq", "at_ms")}
         yield "keys", row | {"keys": handled}
+
+
+def _counted(kept: Kept, run: Run, name: str, spans: Iterable[Told]) -> None:
+    """How many records there were, and in which seconds they ended."""
+    told_ms = kept.settled_ms // 1000 * 1000  # told seconds are told: the next one has it
+    intake, counted = kept.intake, dict[str, int]()
+    for _, _, outcome, records, began, ended in spans:
+        counted[outcome] = counted.get(outcome, 0) + records
+        if outcome in _NO_RECORDS:
+            continue
+        handled = outcome == _HANDLED
+        for second_ms, part in seconds(early_ms(began, ended, records), ended, records):
+            at = (name, max(second_ms, told_ms))
+            sums = intake.get(at)
+            if sums is None:
+                sums = intake[at] = [0.0, 0.0]
+            sums[0] += part
+            sums[1] += part * handled
+    for outcome, records in counted.items():
+        run.records[outcome] = run.records.get(outcome, 0) + records
+        kept.count(outcome, records)
+
+
+def _laid_down(place: Place, owner: Owner, spans: Iterable[Told], told_by: tuple[str, int | None, int, bool]) -> None:
+    """Spans of a log's offsets, by their partition and owner."""
+    counted = place.records
+    for first, next_, outcome, records, began, ended in spans:
+        counted[outcome] = counted.get(outcome, 0) + records
+        if outcome == _FAILED:
+            continue
+        if outcome not in _NO_RECORDS:
+            owner.ended(first, records, began, ended)
+        if owner.first is None or first < owner.first:
+            owner.first = first
+        if owner.next is None or next_ > owner.next:
+            owner.next = next_
+        place.spans.append([first, next_, outcome, records, began, ended, *told_by])
 
 
 def _assigned(kept: Kept, run: Run, event: Event) -> Iterator[Passing]:
@@ -217,25 +245,25 @@ def _changed(kept: Kept, event: Event, each: Mapping[str, Any]) -> None:
     kept.changes.append(Change(*said, *where))
 
 
-def _taken_in(kept: Kept, run: str, outcome: str, records: int, times: tuple[int, int]) -> None:
-    began, ended = times
-    told_ms = kept.settled_ms // 1000 * 1000  # told seconds are told: the next one has it
-    for second_ms, part in seconds(early_ms(began, ended, records), ended, records):
-        sums = kept.intake.setdefault((run, max(second_ms, told_ms)), [0.0, 0.0])
-        sums[0] += part
-        sums[1] += part * (outcome == Outcome.HANDLED)
-
-
 # -- what comes from outside is looked at before any of it is kept: what is kept once would end each further step ------
 
 
-def _checked(span: Mapping[str, Any]) -> tuple[int | None, int | None, str, int, int, int]:
-    first, next_, outcome = _number_or_none(span["first"]), _number_or_none(span["next"]), span["outcome"]
-    records, began, ended = _number(span["records"]), _time(span["began_ms"]), _time(span["ended_ms"])
-    ordered = first is None or (next_ is not None and 0 <= first < next_)
-    if outcome not in _OUTCOMES or records < 0 or not ordered:
+def _checked(span: Mapping[str, Any]) -> Told:
+    first, next_, outcome, records = span["first"], span["next"], span["outcome"], span["records"]
+    began, ended = span["began_ms"], span["ended_ms"]
+    # In one go: it is asked of millions.
+    whole = isinstance(records, int) and isinstance(began, int) and isinstance(ended, int)
+    if not (whole and 0 <= records < _MOST and 0 <= began < LATEST_MS and 0 <= ended < LATEST_MS):
         raise ValueError(span)
-    return first, next_, outcome, records, min(max(began, ended - _SPREAD_MS), ended), ended
+    if first is None:
+        _number_or_none(next_)
+    elif not (isinstance(first, int) and isinstance(next_, int) and 0 <= first < next_ < _MOST):
+        raise ValueError(span)
+    if outcome not in _OUTCOMES or not (records or outcome in _NO_RECORDS):
+        raise ValueError(span)
+    if began > ended or began < ended - _SPREAD_MS:
+        began = min(max(began, ended - _SPREAD_MS), ended)
+    return first, next_, outcome, records, began, ended
 
 
 def _places(event: Event) -> list[dict[str, Any]]:
@@ -257,12 +285,6 @@ def _number(value: object) -> int:
     if not isinstance(value, int) or not -_MOST < value < _MOST:
         raise TypeError(value)
     return value
-
-
-def _time(value: object) -> int:
-    if not 0 <= _number(value) < LATEST_MS:
-        raise ValueError(value)
-    return _number(value)
 
 
 def _number_or_none(value: object) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import SettingError
@@ -186,12 +186,16 @@ class Kept:
         return run if found is None else found.member
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
+        """For JSON, at once: lists and dictionaries in it are those of the group, which goes on writing into them.
+        To copy the spans would cost more than all the judging."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         return plain | {
             "version": _VERSION,
-            "runs": {run: asdict(each) for run, each in self.runs.items()},
-            "places": [[*where, asdict(each)] for where, each in self.places.items()],
+            "runs": {run: _fields(each) for run, each in self.runs.items()},
+            "places": [
+                [*where, _fields(each) | {"owners": [_fields(owner) for owner in each.owners]}]
+                for where, each in self.places.items()
+            ],
             "intake": [[*of, *sums] for of, sums in self.intake.items()],
             "changes": [list(each) for each in self.changes],
         }
@@ -217,3 +221,7 @@ class Kept:
 
 
 _PLAIN = ("newest_ms", "settled_ms", "told_ms", "unheard", "counts")
+
+
+def _fields(of: Run | Place | Owner) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in of.__slots__}

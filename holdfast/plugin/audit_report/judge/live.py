@@ -68,7 +68,7 @@ class LiveGroup:
         return self._settle(newest_ms + _ms(after_s) + 1000, newest_ms + 1)
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
+        """For JSON, at once: see `Kept.state`."""
         return {"group": self.group} | self._kept.state()
 
     @classmethod

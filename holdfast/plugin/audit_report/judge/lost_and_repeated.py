@@ -15,11 +15,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from holdfast.plugin.audit.schema import COVERS_NOTHING, Outcome
-from holdfast.plugin.audit_report.judge.kept import OUTCOMES
 from holdfast.plugin.audit_report.judge.owner import Owner
 from holdfast.plugin.audit_report.verdicts import Cause, Reason, Verdict
 
-_COVERS_NOTHING = tuple(each.value for each in COVERS_NOTHING)
+_COVERS_NOTHING = frozenset(each.value for each in COVERS_NOTHING)
+_ABSENT, _HANDLED = Outcome.ABSENT.value, Outcome.HANDLED.value
+_new = tuple.__new__
 #: More than a sweep may still make longer.
 _GROWING = 64
 
@@ -54,7 +55,6 @@ class Sweep:
     rules: Rules
     gaps: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[dict[str, Any]] = field(default_factory=list)
-    records: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, int] = field(default_factory=dict)
     repeated: int = 0
 
@@ -103,7 +103,6 @@ class Sweep:
         self, owner: Owner, first: int, next_: int, outcome: str, records: int, began_ms: int, ended_ms: int, old: bool
     ) -> None:
         """One span more, at or behind the last one."""
-        self.records[outcome] = self.records.get(outcome, 0) + records
         if outcome in _COVERS_NOTHING:
             self._passed(owner, first, next_, outcome)
             return
@@ -113,17 +112,18 @@ class Sweep:
             self._gap(self._reach, first)
         if owner.first is None:
             owner.first = first
-        if outcome != Outcome.ABSENT:
+        if outcome != _ABSENT:
             owner.ended(first, records, began_ms, ended_ms)
         if owner.next is None or next_ > owner.next:
             owner.next = next_
         if next_ > self._reach:
             self._reach, self._reach_ms = next_, ended_ms
-        if outcome == Outcome.HANDLED:
+        if outcome == _HANDLED:
             if self._open:
                 self._settle(first)
             self._mark = first
-            self._open.append(Execution(next_, first, records, owner, ended_ms, old))
+            # Execution(...) goes through a function in Python.
+            self._open.append(_new(Execution, (next_, first, records, owner, ended_ms, old)))
 
     def _passed(self, owner: Owner, first: int, next_: int, outcome: str) -> None:
         """Note records that were deleted unread: a gap, unless somebody has handled them after all."""
@@ -136,7 +136,7 @@ class Sweep:
         self._expired.append((first, next_, owner))
 
     def close(self) -> dict[str, Any]:
-        """There are no more. The row of `coverage`, but for where it is."""
+        """There are no more. The row of `coverage`, but for where it is, and how many records there were."""
         self._settle(None)
         begin = 0 if self._begin is None else self._begin
         gone = (next_ for _, next_, _ in self._expired)
@@ -150,7 +150,6 @@ class Sweep:
             "position": self._position,
             "end": self._end,
             "lag": lag,
-            **{name: self.records.get(name, 0) for name in OUTCOMES},
             **{each.value: self.offsets.get(each.value, 0) for each in Verdict},
             "repeated": self.repeated,
         }

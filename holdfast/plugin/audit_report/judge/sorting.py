@@ -10,15 +10,15 @@ from typing import IO, TYPE_CHECKING, Any
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     Row = tuple[Any, ...]
 
 #: About so many bytes are held, of all rows together.
 _ROOM = 64 << 20
 _A_ROW = 300
-#: Rows that are written and read at once.
-_BLOCK = 1024
+#: About so many bytes of a file are read at once, of each sorted run in it.
+_BLOCK = 256 << 10
 
 
 class Sorter:
@@ -42,6 +42,14 @@ class Sorter:
             SettingError: no temporary file can be written.
         """
         self._rows.append(row)
+        self._hold(size)
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        """The same of several, of about the same size as most."""
+        self._rows += rows
+        self._hold(len(rows) * _A_ROW)
+
+    def _hold(self, size: int) -> None:
         self._held += size
         if self._held >= self._room:
             try:
@@ -67,8 +75,9 @@ class Sorter:
         self._rows.sort()
         end = self._file.seek(0, 2)
         blocks = []
-        for first in range(0, len(self._rows), _BLOCK):
-            block = marshal.dumps(self._rows[first : first + _BLOCK])
+        in_a_block = max(1, len(self._rows) * _BLOCK // self._held)
+        for first in range(0, len(self._rows), in_a_block):
+            block = marshal.dumps(self._rows[first : first + in_a_block])
             self._file.write(block)
             blocks.append((end, len(block)))
             end += len(block)

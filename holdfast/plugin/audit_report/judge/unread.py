@@ -25,7 +25,7 @@ RUN_OF_FILE = r"-([0-9a-f]{16})-[0-9]{4,}\.jsonl(?:\.gz)?$"
 #: In the place of a file in which no line can be read.
 NOTHING = "(nothing can be read in this file)"
 
-_STAMP = {each.name: int if each.type == "int" else str for each in fields(Stamp)} | {"kind": str}
+_STAMP = (("kind", str), *((each.name, int if each.type == "int" else str) for each in fields(Stamp)))
 #: The end of the year 9999: what no calendar has is no time, and what no table's column has is no number.
 LATEST_MS = 253_402_300_800_000
 
@@ -90,6 +90,10 @@ def _value(line: str) -> dict[str, Any]:
 
 def _is_event(value: dict[str, Any]) -> bool:
     """False: it is none, or one of a later version."""
-    if value.get("v") != VERSION or not all(isinstance(value.get(name), of) for name, of in _STAMP.items()):
+    if value.get("v") != VERSION:
         return False
-    return all(0 <= value[name] < LATEST_MS for name, of in _STAMP.items() if of is int)
+    for name, of in _STAMP:
+        found = value.get(name)
+        if not isinstance(found, of) or (isinstance(found, int) and not 0 <= found < LATEST_MS):
+            return False
+    return True

@@ -47,6 +47,7 @@ Key = TypeVar("Key")
 _AT_ONCE = 512
 #: Spans after which a sweep is asked for what it has found.
 _SOME = 4096
+_NO_RECORDS = frozenset(each.value for each in NO_RECORDS)
 _OWNED = tuple(name for name in OWNERSHIP.names if name not in ("group", "topic", "partition"))
 
 
@@ -97,8 +98,12 @@ class _Whole:
             else:
                 self._reports.append(row)
         for where, place in kept.places.items():
-            for first, next_, outcome, records, began, ended, run, epoch, seq, _ in place.spans:
-                self._spans.add((*where, first, run, seq, next_, outcome, records, began, ended, epoch))
+            self._spans.extend(
+                [
+                    (*where, first, run, seq, next_, outcome, records, began, ended, epoch)
+                    for first, next_, outcome, records, began, ended, run, epoch, seq, _ in place.spans
+                ]
+            )
             place.spans.clear()
             place.hear(float("inf"))
         for (run, second_ms), sums in kept.intake.items():
@@ -139,13 +144,14 @@ class _Whole:
             if owner.ended_by is None and self._how(run) is Ended.KILLED:
                 owner.to_ms, owner.ended_by = run.last_ms, "killed"
         sweep = Sweep(place.owners, rules)
-        last: tuple[str, int | None, int] | None = None
+        last_name, last_seq, last_epoch = "", -1, None
         for number, (*where, first, name, seq, next_, outcome, records, began, ended, epoch) in enumerate(spans, 1):
-            if (name, epoch, seq) != last:  # most come event by event
-                owner, last = sweep.owner(name, epoch, seq), (name, epoch, seq)
+            if seq != last_seq or name != last_name or epoch != last_epoch:  # most come event by event
+                owner = sweep.owner(name, epoch, seq)
+                last_name, last_seq, last_epoch = name, seq, epoch
             sweep.span(owner, first, next_, outcome, records, began, ended, False)
-            if outcome not in NO_RECORDS:
-                near.add(Near(early_ms(began, ended, records), ended, name, where[0], where[1], records))
+            if outcome not in _NO_RECORDS and (rebalances := near.of(ended)):
+                near.add(rebalances, Near(early_ms(began, ended, records), ended, name, where[0], where[1], records))
             if number % _SOME == 0:
                 yield from sweep.take()
         coverage = sweep.close()
@@ -194,9 +200,13 @@ class _Nearness:
         self._until = [each.until_ms for each in rebalances]
         self._near = near
 
-    def add(self, span: Near) -> None:
+    def of(self, ended_ms: int) -> range:
+        """To which of them a span is near."""
+        return range(bisect_left(self._until, ended_ms), bisect_right(self._from, ended_ms))
+
+    def add(self, rebalances: range, span: Near) -> None:
         """In any order."""
-        for number in range(bisect_left(self._until, span.ended_ms), bisect_right(self._from, span.ended_ms)):
+        for number in rebalances:
             self._near.add((number, *span))
 
 

@@ -328,7 +328,12 @@ class Workers:
         began = self._runtime.now()
         run_each(call, self._ended.append)
         each = (self._runtime.now() - began) / records
-        # Up at once, down slowly: one slow record must not be followed by a long chunk of slow ones.
+        if not self.inline:
+            # Twice as long at most: a worker may have waited for the interpreter, a hundred times as long as a quick
+            # chunk takes, and chunks that are cut for that bring more of such waits. What waits behind records that are
+            # slow indeed is taken back meanwhile (`overdue`).
+            each = min(each, self._record_s * 2)
+        # Up, in the polling thread at once, and down slowly: one slow record is not to be followed by many.
         self._record_s = max(each, self._record_s * 0.9, 1e-6)
 
     def _run_batch(self, call: Call) -> None:

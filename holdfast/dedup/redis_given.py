@@ -224,7 +224,7 @@ class Given:
 
 
 def _together(finishes: Iterable[Finished]) -> list[Finished]:
-    """The same in their order, in calls that are no larger than the largest, or than one of an engine."""
+    """Join them, in their order, to calls that are no larger than the largest, or than one of an engine."""
     calls: list[Finished] = []
     for each in finishes:
         last = calls[-1] if calls else None

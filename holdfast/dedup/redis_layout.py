@@ -169,7 +169,7 @@ class Layout:
         return self._tags[0] + b"b:" + encode(sink)
 
     def called(self, keys: Sequence[ClaimKey]) -> list[bytes]:
-        """What business keys are called in their shards: scope and text, or their digest; a key above 512 bytes by its
+        """Names of business keys in their shards: scope and text, or their digest; a key above 512 bytes by its
         scope and its digest."""
         if not keys:
             return []

@@ -33,7 +33,7 @@ class Packer:
 
 
 def _octets(value: object) -> bytes:
-    """As redis-py does."""
+    """An argument's bytes, as redis-py makes them."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -128,7 +128,7 @@ class KafkaSource:
 
     @property
     def silence(self) -> Silence | None:
-        """Whose brokers do not answer, some 20 s after the last record at the earliest."""
+        """Brokers that do not answer, some 20 s after the last record at the earliest."""
         return self._brokers.silence
 
     def check_settings(self, settings: Settings) -> None:

@@ -16,9 +16,9 @@ _QUICK_S, _SLOW_S = 2e-6, 0.02
 
 
 class _Member:
-    def __init__(self) -> None:
+    def __init__(self, workers: int) -> None:
         self._clock = HandClock()  # time passes in handlers alone
-        self.workers = Workers(0, "t", Machine(self._clock))
+        self.workers = Workers(workers, "t", Machine(self._clock))
         self._owner = Ownership(Partition("t", 0), NoSession())
         self._owner.own(Ledger(0))
         self._next = 0
@@ -37,18 +37,29 @@ class _Member:
             entry.lane = Lane({}, None)
             entry.taken()
             self.workers.submit([entry])
+            while not self.workers.ended():
+                assert self.workers.wake.wait(10)
 
 
 def test_one_wait_for_the_interpreter_does_not_cut_the_next_records_into_single_ones() -> None:
-    member = _Member()
+    member = _Member(workers=1)
     member.handle(100, _QUICK_S)
     assert member.workers.share(32) >= 32
     member.handle(1, _QUICK_S, waits_s=0.01)
     assert member.workers.share(32) >= 32
+    member.workers.stop()
 
 
 def test_handlers_that_are_slow_get_their_records_one_by_one_soon() -> None:
-    member = _Member()
+    member = _Member(workers=1)
     member.handle(100, _QUICK_S)
     member.handle(12, _SLOW_S)
     assert (member.workers.chunk, member.workers.share(32)) == (1, 1)
+    member.workers.stop()
+
+
+def test_in_the_polling_thread_at_once_since_nobody_takes_back_what_waits_there() -> None:
+    member = _Member(workers=0)
+    member.handle(100, _QUICK_S)
+    member.handle(1, _SLOW_S)
+    assert member.workers.chunk == 1

@@ -45,7 +45,7 @@ class Sorter:
         self._hold(size)
 
     def extend(self, rows: Sequence[Row]) -> None:
-        """The same of several, of about the same size as most."""
+        """Add several, of about the same size as most."""
         self._rows += rows
         self._hold(len(rows) * _A_ROW)
 

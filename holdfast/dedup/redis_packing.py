@@ -34,6 +34,8 @@ class Packer:
 
 def _octets(value: object) -> bytes:
     """An argument's bytes, as redis-py makes them."""
+    if type(value) is int:  # most of a mark's
+        return b"%d" % value
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bool) or not isinstance(value, int | float):

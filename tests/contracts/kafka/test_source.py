@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from holdfast import Holdfast, RedisClaims, Settings
 from holdfast.adapters.kafka import KafkaSource
+from holdfast.dedup.none import NoSession
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.engine.partition.ownership import Ownership
 from holdfast.plugin.events import RebalanceReport, RecordsExpired
@@ -371,8 +372,7 @@ def test_an_assignment_brings_one_record_at_most_in_the_poll_in_which_it_comes(
 ) -> None:
     produce(kafka, topic, 500)
     source = KafkaSource({"bootstrap.servers": kafka.bootstrap, "group.id": topic, **protocol}, assignment="keep")
-    session: Any = None
-    owners = {each: Ownership(each, session) for each in (Partition(topic, 0), Partition(topic, 1))}
+    owners = {each: Ownership(each, NoSession()) for each in (Partition(topic, 0), Partition(topic, 1))}
     listener = _Begins()
     source.open([topic], listener, owners, Deadline(10))
     polled: Sequence[Record] = ()

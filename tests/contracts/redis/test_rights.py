@@ -106,7 +106,7 @@ def test_the_whole_life_of_an_app_needs_no_more(server: RedisServer, *, hash_key
 @pytest.mark.parametrize("hash_keys", [False, True])
 def test_each_call_of_the_store_needs_no_more(server: RedisServer, *, hash_keys: bool) -> None:
     with RedisServer(password="of-the-admin", replica_of=server):  # noqa: S106 - as above
-        claims = RedisClaims.from_url(url(server), hash_keys=hash_keys, durability="wait1")
+        claims = RedisClaims.from_url(url(server), hash_keys=hash_keys, durability="wait1", timeout_s=10.0)
         _sessions(claims)
         _groups(claims)
         batches = RedisBatches.of(claims)

@@ -83,13 +83,14 @@ def test_what_is_done_is_committed_when_the_store_is_back(loops: Loops, store: F
 def test_without_an_answer_of_the_store_it_raises_as_the_client_does_without_one_of_the_broker(
     loops: Loops, store: FlakyClaims, monkeypatch: pytest.MonkeyPatch, offset: int | None
 ) -> None:
-    monkeypatch.setattr(loop_offsets, "_ASK_S", 0.1)
     loops.produce(*numbered("r", range(5)))
     loop = loops.loop("commit")
     commits = Committing(loop)
     taken(loop, 5)
     store.go_down()
-    assert refused(commits, offset) == KafkaError._TIMED_OUT
+    with monkeypatch.context() as patched:
+        patched.setattr(loop_offsets, "_ASK_S", 0.1)
+        assert refused(commits, offset) == KafkaError._TIMED_OUT
     assert commits.asked == []
     store.come_back()
     assert commits.commit(offset) == [(0, offset or 5)]

@@ -1,5 +1,5 @@
 """What has been handled is gone at once: no record, and nothing that it came in, waits for Python's collector of
-cycles. With each record in a cycle that collector took a third of the processor time of a batch handler."""
+cycles. With each record in a cycle that collector took up to a third of the processor time of a batch handler."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ _KEY, _VALUE, _SIZE = attrgetter("key"), attrgetter("value"), attrgetter("size_b
 
 def size_of(records: Sequence[Record]) -> int:
     """The sum of their `size_bytes`, without a call of Python's for each: that is asked of every record."""
-    if records and type(records[0]) is not Record:  # a loop's messages know theirs, and their keys may be anything
+    if type(records[0]) is not Record:  # a loop's messages know theirs, and their keys may be anything
         return sum(map(_SIZE, records))
     return sum(map(len, filter(None, map(_KEY, records)))) + sum(map(len, filter(None, map(_VALUE, records))))
 

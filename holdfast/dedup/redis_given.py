@@ -171,7 +171,8 @@ class Given:
         with self.lock:
             asked = set(partitions)
             self._let_gos = {key: kept for key, kept in self._let_gos.items() if key[0] not in asked}
-            self._owned = {partition: owned for partition, owned in self._owned.items() if partition not in asked}
+            for partition in asked:
+                self._owned.pop(partition, None)
 
     def asked_for(self, claims: Iterable[Claim]) -> Collection[Claim]:
         """Note that these claims are asked for. Returns those that were given back before; tell `answered` what came of

@@ -90,7 +90,7 @@ class RedisSession:
                 self._end(let_gos)
                 self.unclaim(unclaims)
                 self.release(releases)
-                self.mark(self._given.owned())
+                self._asker.alone(self._marking(self._given.owned()))
             except StoreError as error:
                 return self._not_said(error)
         marks, finishes = self._given.done_lately()

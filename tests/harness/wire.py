@@ -62,7 +62,7 @@ class Wire:
         with self._lock:
             ending, self._sockets = self._sockets, set()
         for each in ending:
-            _end(each)
+            hang_up(each)
 
     def _accept(self) -> None:
         while True:
@@ -91,12 +91,12 @@ class Wire:
                 sink.sendall(data)
         self._open[way].wait()  # that a connection ends is not heard either
         for each in (source, sink):
-            _end(each)
+            hang_up(each)
         with self._lock:
             self._sockets -= {source, sink}
 
 
-def _end(connection: socket.socket) -> None:
+def hang_up(connection: socket.socket) -> None:
     """Both threads that use it come to their ends."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -15,12 +15,9 @@ from pyspark.sql import SparkSession
 
 from holdfast.adapters.spark import idempotent_sink
 from tests.spark.connect import started_well
-from tests.spark.standalone import Aims, Plan, judged, orders, standing
+from tests.spark.standalone import Aims, Plan, judged, orders, standing, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from holdfast.adapters.spark import BatchReport, BatchWrite
@@ -37,16 +34,9 @@ class Overwriting:
 
     def __call__(self, rows: DataFrame, batch: BatchWrite) -> None:
         self._aims.at("claimed", batch.batch)
-        aims, of = self._aims, batch.batch
-
-        def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for some in batches:
-                yield some
-                aims.at("writing", of)
-
-        found = rows.mapInArrow(through, rows.schema)
+        found = writing(rows, self._aims, batch)
         found.write.mode("overwrite").parquet(f"{self._lake}/of_batch={batch.batch}")
-        self._aims.at("written", of)
+        self._aims.at("written", batch.batch)
 
     def observe(self, report: BatchReport) -> None:
         self._aims.at("settled", report.batch)

@@ -161,6 +161,18 @@ class StandingAt(StoreAt):
         return StandingBatches(StoreAt.batches(self), Aims(Path(self.folder)))  # type: ignore[return-value]
 
 
+def writing(rows: DataFrame, aims: Aims, batch: BatchWrite) -> DataFrame:
+    """The same rows, whose tasks stand at "writing"."""
+    of = batch.batch
+
+    def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for some in batches:
+            yield some
+            aims.at("writing", of)
+
+    return rows.mapInArrow(through, rows.schema)
+
+
 class StandingWriter:
     """The lake's, which stands at each phase."""
 
@@ -176,15 +188,8 @@ class StandingWriter:
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
         self._aims.at("claimed", batch.batch)
-        aims, of = self._aims, batch.batch
-
-        def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for some in batches:
-                yield some
-                aims.at("writing", of)
-
-        self._writer.write(rows.mapInArrow(through, rows.schema), batch)
-        self._aims.at("written", of)
+        self._writer.write(writing(rows, self._aims, batch), batch)
+        self._aims.at("written", batch.batch)
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
         self._aims.at("finished", attempt.of.batch)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from holdfast.dedup.redis_store import RedisClaims
 from tests.harness.waiting import until
-from tests.harness.wire import Wire
+from tests.harness.wire import Wire, hang_up
 
 if TYPE_CHECKING:
     from typing import Any
@@ -101,7 +101,7 @@ class _BusWire:
         with self._lock:
             self._is_cut, between = True, [*self._between]
         for each in between:
-            _end(each)
+            hang_up(each)
 
     def mend(self) -> None:
         self._is_cut = False
@@ -148,9 +148,4 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
         while data := source.recv(_CHUNK):
             sink.sendall(data)
     for each in (source, sink):
-        _end(each)
-
-
-def _end(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        hang_up(each)

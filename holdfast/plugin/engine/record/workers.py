@@ -201,7 +201,7 @@ class Workers:
             return
 
         if handler.batch:
-            call.run = self._run_batch
+            call.run = partial(run_batch, report=self._ended.append)
         else:
             call.run = partial(self._run_each, records)
             if records > 1 and not self.inline:
@@ -335,9 +335,6 @@ class Workers:
             each = min(each, self._record_s * 2)
         # Up, in the polling thread at once, and down slowly: one slow record is not to be followed by many.
         self._record_s = max(each, self._record_s * 0.9, 1e-6)
-
-    def _run_batch(self, call: Call) -> None:
-        run_batch(call, self._ended.append)
 
     def _charge(self, call: Call) -> None:
         with self._lock:

@@ -75,4 +75,5 @@ def test_brokers_that_leave_the_question_unanswered_are_not_asked(
 ) -> None:
     caplog.set_level("INFO", "holdfast")
     assert source(mock_cluster, group).session_timeout_s is None
-    assert caplog.messages == []
+    of_this_group = [told for told in caplog.messages if group in told]  # others' clients may still log
+    assert of_this_group == []

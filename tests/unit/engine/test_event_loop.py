@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 P0 = partition()
 ROOT = Path(__file__).parents[3]
 _factory: list[Callable[[], asyncio.AbstractEventLoop]] = []
+#: Whether a task's first step comes when it is made, where Python can do that.
+_EAGER = [False, True] if sys.version_info >= (3, 12) else [False]
 _tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
@@ -257,6 +261,30 @@ class TestRunAsync:
 
         run(main())
         assert group.committed in (None, 0)
+
+    @pytest.mark.parametrize("eager", _EAGER)
+    def test_no_task_is_kept_when_its_record_is_handled(self, *, eager: bool) -> None:
+        group, tasks = Group(records=40), list[weakref.ref[asyncio.Task[Any]]]()
+
+        async def main() -> None:
+            async def handle(record: Record) -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                tasks.append(weakref.ref(task))
+                if record.offset % 2:
+                    await asyncio.sleep(0)
+                if len(tasks) == 40:
+                    app.stop()
+
+            if sys.version_info >= (3, 12) and eager:
+                asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+            app = group.app(handle)
+            await app.run_async()
+            gc.collect()
+            assert [task for task in tasks if task() is not None] == []
+
+        run(main())
+        assert group.committed == 40
 
     def test_ctrl_c_in_a_coroutine_is_no_failure_of_its_record(self) -> None:
         group = Group(records=1)

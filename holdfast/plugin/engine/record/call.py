@@ -24,8 +24,8 @@ class Call:
     batch; or a dead letter (then it has no entries)."""
 
     __slots__ = (
-        "around", "began", "cancel_seen", "counts", "current", "entries", "handler", "home", "inline", "kind", "over",
-        "run", "seen", "struck", "task", "thread", "times", "waits",
+        "around", "batch", "began", "cancel_seen", "counts", "current", "entries", "handler", "home", "inline", "kind",
+        "over", "run", "seen", "struck", "task", "thread", "times", "waits",
     )  # fmt: skip
 
     def __init__(self, entries: Sequence[Entry] = (), around: Around | None = None) -> None:
@@ -35,6 +35,8 @@ class Call:
         self.handler = entries[0].handler.name if entries else ""
         #: None: a dead letter.
         self.kind = entries[0].handler.kind if entries else None
+        #: Its handler is called once, with all of them.
+        self.batch = bool(entries) and entries[0].handler.batch is not None
         #: How often the handler was called. Written by the worker, at the end.
         self.times = 0
         #: It runs in the thread that polls, where Ctrl-C may strike; and the one that has, until that is raised again.

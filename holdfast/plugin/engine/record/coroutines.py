@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from contextvars import Context
 
+    from holdfast.plugin.engine.record.call import Call
     from holdfast.runtime import Runtime
 
     Begin = Callable[[], Coroutine[None, None, None]]
     Callback = Callable[[], None]
+    Run = Callable[[Call], Coroutine[None, None, None]]
+    Stepped = Callable[[Sequence[Call]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,15 @@ class Coroutines:
     def __init__(self, name: str, runtime: Runtime, home: Home | None = None) -> None:
         self._name, self._runtime, self._home = name, runtime, home
         self._loop = None if home is None else home.loop
-        self._waiting: list[tuple[Begin, Callback, Callback | None]] = []
+        self._waiting: list[tuple[Begin, Callback]] = []
         #: An event loop alone does not keep its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, begin: Begin, over: Callback, stepped: Callback | None = None) -> None:
+    def add(self, begin: Begin, over: Callback) -> None:
         """Add one for the next `begin`. In the event loop's thread `over` is called when its task has ended, also if
-        that was cancelled before its first step; `stepped` after its first step: if it has not ended then, it waits.
+        that was cancelled before its first step.
         """
-        self._waiting.append((begin, over, stepped))
+        self._waiting.append((begin, over))
 
     def begin(self) -> None:
         """Begin what was added: together, as each time that the event loop is woken two threads change places.
@@ -59,20 +62,41 @@ class Coroutines:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
-        if self._loop is None:
-            self._loop = self._own_loop(waiting)
+        try:
+            self._have_loop()
+        except RuntimeError:
+            for _, over in waiting:
+                over()
+            raise
         self.call(partial(self._make_tasks, waiting))
 
-    def _own_loop(self, waiting: Sequence[tuple[Begin, Callback, Callback | None]]) -> asyncio.AbstractEventLoop:
+    def begin_calls(self, calls: Sequence[Call], run: Run, stepped: Stepped) -> None:
+        """Begin a task for each of these calls, with less for each of them than `begin` costs.
+
+        `run` sets `call.task`, and says `left` before it ends. `stepped` is called with all of them after their first
+        steps: who has not begun then was cancelled before, and who has not ended waits.
+
+        Raises:
+            RuntimeError: as `begin`.
+        """
+        self._have_loop()
+        self.call(partial(self._make_calls, calls, run, stepped))
+
+    def left(self, call: Call) -> None:
+        """A call of `begin_calls` is about to end, or has never begun. In the event loop's thread."""
+        if call.task is not None:
+            self._tasks.discard(call.task)
+
+    def _have_loop(self) -> None:
+        if self._loop is not None:
+            return
         loop = self._runtime.event_loop()
         try:
             self._runtime.spawn(partial(_run, loop), f"{self._name}-async")
         except RuntimeError:
             loop.close()
-            for _, over, _ in waiting:
-                over()
             raise
-        return loop
+        self._loop = loop
 
     def stop(self) -> None:
         """End without waiting for what runs: it is cancelled, and a loop of its own stops."""
@@ -86,18 +110,21 @@ class Coroutines:
             self._loop.call_soon_threadsafe(what, context=None if self._home is None else self._home.context)
 
     # ---- in the event loop's thread
-    def _make_tasks(self, waiting: Sequence[tuple[Begin, Callback, Callback | None]]) -> None:
-        for begin, over, _ in waiting:
+    def _make_tasks(self, waiting: Sequence[tuple[Begin, Callback]]) -> None:
+        for begin, over in waiting:
             task = asyncio.create_task(begin())
             self._tasks.add(task)
             task.add_done_callback(partial(self._over, over))
-        # The event loop calls in turn: this after the first steps of all of them.
-        asyncio.get_running_loop().call_soon(self._stepped, waiting)
 
-    def _stepped(self, begun: Sequence[tuple[Begin, Callback, Callback | None]]) -> None:
-        for _, _, stepped in begun:
-            if stepped is not None:
-                stepped()
+    def _make_calls(self, calls: Sequence[Call], run: Run, stepped: Stepped) -> None:
+        loop, tasks = asyncio.get_running_loop(), self._tasks
+        for call in calls:
+            task = loop.create_task(run(call))
+            if not task.done():  # the application's loop may make eager ones
+                call.task = task
+                tasks.add(task)
+        # The event loop calls in turn: this after the first steps of all of them.
+        loop.call_soon(stepped, calls)
 
     def _over(self, over: Callback, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -55,27 +55,29 @@ class Dispatch:
         kinds.rotate(-self._turns)
         self._turns += 1
         while kinds and not self._stalled():
-            entries = self._next_of(kinds[0])
-            if entries is None:
+            jobs = self._next_of(kinds[0])
+            if jobs is None:
                 kinds.popleft()
                 continue
             kinds.rotate(-1)
-            if entries:
-                self._start(entries)
+            if jobs:
+                self._start(jobs)
                 if self._workers.inline:  # it has run: what has ended is not to wait for all others
                     self._collect()
                     if self._clock.now() >= until:
                         return
 
-    def _start(self, entries: list[Entry]) -> None:
+    def _start(self, jobs: list[list[Entry]]) -> None:
         now = self._clock.now()
-        for owner in {entry.owner for entry in entries}:
+        for owner in {entry.owner for entries in jobs for entry in entries}:
             owner.first_start = owner.first_start or now
-        self._recorder.begins(entries)
-        self._workers.submit(entries)
+        for entries in jobs:
+            self._recorder.begins(entries)
+            self._workers.submit(entries)
 
-    def _next_of(self, kind: Kind) -> list[Entry] | None:
-        """Take what of that kind starts next. None: nothing can; empty: a batch that waits for more, so look on."""
+    def _next_of(self, kind: Kind) -> list[list[Entry]] | None:
+        """Take what of that kind starts next, in jobs. None: nothing can; empty: a batch that waits for more, so look
+        on."""
         if self._workers.room(kind) <= 0 or self._unacked.room(kind) <= 0:
             return None
         lane = self._lanes.next(kind)
@@ -86,8 +88,9 @@ class Dispatch:
             return self._take_batch(lane, head, head.handler.batch)
         return self._take(lane, head)
 
-    def _take(self, lane: Lane, head: Entry) -> list[Entry] | None:
-        """One record, or as many as make a chunk: of this lane, and of others if all workers get as much."""
+    def _take(self, lane: Lane, head: Entry) -> list[list[Entry]] | None:
+        """One record, or as many as make a chunk: of this lane, and of others if all workers get as much. Of coroutines
+        that go alone, each a job, as many as may start."""
         handler = head.handler
         room = self._unacked.room(handler.kind)
         if handler.is_async:
@@ -99,9 +102,14 @@ class Dispatch:
             self._lanes.wait(lane)  # it goes as a whole, so those behind it wait too, or it might wait for ever
             return None
         if lane.keys is not None:
-            return self._lanes.take(lane, 1)
+            return [self._lanes.take(lane, 1)]
         if handler.is_async:
             chunk = fair = min(self._workers.together(handler), room)  # one thread runs them all
+            if chunk == 1:
+                jobs = [self._lanes.take(lane, 1)]
+                while len(jobs) < room and (more := self._lanes.next_of(handler)) is not None:
+                    jobs.append(self._lanes.take(more, 1))
+                return jobs
         else:
             chunk = min(self._workers.chunk, room)
             fair = min(chunk, self._lanes.ready(handler.kind) // self._at_most)
@@ -111,9 +119,9 @@ class Dispatch:
             taken = self._lanes.take(more, fair - records)
             records += sum(entry.count for entry in taken)
             entries += taken
-        return entries
+        return [entries]
 
-    def _take_batch(self, lane: Lane, head: Entry, batch: BatchOf) -> list[Entry] | None:
+    def _take_batch(self, lane: Lane, head: Entry, batch: BatchOf) -> list[list[Entry]] | None:
         """A full batch; or what there is, once its first record has waited for long enough."""
         waited = self._clock.now() - head.since
         records = min(batch.records, self._unacked.share(head.handler.kind))
@@ -124,4 +132,4 @@ class Dispatch:
         if self._unacked.room(head.handler.kind) < ready:
             self._lanes.wait(lane)  # rather a whole batch a little later than a small one now
             return None
-        return self._lanes.take(lane, records)
+        return [self._lanes.take(lane, records)]

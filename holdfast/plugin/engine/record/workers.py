@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast")
 
 #: Quick handlers are given to a worker several at a time, as many as take about so long: each hand-over between two
-#: threads costs tens of microseconds. A chunk is never so long that others would wait for it to notice.
+#: threads costs tens of microseconds. No chunk is so long that others would notice.
 _CHUNK_S = 0.002
 _CHUNK_AT_MOST = 256
 #: Fewer than take so long are not worth another worker.
@@ -86,7 +86,10 @@ class Workers:
         self._ended: deque[Ended] = deque()
         #: Set when something has ended.
         self.wake = runtime.event()
-        self._coroutines, self._home = Coroutines(name, runtime, home), home
+        #: The tasks in the event loop.
+        self.coroutines, self._home = Coroutines(name, runtime, home), home
+        #: Calls of coroutines, until `begin_coroutines`.
+        self._to_begin: list[Call] = []
         self._lock = runtime.lock()  # innermost; guards the counts, and which calls are over
         #: Jobs given and not finished, by the kind of their handler; of coroutines that are no batches, their records.
         #: None: dead letters.
@@ -193,14 +196,10 @@ class Workers:
         if handler.is_async:
             if call.counts > 1:
                 self._chunks.append(call)
-            self._coroutines.add(
-                partial(self._run_async, call, batch=handler.batch is not None),
-                partial(self._never_began, call),
-                partial(self._stepped, call) if handler.batch is None else None,
-            )
+            self._to_begin.append(call)
             return
 
-        if handler.batch:
+        if call.batch:
             call.run = partial(run_batch, report=self._ended.append)
         else:
             call.run = partial(self._run_each, records)
@@ -208,14 +207,17 @@ class Workers:
                 self._chunks.append(call)
         (self._run if self.inline else self._start)(call)
 
-    @property
-    def coroutines(self) -> Coroutines:
-        """The tasks in the event loop."""
-        return self._coroutines
-
     def begin_coroutines(self) -> None:
         """Begin those that were submitted. Raises RuntimeError: the application has closed its event loop."""
-        self._coroutines.begin()
+        if self._to_begin:
+            calls, self._to_begin = self._to_begin, []
+            try:
+                self.coroutines.begin_calls(calls, self._run_async, self._stepped)
+            except RuntimeError:
+                for call in calls:
+                    self._never_began(call)
+                raise
+        self.coroutines.begin()
 
     def overdue(self) -> list[tuple[Entry, int, int]]:
         """The records that wait behind a slow one in its chunk, for other workers to take.
@@ -266,7 +268,7 @@ class Workers:
     def cancel(self, call: Call) -> None:
         """Ask a coroutine to end. A thread cannot be asked: its handler looks at `record.cancelled`, or does not."""
         if call.task is not None:
-            self._coroutines.call(call.cancel)
+            self.coroutines.call(call.cancel)
 
     def give_up(self, call: Call, current: object) -> bool:
         """Wait for it no more, and put another thread in its thread's place. False = `current` has just ended."""
@@ -286,7 +288,7 @@ class Workers:
         """Let idle workers end. Those that run a handler are daemons: they do not keep the process."""
         for _ in self._threads:
             self._jobs.put(None)
-        self._coroutines.stop()
+        self.coroutines.stop()
 
     # ---- workers
     def _start(self, call: Call) -> None:
@@ -357,33 +359,40 @@ class Workers:
             else:
                 self._outstanding[call.kind] -= call.counts
                 self._waiting -= call.waits
-        self.wake.set()
+        if not self.wake.is_set():  # setting it costs more, and whoever takes what has ended clears it before
+            self.wake.set()
         return given_up
 
-    async def _run_async(self, call: Call, *, batch: bool) -> None:
+    async def _run_async(self, call: Call) -> None:
         call.task, call.home, call.began = asyncio.current_task(), self._home, self._runtime.now()
         try:
-            await (run_batch_async if batch else run_each_async)(call, self._ended.append)
+            await (run_batch_async if call.batch else run_each_async)(call, self._ended.append)
         finally:
-            if not (batch or call.waits):
+            if not (call.batch or call.waits):
                 self._together.ended(call.handler, call.counts, self._runtime.now() - call.began, waited=False)
+            self.coroutines.left(call)
             self._finish(call)
 
-    def _stepped(self, call: Call) -> None:
-        """After the first step of its task: a call that is not over waits for something."""
+    def _stepped(self, calls: Sequence[Call]) -> None:
+        """After the first steps of their tasks: a call that is not over waits for something, and one that has not begun
+        was cancelled."""
         with self._lock:
-            if call.over:
-                return
-            call.waits = True
-            self._waiting += 1
-        self._together.ended(call.handler, call.counts, 0.0, waited=True)
-        if call.counts > 1:
-            self.wake.set()  # for what stands behind it
+            waiting = [call for call in calls if not (call.over or call.batch or call.began is None)]
+            for call in waiting:
+                call.waits = True
+            self._waiting += len(waiting)
+        for call in waiting:
+            self._together.ended(call.handler, call.counts, 0.0, waited=True)
+        if any(call.counts > 1 for call in waiting):
+            self.wake.set()  # for what stands behind one that waits
+        for call in calls:
+            if call.began is None:
+                self.coroutines.left(call)
+                self._never_began(call)
 
     def _never_began(self, call: Call) -> None:
-        """Where its task was cancelled before its first step: nothing of it has started, and the app is to leave."""
-        if call.began is None:
-            report_not_started(call, self._ended.append)
-            self._finish(call)
-            if self._home is not None:
-                self._home.cancelled()
+        """Nothing of it has started, and the app is to leave."""
+        report_not_started(call, self._ended.append)
+        self._finish(call)
+        if self._home is not None:
+            self._home.cancelled()

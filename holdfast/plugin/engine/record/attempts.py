@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
 from holdfast.plugin.engine.record.calling import call_plain, check_returned
-from holdfast.plugin.engine.record.own_context import in_own_context
+from holdfast.plugin.engine.record.own_context import first_step, in_own_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -184,7 +184,8 @@ async def _run_async(run: Entry, call: Call) -> Ended:
         if call.cancelled or not enter(run):
             return _stopped(run, Outcome.NOT_STARTED, None)
         try:
-            await in_own_context(_coroutine(run, record, around))
+            if (rest := first_step(_coroutine(run, record, around))) is not None:
+                await rest
         except BaseException as error:  # noqa: BLE001 - as above
             return _stopped(run, *_verdict(call, error))
         run.ended += 1

@@ -8,17 +8,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
 
 
-@types.coroutine
-def in_own_context(coroutine: Coroutine[Any, Any, object]) -> Generator[Any, Any, None]:
-    """Await it, each of its steps in a copy of the context that the task has now."""
+async def in_own_context(coroutine: Coroutine[Any, Any, object]) -> None:
+    """Await it."""
+    if (rest := first_step(coroutine)) is not None:
+        await rest
+
+
+def first_step(coroutine: Coroutine[Any, Any, object]) -> Awaitable[None] | None:
+    """Run it, in a copy of the context that the task has now, until it waits.
+
+    Returns: None if it has ended; else what is to be awaited at once: its other steps, in that copy too.
+    """
     run = copy_context().run
     try:
         waits_for = run(coroutine.send, None)
     except StopIteration:
-        return
+        return None
+    return _rest(coroutine, run, waits_for)
+
+
+@types.coroutine
+def _rest(
+    coroutine: Coroutine[Any, Any, object], run: Callable[..., object], waits_for: object
+) -> Generator[object, Any, None]:
     while True:
         try:
             yield waits_for

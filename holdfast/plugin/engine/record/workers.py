@@ -215,7 +215,7 @@ class Workers:
                 self.coroutines.begin_calls(calls, self._run_async, self._stepped)
             except RuntimeError:
                 for call in calls:
-                    self._never_began(call)
+                    self._not_started(call)
                 raise
         self.coroutines.begin()
 
@@ -296,8 +296,7 @@ class Workers:
         try:
             self._add_thread()
         except RuntimeError:
-            report_not_started(call, self._ended.append)
-            self._finish(call)
+            self._not_started(call)
             raise
         self._jobs.put(call)
 
@@ -388,11 +387,10 @@ class Workers:
         for call in calls:
             if call.began is None:
                 self.coroutines.left(call)
-                self._never_began(call)
+                self._not_started(call)
+                if self._home is not None:
+                    self._home.cancelled()
 
-    def _never_began(self, call: Call) -> None:
-        """Nothing of it has started, and the app is to leave."""
+    def _not_started(self, call: Call) -> None:
         report_not_started(call, self._ended.append)
         self._finish(call)
-        if self._home is not None:
-            self._home.cancelled()

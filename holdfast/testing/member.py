@@ -16,7 +16,7 @@ from holdfast.errors import (
     UnknownTopic,
 )
 from holdfast.plugin.app import Holdfast
-from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, SessionLost
+from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, RewindIgnored, SessionLost
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.testing.client import Client
 from holdfast.testing.work import Curable, Hopeless, Work
@@ -143,6 +143,9 @@ class Member(ABC):
         if isinstance(event, SessionLost):
             self.thrown_out()
             judges.lost.add(event.session)
+        if isinstance(event, RewindIgnored) and stage.world.in_order and not judges.lost:
+            where = f"{event.partition} comes to {self.name} with the offset {event.offset}"
+            judges.broken("REWOUND", f"{where}, and all below {event.watermark} was done before its hand-over")
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
             record = stage.placed_at(self, event.partition, event.offset)
             if isinstance(event, Overrun):

@@ -159,6 +159,11 @@ FaultKind = Literal[
     #: times, the second after `for_s`
 ]
 
+#: These take no partition away from who has it, and leave the broker's answers as they are, but for their time.
+_GENTLE: frozenset[FaultKind] = frozenset(
+    {"term", "join", "slow", "letters", "grow", "compact", "markers", "resend", "late", "twice"}
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -222,6 +227,11 @@ class World:
     def handling(self, topic: str) -> Handling:
         """The handler of that topic."""
         return next(each for each in self.handlers if each.matches(topic))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether partitions only change hands by hand-overs, and brokers take what is committed in these."""
+        return self.slips is None and self.broker not in LEASED and all(each.kind in _GENTLE for each in self.faults)
 
     @property
     def calm_s(self) -> float:

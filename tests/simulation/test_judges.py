@@ -9,10 +9,11 @@ import pytest
 from holdfast import BatchOf, Settings
 from holdfast.dedup.memory_state import StoredPosition
 from holdfast.plugin.engine.record.dispatch import Dispatch
+from holdfast.testing.brokers.rocketmq_commits import QueueCommits
 from holdfast.testing.member import AppMember
 from holdfast.testing.play import Play, play
 from holdfast.testing.store import SimulatedStore
-from holdfast.testing.world import Handling, Planned, Topic, World
+from holdfast.testing.world import Fault, Handling, Planned, Topic, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,3 +100,17 @@ def test_a_member_that_is_asked_to_leave_stays(monkeypatch: pytest.MonkeyPatch) 
     assert played(world) is None
     monkeypatch.setattr(AppMember, "stop", lambda _: None)
     assert played(world) == "NO END"
+
+
+def test_a_hand_over_does_not_wait_for_the_answer_to_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(
+        settings=Settings(ramp=None, commit_interval_s=0.4),
+        broker="queues",
+        handlers=(Handling(name="h", topics=("t",)),),
+        topics=(Topic(name="t", partitions=2),),
+        records=tuple(Planned(at_s=number / 100, topic="t", partition=number % 2) for number in range(200)),
+        faults=(Fault(at_s=0.5, kind="late", for_s=3.0, amount=1.5), Fault(at_s=1.0, kind="join")),
+    )
+    assert played(world) is None
+    monkeypatch.setattr(QueueCommits, "wait", lambda *_: None)
+    assert played(world) == "REWOUND"

@@ -75,6 +75,8 @@ class RocketSource:
         self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
         self._commits = QueueCommits(self)
+        #: The brokers' answers to commits are waited for.
+        self._handing_over = False
 
     def __repr__(self) -> str:
         return f"RocketSource({self.group}, {self.name})"
@@ -183,10 +185,13 @@ class RocketSource:
         if gone:
             for queue in gone:  # nothing more is read of it
                 self.readers[queue].paused = True
+            self._handing_over = True
             try:
+                # What is under way may be a queue's last commit: then the engine adds none to wait for.
+                self._commits.wait(self._news)
                 self._listener.revoked(gone)
             finally:
-                self._commits.wait(self._news)
+                self._handing_over = False
                 self._seen("on_revoke", gone)
                 self._forget(gone)
         if came:
@@ -264,7 +269,8 @@ class RocketSource:
 
     # ---- commits
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Begin to commit; what is not ours any more is not sent, but what was sent is taken whenever it comes."""
+        """Begin to commit; what is not ours any more is not sent, but what was sent is taken whenever it comes. In a
+        hand-over the answers are waited for, so that the next owner reads this offset."""
         now = self.broker.settle()
         lost = self._membership is None or self._membership.lost
         # Asked before the broker's lock is taken: who reads a clock may have to wait.
@@ -275,6 +281,8 @@ class RocketSource:
                     self._commits.refuse(queue, offset)
                 else:
                     self._commits.begin(now, queue, offset)
+        if self._handing_over:
+            self._commits.wait(self._news)
 
     # ---- reading
     def seek(self, partition: Partition, offset: int) -> None:

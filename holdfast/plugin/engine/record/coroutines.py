@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from contextvars import Context
 
-    from holdfast.plugin.engine.record.call import Call
     from holdfast.runtime import Runtime
 
-    Begin = Callable[[], Coroutine[None, None, None]]
+    Coro = Coroutine[None, None, None]
+    Begin = Callable[[], Coro]
     Callback = Callable[[], None]
-    Run = Callable[[Call], Coroutine[None, None, None]]
-    Stepped = Callable[[Sequence[Call]], None]
+
+
+class Running(Protocol):
+    """A call that has a task of its own."""
+
+    task: asyncio.Task[None] | None
+
+
+R = TypeVar("R", bound=Running)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,12 @@ class Coroutines:
             raise
         self.call(partial(self._make_tasks, waiting))
 
-    def begin_calls(self, calls: Sequence[Call], run: Run, stepped: Stepped) -> None:
+    def begin_calls(
+        self,
+        calls: Sequence[R],
+        run: Callable[[R], Coroutine[None, None, None]],
+        stepped: Callable[[Sequence[R]], None],
+    ) -> None:
         """Begin a task for each of these calls, with less for each of them than `begin` costs.
 
         `run` sets `call.task`, and says `left` before it ends. `stepped` is called with all of them after their first
@@ -82,7 +94,7 @@ class Coroutines:
         self._have_loop()
         self.call(partial(self._make_calls, calls, run, stepped))
 
-    def left(self, call: Call) -> None:
+    def left(self, call: Running) -> None:
         """A call of `begin_calls` is about to end, or has never begun. In the event loop's thread."""
         if call.task is not None:
             self._tasks.discard(call.task)
@@ -116,7 +128,12 @@ class Coroutines:
             self._tasks.add(task)
             task.add_done_callback(partial(self._over, over))
 
-    def _make_calls(self, calls: Sequence[Call], run: Run, stepped: Stepped) -> None:
+    def _make_calls(
+        self,
+        calls: Sequence[R],
+        run: Callable[[R], Coroutine[None, None, None]],
+        stepped: Callable[[Sequence[R]], None],
+    ) -> None:
         loop, tasks = asyncio.get_running_loop(), self._tasks
         for call in calls:
             task = loop.create_task(run(call))

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from tests.benchmarks.comparing import change_table, changes, package_of
 from tests.benchmarks.lab import Lab
-from tests.benchmarks.registry import Row, benchmarks
+from tests.benchmarks.registry import Row, benchmarks, standing
 from tests.benchmarks.report import machine, table, write
 
 
@@ -31,7 +31,7 @@ def main() -> None:
     with ExitStack() as stack:
         other = stack.enter_context(package_of(args.compare)) if args.compare else None
         lab = stack.enter_context(Lab(quick=args.quick, rounds=args.rounds, other=other, rows=args.row))
-        for name in args.only or (["records"] if args.compare else known):
+        for name in args.only or (["records"] if args.compare else standing()):
             print(f"{name} ...", flush=True)
             rows += known[name](lab)
         found = changes(lab.compared)

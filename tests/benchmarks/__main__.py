@@ -24,7 +24,9 @@ def main() -> None:
     parser.add_argument(
         "--compare", metavar="COMMIT", help="measure that commit's holdfast too, in turns; alone: --only records"
     )
-    parser.add_argument("--row", action="append", default=[], help="of records: rows with these words in their names")
+    parser.add_argument(
+        "--row", action="append", default=[], help="of records and peers: rows with these words in their names"
+    )
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     rows: list[Row] = []

@@ -10,7 +10,7 @@ from tests.benchmarks.bench_memory import bytes_a_key
 from tests.benchmarks.lab import PARTITIONS, Speed, multiples
 from tests.benchmarks.registry import Goal, Row, benchmark, spread
 from tests.benchmarks.scale import in_flight, processes
-from tests.benchmarks.scale.growth import DAY_S, grown
+from tests.benchmarks.scale.growth import DAY_S, grown, kept
 from tests.benchmarks.scale.known import Both, KnownKeys
 from tests.harness.servers.redis import RedisServer
 
@@ -44,7 +44,7 @@ def _partitions(lab: Lab) -> list[Row]:
         return lab.in_child(consume, lab.client(), lab.topic(records, partitions), records, *store)  # type: ignore[no-any-return]
 
     speeds = lab.in_turns(
-        5,
+        3,
         {
             _of(name, partitions): partial(measure, consume, partitions)
             for name, consume in _CONSUMERS.items()
@@ -139,20 +139,32 @@ def _known_keys(lab: Lab) -> list[Row]:
 
 
 def _growth(lab: Lab) -> list[Row]:
-    """A tenth of a day's keys is in Redis, the rest computed: a key costs the same in a store that expects it."""
-    measured = _KEYS_A_DAY // (1_000 if lab.quick else 10)
+    """A tenth of a day's keys is in Redis, the rest computed: a key costs the same in a store that expects it. And
+    whether it is gone after its window: a flow over three short ones leaves what one of them brings."""
+    measured, a_window, window_s = (10_000, 2_000, 1.0) if lab.quick else (_KEYS_A_DAY // 10, 50_000, 10.0)
     rows = []
     for hashed in (False, True):
+        kind = "digest" if hashed else "plain"
         each = bytes_a_key(lab, measured, hash_keys=hashed)
-        for days, window_s, what in ((1.0, DAY_S, "a day"), (7.0, 7 * DAY_S, "a week")):
-            rows.append(
-                Row(
-                    what=f"Redis, {_KEYS_A_DAY:,} {'digest' if hashed else 'plain'} keys a day for {what}",
-                    figure=grown(each, _KEYS_A_DAY, days=days, window_s=window_s) / 1e9,
-                    unit=" GB",
-                    note=f"computed from {measured:,}, {each:.0f} B each",
-                )
+        rows += [
+            Row(
+                what=f"Redis, {_KEYS_A_DAY:,} {kind} keys a day, after {days:g} days, window_s={remembered_s:.0f}",
+                figure=grown(each, _KEYS_A_DAY, days=days, window_s=remembered_s) / 1e9,
+                unit=" GB",
+                note=f"computed from {measured:,} keys, {each:.0f} B each",
             )
+            for days, remembered_s in ((1, DAY_S), (7, 7 * DAY_S))
+        ]
+        found = kept(lab, hash_keys=hashed, keys=a_window, window_s=window_s, windows=3)
+        rows.append(
+            Row(
+                what=f"{a_window:,} {kind} keys a window: after three, against what one brings",
+                figure=found / 2**20,
+                unit=" MiB",
+                ratio=found / a_window / bytes_a_key(lab, a_window, hash_keys=hashed),
+                note=f"windows of {window_s:g} s",
+            )
+        )
     return rows
 
 

@@ -25,7 +25,10 @@ def main() -> None:
         "--compare", metavar="COMMIT", help="measure that commit's holdfast too, in turns; alone: --only records"
     )
     parser.add_argument(
-        "--row", action="append", default=[], help="of records and peers: rows with these words in their names"
+        "--row",
+        action="append",
+        default=[],
+        help="of records, peers and scale: rows (parts of scale) with these words in their names",
     )
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from tests.benchmarks.comparing import change_table, changes, package_of
 from tests.benchmarks.lab import Lab
-from tests.benchmarks.registry import Row, benchmarks
+from tests.benchmarks.registry import Row, benchmarks, standing
 from tests.benchmarks.report import machine, table, write
 
 
@@ -24,14 +24,19 @@ def main() -> None:
     parser.add_argument(
         "--compare", metavar="COMMIT", help="measure that commit's holdfast too, in turns; alone: --only records"
     )
-    parser.add_argument("--row", action="append", default=[], help="of records: rows with these words in their names")
+    parser.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        help="of records, peers and scale: rows (parts of scale) with these words in their names",
+    )
     args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     rows: list[Row] = []
     with ExitStack() as stack:
         other = stack.enter_context(package_of(args.compare)) if args.compare else None
         lab = stack.enter_context(Lab(quick=args.quick, rounds=args.rounds, other=other, rows=args.row))
-        for name in args.only or (["records"] if args.compare else known):
+        for name in args.only or (["records"] if args.compare else standing()):
             print(f"{name} ...", flush=True)
             rows += known[name](lab)
         found = changes(lab.compared)

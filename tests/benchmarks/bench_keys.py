@@ -18,14 +18,25 @@ if TYPE_CHECKING:
 _BATCH = 500
 
 
-def scripts(url: str, namespace: str, records: int, *, hash_keys: bool = False) -> Speed:
-    """Claim and finish in batches of 500, and nothing else."""
-    store = RedisClaims.from_url(url, namespace=namespace, hash_keys=hash_keys, keys_expected=records)
+def scripts(
+    url: str, namespace: str, records: int, hash_keys: bool = False, before: int = 0, keys_expected: int | None = None
+) -> Speed:
+    """Claim and finish in batches of 500, and nothing else.
+
+    Args:
+        url: the Redis.
+        namespace: in it.
+        records: that have a key each.
+        hash_keys: as in RedisClaims.
+        before: so many keys were finished by earlier calls; these are others.
+        keys_expected: as in RedisClaims; None: `records`.
+    """
+    store = RedisClaims.from_url(url, namespace=namespace, hash_keys=hash_keys, keys_expected=keys_expected or records)
     store.connect()
     session = store.begin(30.0)
     batches = [
         [Claim(ClaimKey("bench", f"s:{i}"), Token("bench/topic/id/0", i, 1)) for i in range(first, first + _BATCH)]
-        for first in range(0, records, _BATCH)
+        for first in range(before, before + records, _BATCH)
     ]
     began, cpu = time.perf_counter(), time.process_time()
     for batch in batches:

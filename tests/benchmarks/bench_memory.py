@@ -22,7 +22,7 @@ def memory(lab: Lab) -> list[Row]:
     return [
         Row(
             what=f"a key in Redis, {'digest' if hashed else 'plain'}",
-            figure=_bytes_a_key(lab, count, hash_keys=hashed),
+            figure=bytes_a_key(lab, count, hash_keys=hashed),
             unit=" B",
             goal=Goal(value=64 if hashed else 180, at_least=False, unit=" B"),
             note=f"used_memory of {count:,} keys that are done",
@@ -31,7 +31,8 @@ def memory(lab: Lab) -> list[Row]:
     ]
 
 
-def _bytes_a_key(lab: Lab, count: int, *, hash_keys: bool) -> float:
+def bytes_a_key(lab: Lab, count: int, *, hash_keys: bool) -> float:
+    """What stays in Redis of so many keys that are done, in a store that expects so many."""
     with lab.redis.client() as client:
         client.flushall()
         store = RedisClaims.from_url(lab.redis.url, namespace="memory", hash_keys=hash_keys, keys_expected=count)

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import uuid4
 
@@ -60,7 +61,7 @@ class Lab:
         #: What was measured in turns with the other holdfast: here, and there.
         self.compared: dict[str, list[tuple[Speed, Speed]]] = {}
         self._stack = ExitStack()
-        self._topics: dict[int, str] = {}
+        self._topics: dict[tuple[int, int], str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -87,28 +88,36 @@ class Lab:
         """A Redis."""
         return self._stack.enter_context(RedisServer())
 
-    def topic(self, records: int) -> str:
-        """A topic with that many messages of 100 bytes, lz4, each with a key of its own."""
-        if records not in self._topics:
-            name = f"bench-{records}"
-            self.kafka.create_topic(name, PARTITIONS)
-            values = [value(number) for number in range(_VALUES)]
-            producer = Producer(
-                {
-                    "bootstrap.servers": self.kafka.bootstrap,
-                    "compression.type": "lz4",
-                    "linger.ms": 20,
-                    "queue.buffering.max.messages": records + 1,
-                    "log_level": 0,
-                }
-            )
-            for number in range(records):
-                body = values[number % _VALUES]
-                producer.produce(name, key=b"%d" % number, value=body, partition=number % PARTITIONS)
+    def emptied_redis(self) -> str:
+        """The URL of that Redis, with nothing in it."""
+        with self.redis.client() as client:
+            client.flushall()
+        return self.redis.url
+
+    def topic(self, records: int, partitions: int = PARTITIONS) -> str:
+        """A topic with that many messages, spread evenly, as `fill` makes them."""
+        if (records, partitions) not in self._topics:
+            name = f"bench-{records}-{partitions}"
+            self.kafka.create_topic(name, partitions)
+            producer = self.producer(records)
+            fill(producer, name, records, partitions)
             if producer.flush(120):
                 raise RuntimeError("the broker did not take all messages")
-            self._topics[records] = name
-        return self._topics[records]
+            self._topics[records, partitions] = name
+        return self._topics[records, partitions]
+
+    def producer(self, records: int, more: Mapping[str, str | int] = MappingProxyType({})) -> Producer:
+        """One that takes so many messages at once. Args: more: of its configuration."""
+        return Producer(
+            {
+                "bootstrap.servers": self.kafka.bootstrap,
+                "compression.type": "lz4",
+                "linger.ms": 20,
+                "queue.buffering.max.messages": records + 1,
+                "log_level": 0,
+            }
+            | dict(more)
+        )
 
     def client(self) -> dict[str, Any]:
         """A consumer's configuration, with a group of its own."""
@@ -173,6 +182,21 @@ class Lab:
             self._tree = None
 
 
+def speed_of(output: str) -> Speed:
+    """What a consumer in another environment has measured: the last line of its output is records, seconds, and seconds
+    of processor time.
+
+    Raises:
+        RuntimeError: that line says something else.
+    """
+    lines = output.splitlines()
+    try:
+        records, elapsed_s, cpu_s = lines[-1].split()
+        return Speed(int(records), float(elapsed_s), float(cpu_s))
+    except (IndexError, ValueError):
+        raise RuntimeError(f"no figures in the last line: {lines[-1:]}") from None
+
+
 def typical(speeds: list[Speed]) -> Speed:
     """The one in the middle."""
     return sorted(speeds, key=lambda speed: speed.per_s)[len(speeds) // 2]
@@ -183,9 +207,16 @@ def ratio(speeds: list[Speed], to: list[Speed]) -> float:
     return median(one.per_s / other.per_s for one, other in zip(speeds, to, strict=True))
 
 
-def multiples(speeds: list[Speed], of: list[Speed]) -> list[float]:
+def multiples(speeds: Sequence[Speed], of: Sequence[Speed]) -> list[float]:
     """Each round's processor time a record, as a multiple of another's."""
     return [one.cpu_us / other.cpu_us for one, other in zip(speeds, of, strict=True)]
+
+
+def fill(producer: Producer, topic: str, records: int, partitions: int = PARTITIONS) -> None:
+    """Messages of 100 bytes, each with a key of its own, evenly over the partitions. Does not wait for the broker."""
+    values = [value(number) for number in range(_VALUES)]
+    for number in range(records):
+        producer.produce(topic, key=b"%d" % number, value=values[number % _VALUES], partition=number % partitions)
 
 
 def value(seed: int) -> bytes:

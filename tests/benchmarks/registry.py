@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Run = Callable[[Lab], Sequence["Row"]]
 
 _FOUND: dict[str, Run] = {}
+_BY_NAME_ALONE: set[str] = set()
 
 
 class Spread(NamedTuple):
@@ -71,11 +72,18 @@ class Row:
         return None if self.goal is None else self.goal.met(self.figure if self.ratio is None else self.ratio)
 
 
-def benchmark(name: str) -> Callable[[Run], Run]:
-    """Register a function that measures and returns rows."""
+def benchmark(name: str, *, by_name_alone: bool = False) -> Callable[[Run], Run]:
+    """Register a function that measures and returns rows.
+
+    Args:
+        name: for `--only`.
+        by_name_alone: it is no part of a run that names none: it wants more than that run's environment.
+    """
 
     def register(run: Run) -> Run:
         _FOUND[name] = run
+        if by_name_alone:
+            _BY_NAME_ALONE.add(name)
         return run
 
     return register
@@ -87,3 +95,8 @@ def benchmarks() -> dict[str, Run]:
         if module.name.startswith("bench_"):
             importlib.import_module(f"tests.benchmarks.{module.name}")
     return dict(_FOUND)
+
+
+def standing() -> list[str]:
+    """Those of a run that names none; `benchmarks` has found them."""
+    return [name for name in _FOUND if name not in _BY_NAME_ALONE]

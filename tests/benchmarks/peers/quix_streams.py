@@ -1,0 +1,24 @@
+"""quix-streams, as in its quickstart, with `bytes` for a deserializer: no other consumer here reads the JSON.
+
+python -m tests.benchmarks.peers.quix_streams BOOTSTRAP TOPIC GROUP RECORDS
+"""
+
+from __future__ import annotations
+
+import sys
+
+from quixstreams import Application
+
+from tests.benchmarks.peers.count import Count
+
+
+def main(bootstrap: str, topic: str, group: str, records: int) -> None:
+    """Consume that many records of a topic, and end the process."""
+    app = Application(broker_address=bootstrap, consumer_group=group, auto_offset_reset="earliest", loglevel="WARNING")
+    frame = app.dataframe(app.topic(topic, value_deserializer="bytes"))
+    frame = frame.update(Count(records).one)
+    app.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

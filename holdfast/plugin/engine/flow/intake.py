@@ -193,21 +193,11 @@ class Intake:
         stopped: bool,
     ) -> Collection[Partition]:
         """Pause and resume as is right now. Returns what was resumed. Raises SourceError."""
+        wanted = {each for each in assigned if (owner := owners.get(each)) is None or not owner.open}
         tight = self.tight
-        wanted = set()
-        for partition in assigned:
-            owner = owners.get(partition)
-            if (
-                owner is None
-                or not owner.open
-                or partition in self.held
-                or self.new_partitions.too_many(owner, paused=partition in self._paused)
-            ):
-                wanted.add(partition)
-            elif tight:
-                share = sum(entry.count for entry in owner.entries.values())
-                # Once paused it stays so until it is worked off: each resume fetches anew.
-                if stopped or share >= self._guaranteed() or (share and partition in self._paused):
+        if tight or self.held or self.new_partitions.records:  # else nothing else speaks against a partition
+            for partition in assigned:
+                if partition not in wanted and self._has_enough(owners[partition], tight=tight, stopped=stopped):
                     wanted.add(partition)
         if pause := wanted - self._paused:
             source.pause(pause)
@@ -215,3 +205,14 @@ class Intake:
             source.resume(resume)
         self._paused = wanted
         return resume
+
+    def _has_enough(self, owner: Owner, *, tight: bool, stopped: bool) -> bool:
+        """Whether a partition that may deliver is to deliver no more for now."""
+        paused = owner.partition in self._paused
+        if owner.partition in self.held or self.new_partitions.too_many(owner, paused=paused):
+            return True
+        if not tight:
+            return False
+        share = sum(entry.count for entry in owner.entries.values())
+        # Once paused it stays so until it is worked off: each resume fetches anew.
+        return stopped or share >= self._guaranteed() or (share > 0 and paused)

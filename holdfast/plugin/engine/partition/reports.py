@@ -32,7 +32,7 @@ class Reports:
         self._owners: list[Ownership] = []
         self._began = 0.0
         self._pause_s: float | None = None
-        self._ends: dict[Partition, int] | None = None
+        self._behind: list[tuple[Ownership, int]] | None = None
 
     def add(self, report: RebalanceReport, gained: Iterable[Ownership], began: float) -> None:
         """A rebalance is through. Without gains it is told at once."""
@@ -42,7 +42,7 @@ class Reports:
             return
         self.close()
         self._open, self._owners, self._began = report, owners, began
-        self._pause_s, self._ends = None, None
+        self._pause_s, self._behind = None, None
 
     def lost(self, report: RebalanceReport, began: float) -> None:
         """A session was lost: what it had is taken over anew by the next one, and the report is told with that."""
@@ -63,13 +63,17 @@ class Reports:
         if self._pause_s is None and any(owner.first_start is not None for owner in self._owners):
             first = min(owner.first_start for owner in self._owners if owner.first_start is not None)
             self._pause_s = max(0.0, first - self._began)
-        if self._ends is None:
+        if self._behind is None:
             ends = end_offsets([owner.partition for owner in self._owners])
             if len(ends) == len(self._owners):
-                self._ends = dict(ends)
-        elif all(owner.ledger.watermark >= self._ends[owner.partition] for owner in self._owners):
-            self.close(recovered_s=since)
-            return
+                self._behind = [(owner, ends[owner.partition]) for owner in self._owners]
+        else:
+            # Who is there has been there: with a thousand partitions it is not asked again each time.
+            while self._behind and self._behind[-1][0].ledger.watermark >= self._behind[-1][1]:
+                self._behind.pop()
+            if not self._behind:
+                self.close(recovered_s=since)
+                return
         if since > _WINDOW_S:
             self.close()
 

@@ -380,8 +380,8 @@ RULES = (
     Broken(
         name="followers-are-not-asked-for",
         file="plugin/engine/record/claiming.py",
-        rule="                entry.gate, entry.asked = Gate.READY, 0\n                self._go_on_behind(entry)\n",
-        instead="                entry.gate, entry.asked = Gate.READY, 0\n",
+        rule="                    entry.asked = 0\n                self._go_on_behind(entry)\n",
+        instead="                    entry.asked = 0\n",
         breaks="progress: a lane stands still behind a key that was busy",
     ),
     Broken(

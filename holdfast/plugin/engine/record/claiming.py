@@ -96,7 +96,9 @@ class Claiming:
             if entry.gate is not Gate.CLAIM:
                 continue  # one before it in its lane found its key BUSY: given back already
             if verdict is Verdict.NEW:
-                entry.gate, entry.asked = Gate.READY, 0
+                entry.gate = Gate.READY
+                if entry.asked:  # else it is as its class has it, and the entry is smaller by half
+                    entry.asked = 0
                 self._go_on_behind(entry)
                 self._lanes.wake(entry.lane)
             elif verdict is Verdict.DONE:

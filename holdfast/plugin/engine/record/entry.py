@@ -230,7 +230,7 @@ class Lane:
         self.parked: Entry | None = None
         #: Those behind `entries`, in their order. They come after these one by one, as they are let ask for their keys:
         #: so what it costs to let them ask, and to stop them again, does not grow with how many they are.
-        self.followers: deque[Entry] = deque()
+        self.followers: deque[Entry] | tuple[()] = ()  # most lanes have none, and a deque takes 760 bytes
         #: Another member had a key: its followers ask for a few keys at first, and for twice as many each time.
         self.wary = False
         self.queued = False
@@ -263,7 +263,11 @@ class Lane:
         entry.follows = True
         if entry.gate is Gate.CLAIM:
             entry.gate = Gate.BEHIND
-        self.followers.append(entry)
+        self.follow(entry)
+
+    def follow(self, entry: Entry) -> None:
+        """Put it behind those who wait for the parked one."""
+        self._line().append(entry)
 
     def park(self, entry: Entry) -> list[Entry]:
         """Park an entry until its key is free. Those behind it that have not started follow it from now on.
@@ -276,7 +280,7 @@ class Lane:
             if other.over:
                 continue
             other.follows = True
-            self.followers.appendleft(other)
+            self._line().appendleft(other)
             if other.claim is not None and other.gate is not Gate.HANDED:
                 asking.append(other)
         self.parked = entry
@@ -301,7 +305,7 @@ class Lane:
             piece.lane = self
         if entry.gate is Gate.TAKEN:
             self.taken += len(pieces) - 1
-        entries = self.followers if entry.follows else self.entries
+        entries = self._line() if entry.follows else self.entries
         if entries and entries[0] is entry:
             entries.popleft()
             entries.extendleft(reversed(pieces))
@@ -312,6 +316,12 @@ class Lane:
             at, others = entries.index(entry), list(entries)
             entries.clear()
             entries.extend([*others[:at], *pieces, *others[at + 1 :]])
+
+    def _line(self) -> deque[Entry]:
+        """The followers, to be changed."""
+        if not self.followers:
+            self.followers = deque()
+        return self.followers
 
 
 #: They have not started: they go where their lane says.

@@ -266,8 +266,7 @@ class Lanes:
         self._leave(lane)
         parked, entries = lane.parked, [*lane.entries, *lane.followers]
         lane.entries.clear()
-        lane.followers.clear()
-        lane.keys, lane.parked, lane.taken = None, None, 0
+        lane.keys, lane.parked, lane.followers, lane.taken = None, None, (), 0
         for entry in entries:
             pieces = entry.apart() if entry.count > 1 and entry.gate is not Gate.TAKEN else [entry]
             self._own_lanes(pieces, lane, parked)
@@ -276,10 +275,13 @@ class Lanes:
         for entry in pieces:
             if entry.over:
                 continue
-            own = lane.home.setdefault(entry.keys[0], Lane(lane.home, entry.keys[0]))
+            key = entry.keys[0]
+            own = lane.home.get(key)
+            if own is None:
+                own = lane.home[key] = Lane(lane.home, key)
             entry.lane, entry.keys = own, ()
             if entry.follows and (own.parked is not None or own.followers):
-                own.followers.append(entry)
+                own.follow(entry)
                 continue
             entry.follows = False
             own.entries.append(entry)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from tests.benchmarks import consumers
-from tests.benchmarks.lab import multiples, speed_of
+from tests.benchmarks.costs import cost, elsewhere
 from tests.benchmarks.peers.environments import ROOT, python_of
-from tests.benchmarks.registry import Row, benchmark, spread
+from tests.benchmarks.registry import Row, benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,20 +100,10 @@ def peers(lab: Lab) -> list[Row]:
             continue
         measures[name] = partial(run, min(each.records, some))
     speeds = lab.in_turns(5, measures)
-    return [_row(name, speeds[name], speeds[_BARE], notes.get(name, "")) for name in speeds] + absent
-
-
-def _row(name: str, own: list[Speed], bare: list[Speed], note: str) -> Row:
-    by_round = None if own is bare else multiples(own, bare)
-    us = [speed.cpu_us for speed in own]
-    return Row(
-        what=name,
-        figure=spread(us).middle,
-        unit=" us",
-        ratio=None if by_round is None else spread(by_round).middle,
-        spread=spread(by_round or us),
-        note=note,
-    )
+    return [
+        cost(name, own, against=None if name == _BARE else speeds[_BARE], note=notes.get(name, ""))
+        for name, own in speeds.items()
+    ] + absent
 
 
 def _measure_ours(lab: Lab, measure: Callable[..., Speed], records: int, *, store: bool = True) -> Speed:
@@ -128,16 +116,4 @@ def _measure_peer(lab: Lab, peer: _Peer, python: Path, records: int) -> Speed:
     module = f"tests.benchmarks.peers.{peer.module}"
     group = f"bench-{uuid4().hex[:8]}"
     command = [str(python), "-m", module, lab.kafka.bootstrap, lab.topic(records), group, str(records), *peer.words]
-    with tempfile.TemporaryDirectory() as home:  # what a peer keeps of its state is gone with it
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_S,
-            check=False,
-            cwd=home,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip()[-2_000:] or f"it ended with {done.returncode}")
-    return speed_of(done.stdout)
+    return elsewhere(command, _PATIENCE_S, {"PYTHONPATH": str(ROOT)})

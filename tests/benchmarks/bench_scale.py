@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks import consumers
 from tests.benchmarks.bench_memory import bytes_a_key
-from tests.benchmarks.lab import PARTITIONS, Speed, multiples
+from tests.benchmarks.costs import cost
+from tests.benchmarks.lab import PARTITIONS, Speed
 from tests.benchmarks.registry import Goal, Row, benchmark, spread
 from tests.benchmarks.scale import in_flight, processes
 from tests.benchmarks.scale.growth import DAY_S, grown, kept
@@ -15,7 +16,7 @@ from tests.benchmarks.scale.known import Both, KnownKeys
 from tests.harness.servers.redis import RedisServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tests.benchmarks.lab import Lab
     from tests.benchmarks.scale.in_flight import Memory
@@ -62,7 +63,7 @@ def _partitions(lab: Lab) -> list[Row]:
     for name in _CONSUMERS:
         few, own = speeds[_of(name, PARTITIONS)], speeds[_of(name, many)]
         goal = None if name.startswith("bare") else Goal(value=1.25, at_least=False)
-        rows += [_us(_of(name, PARTITIONS), few), _us(_of(name, many), own, against=few, goal=goal)]
+        rows += [cost(_of(name, PARTITIONS), few), cost(_of(name, many), own, against=few, goal=goal)]
     return rows
 
 
@@ -88,7 +89,7 @@ def _processes(lab: Lab) -> list[Row]:
                 spread=spread(per_s if count == 1 else by_round),
                 note="records of all members",
             ),
-            _us(name, speeds[name], against=None if count == 1 else speeds[names[1]]),
+            cost(name, speeds[name], against=None if count == 1 else speeds[names[1]]),
         ]
     return rows
 
@@ -145,7 +146,7 @@ def _beside(lab: Lab, few: int, many: int, new: int, *, hashed: bool) -> list[Ro
     rows = []
     for side, note in (("ours", "of our processor a key"), ("redis", "of Redis's processor a key")):
         of_few, of_many = ([getattr(both, side) for both in seen[known]] for known in (few, many))
-        rows += [_us(names[few], of_few, note=note), _us(names[many], of_many, against=of_few, note=note)]
+        rows += [cost(names[few], of_few, note=note), cost(names[many], of_many, against=of_few, note=note)]
     return rows
 
 
@@ -181,24 +182,3 @@ def _growth(lab: Lab) -> list[Row]:
 
 def _of(name: str, partitions: int) -> str:
     return f"{name}, {partitions:,} partitions"
-
-
-def _us(
-    name: str,
-    own: Sequence[Speed],
-    *,
-    against: Sequence[Speed] | None = None,
-    goal: Goal | None = None,
-    note: str = "of processor a record",
-) -> Row:
-    us = [each.cpu_us for each in own]
-    by_round = None if against is None else multiples(own, against)
-    return Row(
-        what=name,
-        figure=spread(us).middle,
-        unit=" us",
-        ratio=None if by_round is None else spread(by_round).middle,
-        spread=spread(by_round or us),
-        goal=goal,
-        note=note,
-    )

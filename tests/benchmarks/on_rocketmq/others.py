@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.lab import speed_of
+from tests.benchmarks.costs import elsewhere
 from tests.harness.group.process import python_of
 
 if TYPE_CHECKING:
@@ -35,26 +34,10 @@ def missing_for_java() -> str | None:
 
 def classic_push(namesrv: str, topic: str, group: str, records: int) -> Speed:
     """rocketmq-client-python's PushConsumer."""
-    return _run([_PYTHON, str(_HERE / "classic.py"), namesrv, group, topic, str(records)])
+    return elsewhere([_PYTHON, str(_HERE / "classic.py"), namesrv, group, topic, str(records)], _PATIENCE_S)
 
 
 def java_push(namesrv: str, topic: str, group: str, records: int) -> Speed:
     """The Java client's push consumer, in a JVM that has consumed the topic before."""
     java = ["java", "-Duser.home=.", "-Xmx512m", "-cp", f"{_LIB}/*", str(_HERE / "JavaPush.java")]
-    return _run([*java, namesrv, group, topic, str(records), str(_WARM_UPS)])
-
-
-def _run(command: list[str]) -> Speed:
-    with tempfile.TemporaryDirectory() as home:  # both write their logs under the user's home
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_S,
-            check=False,
-            env=os.environ | {"HOME": home},
-            cwd=home,
-        )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2_000:]}")
-    return speed_of(done.stdout)
+    return elsewhere([*java, namesrv, group, topic, str(records), str(_WARM_UPS)], _PATIENCE_S)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from holdfast.plugin.events import Overrun, RebalanceReport, SessionLost
+from holdfast.testing.brokers.rocketmq_commits import LAST_COMMIT_S
 from holdfast.testing.spikes import Spikes
 
 if TYPE_CHECKING:
@@ -120,7 +121,11 @@ class Client:
         settings = world.settings
         at_once = settings.async_workers if any("async" in each.kind for each in world.handlers) else settings.workers
         marks = at_once / settings.mark_batch
-        with self._telling(settings.drain_timeout_s + marks * _MARK_S), self.reports.going("revoked", partitions):
+        # Queues go when their last commit is answered, and that may wait for one under way: there and back each.
+        late_s = max((each.amount for each in world.faults if each.kind == "late"), default=0.0)
+        answer_s = min(LAST_COMMIT_S, 4 * late_s) if world.broker == "queues" else 0.0
+        at_most_s = settings.drain_timeout_s + marks * _MARK_S + answer_s
+        with self._telling(at_most_s), self.reports.going("revoked", partitions):
             listener.revoked(partitions)
 
     def lost(self, listener: RebalanceListener, partitions: Sequence[Partition]) -> None:

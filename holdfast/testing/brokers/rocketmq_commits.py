@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.testing.brokers.rocketmq import RocketBroker
 
 #: How long a hand-over waits for the broker's word on the last commit.
-_LAST_COMMIT_S = 2.0
+LAST_COMMIT_S = 2.0
 #: How often a member compares the broker's offsets with what was acknowledged.
 _LOOK_S = 5.0
 #: A request that has no answer by then has none.
@@ -102,7 +102,7 @@ class QueueCommits:
 
     def wait(self, news: Event) -> None:
         """Until all that is under way is answered, or for so long. Without the lock."""
-        until = self._broker.settle() + _LAST_COMMIT_S
+        until = self._broker.settle() + LAST_COMMIT_S
         while self._under_way and (now := self._broker.settle()) < until:
             news.clear()
             with self._broker.changed:

@@ -159,9 +159,10 @@ FaultKind = Literal[
     #: times, the second after `for_s`
 ]
 
-#: These take no partition away from who has it, and leave the broker's answers as they are, but for their time.
+#: These take no partition away from who has it, and leave the broker's answers as they are, but for their time. A slow
+#: store is none of them: who is a member of a group there may not be heard in time.
 _GENTLE: frozenset[FaultKind] = frozenset(
-    {"term", "join", "slow", "letters", "grow", "compact", "markers", "resend", "late", "twice"}
+    {"term", "join", "letters", "grow", "compact", "markers", "resend", "late", "twice"}
 )
 
 

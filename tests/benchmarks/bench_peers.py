@@ -81,10 +81,8 @@ def peers(lab: Lab) -> list[Row]:
     """Each consumes a topic to its end: a trivial handler, 8 partitions, messages of 100 bytes. A peer that cannot be
     installed, or does not run, is a row that says so."""
     some = 20_000 if lab.quick else _RECORDS
-    measures = {_BARE: partial(_measure_ours, lab, consumers.bare, some, store=False)}
-    measures |= {
-        name: partial(_measure_ours, lab, each.measure, some) for name, each in _OURS.items() if lab.wants(name)
-    }
+    measures = {_BARE: partial(lab.consume, consumers.bare, some, store=False)}
+    measures |= {name: partial(lab.consume, each.measure, some) for name, each in _OURS.items() if lab.wants(name)}
     notes = {name: each.note for name, each in _OURS.items()}
     absent: list[Row] = []
     for name, each in _PEERS.items():
@@ -104,11 +102,6 @@ def peers(lab: Lab) -> list[Row]:
         cost(name, own, against=None if name == _BARE else speeds[_BARE], note=notes.get(name, ""))
         for name, own in speeds.items()
     ] + absent
-
-
-def _measure_ours(lab: Lab, measure: Callable[..., Speed], records: int, *, store: bool = True) -> Speed:
-    url = [lab.emptied_redis()] if store else []
-    return lab.in_child(measure, lab.client(), lab.topic(records), records, *url)  # type: ignore[no-any-return]
 
 
 def _measure_peer(lab: Lab, peer: _Peer, python: Path, records: int) -> Speed:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.benchmarks import consumers
-from tests.benchmarks.lab import multiples
+from tests.benchmarks.costs import cost
 from tests.benchmarks.registry import Goal, Row, benchmark, spread
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ def records(lab: Lab) -> list[Row]:
 
     def measure(variant: _Variant) -> Speed:
         some = variant.records // 8 if lab.quick else variant.records
-        with lab.redis.client() as client:
-            client.flushall()
-        store = (lab.redis.url,) if variant.store else ()
-        return lab.in_child(variant.measure, lab.client() | variant.conf, lab.topic(some), some, *store)  # type: ignore[no-any-return]
+        return lab.consume(variant.measure, some, store=variant.store, conf=variant.conf)  # type: ignore[no-any-return]
 
     wanted = [name for name in _VARIANTS if lab.wants(name)]
     wanted = [name for name in _VARIANTS if name in {*wanted, *(_VARIANTS[each].against for each in wanted)}]
@@ -67,18 +64,12 @@ def records(lab: Lab) -> list[Row]:
     processor, rates = [], []
     for name in wanted:
         variant = _VARIANTS[name]
-        own = [speed.cpu_us for speed in speeds[name]]
-        against = None if name == variant.against or variant.goal is None else speeds[variant.against]
-        by_round = None if against is None else multiples(speeds[name], against)
         processor.append(
-            Row(
-                what=name if variant.against == _BARE else f"{name}, against the {variant.against}",
-                figure=spread(own).middle,
-                unit=" us",
-                ratio=None if by_round is None else spread(by_round).middle,
-                spread=spread(by_round or own),
+            cost(
+                name if variant.against == _BARE else f"{name}, against the {variant.against}",
+                speeds[name],
+                against=None if name == variant.against or variant.goal is None else speeds[variant.against],
                 goal=None if variant.goal is None else Goal(value=variant.goal, at_least=False),
-                note="of processor a record",
             )
         )
         per_s = spread([speed.per_s for speed in speeds[name]])

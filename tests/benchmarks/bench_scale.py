@@ -48,8 +48,7 @@ def _partitions(lab: Lab) -> list[Row]:
     many, records = (100, 20_000) if lab.quick else (1_000, 400_000)
 
     def measure(consume: Callable[..., Speed], partitions: int) -> Speed:
-        store = () if consume is consumers.bare else (lab.emptied_redis(),)
-        return lab.in_child(consume, lab.client(), lab.topic(records, partitions), records, *store)  # type: ignore[no-any-return]
+        return lab.consume(consume, records, partitions, store=consume is not consumers.bare)  # type: ignore[no-any-return]
 
     speeds = lab.in_turns(
         3,
@@ -98,14 +97,10 @@ def _in_flight(lab: Lab) -> list[Row]:
     """Records whose handlers wait, and those behind them."""
     few, many = (500, 5_000) if lab.quick else (10_000, 100_000)
 
-    def measure(look: Callable[..., Memory], records: int, *, store: bool) -> Memory:
-        url = (lab.emptied_redis(),) if store else ()
-        return lab.in_child(look, lab.client(), lab.topic(records), records, *url)  # type: ignore[no-any-return]
-
     looks: dict[str, Callable[[int], Memory]] = {
-        "a list of the client's messages": partial(measure, in_flight.of_messages, store=False),
-        "app, 16 workers, in flight": partial(measure, in_flight.of_app, store=True),
-        "app, key=record_key(), in flight": partial(measure, partial(in_flight.of_app, keys=True), store=True),
+        "a list of the client's messages": partial(lab.consume, in_flight.of_messages, store=False),
+        "app, 16 workers, in flight": partial(lab.consume, in_flight.of_app),
+        "app, key=record_key(), in flight": partial(lab.consume, partial(in_flight.of_app, keys=True)),
     }
     rows = []
     for name, look in looks.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from confluent_kafka import Consumer
 
 from holdfast import Audit, BatchOf, Holdfast, RedisClaims, Settings, record_key
 from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
+from tests.benchmarks.count import Count
 from tests.benchmarks.lab import Speed
 
 if TYPE_CHECKING:
@@ -20,41 +20,13 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 
-class Counter:
-    """The trivial handler: counts, and notes when the first and the last record came. Any thread."""
-
-    def __init__(self, records: int, last: Callable[[], None] = lambda: None) -> None:
-        self._records, self._last = records, last
-        self._count = itertools.count(1)
-        self._batched = 0
-        self._began = self._ended = (0.0, 0.0)
-        self.over = False
-
-    def one(self, _: object) -> None:
-        """Handle one record."""
-        number = next(self._count)
-        if number == 1:
-            self._began = _now()
-        if number == self._records:
-            self._end()
-
-    def many(self, records: list[Any]) -> None:
-        """Handle a batch. One thread at a time."""
-        if not self._batched:
-            self._began = _now()
-        self._batched += len(records)
-        if self._batched >= self._records:
-            self._end()
-
-    def _end(self) -> None:
-        self._ended = _now()
-        self.over = True
-        self._last()
+class Counter(Count):
+    """The trivial handler."""
 
     @property
     def speed(self) -> Speed:
         """What it saw."""
-        return Speed(self._records, self._ended[0] - self._began[0], self._ended[1] - self._began[1])
+        return Speed(*self.figures)
 
 
 def bare(conf: dict[str, Any], topic: str, records: int) -> Speed:
@@ -164,7 +136,3 @@ def _loop(consumer: Consumer | KafkaConsumer, topic: str, counter: Counter, hand
             commit_at += 0.5
             consumer.commit(asynchronous=True)
     consumer.close()
-
-
-def _now() -> tuple[float, float]:
-    return time.perf_counter(), time.process_time()

@@ -130,6 +130,20 @@ class Lab:
             "log_level": 0,
         }
 
+    def consume(
+        self,
+        measure: Callable[..., Any],
+        records: int,
+        partitions: int = PARTITIONS,
+        *,
+        store: bool = True,
+        conf: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Any:
+        """Have a child consume a topic of so many messages to its end, with a group of its own, and with an empty Redis
+        where it keeps something there. Args: conf: of its client, besides."""
+        url = (self.emptied_redis(),) if store else ()
+        return self.in_child(measure, self.client() | dict(conf), self.topic(records, partitions), records, *url)
+
     def in_child(self, measure: Callable[..., Any], *args: object, patience_s: float = _CHILD_S) -> Any:
         """Call a function of a module in a fresh process, and hand back what it returns."""
         self._asked_for_tree = True

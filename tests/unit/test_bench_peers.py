@@ -41,6 +41,7 @@ def test_a_peer_that_cannot_be_installed_is_a_row_that_says_why_and_the_rest_goe
     monkeypatch.setattr(bench_peers, "python_of", no_index)
     lab: Any = SimpleNamespace(
         quick=True,
+        consume=print,  # nobody calls it
         wants=lambda row: row.startswith(("arroyo", "holdfast, batch")),
         in_turns=lambda rounds, measures: {name: [Speed(1, 1.0, 2e-6)] for name in measures},
     )

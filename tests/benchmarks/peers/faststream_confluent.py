@@ -15,7 +15,7 @@ from typing import Any
 from faststream import AckPolicy, FastStream
 from faststream.confluent import KafkaBroker
 
-from tests.benchmarks.peers.count import Count
+from tests.benchmarks.peers.told import told
 
 _BATCH = 500
 
@@ -24,14 +24,14 @@ def main(bootstrap: str, topic: str, group: str, records: int, how: str = "") ->
     """Consume that many records of a topic, and end the process."""
     # Its log has a line at the start and one at the end of each call of a handler, for developers.
     broker = KafkaBroker(bootstrap, apply_types=False, logger=None)
-    count = Count(records)
+    count = told(records)
     more: dict[str, Any] = {"ack_policy": AckPolicy.ACK} if how else {}
 
     async def one(body: object) -> None:
         count.one(body)
 
     async def many(bodies: list[object]) -> None:
-        count.many(len(bodies))
+        count.many(bodies)
 
     if how == "batch":
         more |= {"batch": True, "max_records": _BATCH}

@@ -9,14 +9,14 @@ import sys
 
 from quixstreams import Application
 
-from tests.benchmarks.peers.count import Count
+from tests.benchmarks.peers.told import told
 
 
 def main(bootstrap: str, topic: str, group: str, records: int) -> None:
     """Consume that many records of a topic, and end the process."""
     app = Application(broker_address=bootstrap, consumer_group=group, auto_offset_reset="earliest", loglevel="WARNING")
     frame = app.dataframe(app.topic(topic, value_deserializer="bytes"))
-    frame = frame.update(Count(records).one)
+    frame = frame.update(told(records).one)
     app.run()
 
 

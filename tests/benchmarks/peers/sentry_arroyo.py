@@ -16,12 +16,12 @@ from arroyo.processing import StreamProcessor
 from arroyo.processing.strategies import CommitOffsets, ProcessingStrategyFactory, RunTask
 from arroyo.types import Topic
 
-from tests.benchmarks.peers.count import Count
+from tests.benchmarks.peers.told import told
 
 
 class _Factory(ProcessingStrategyFactory):  # type: ignore[misc]  # arroyo is in another environment than mypy
     def __init__(self, records: int) -> None:
-        self._count = Count(records)
+        self._count = told(records)
 
     def create_with_partitions(self, commit: Any, partitions: Any) -> Any:
         return RunTask(self._count.one, CommitOffsets(commit))

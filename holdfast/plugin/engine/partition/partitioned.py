@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 #: How often the store is asked what became of records that former owners had in hand.
 _POLL_S = 0.05
 #: How often all partitions are looked at: turns of quick handlers are shorter, and groups have thousands of partitions.
-#: Of more than 250, so much later for each, as a look at one takes half a microsecond; but no later than that.
+#: Of more than 250, so much later for each, or the looks would be a good part of the work; but no later than that.
 _TEND_S = 0.005
 _TEND_EACH_S = 0.00002
 _TEND_LATEST_S = 0.1
-#: How many seeks in a row may be refused (one each 5 ms) before somebody is told.
+#: How many seeks in a row may be refused (one each look) before somebody is told.
 _SEEKS_TOLD = 1_000
 #: How long leaving waits for the broker to accept the last commit. The positions in the store hold without it.
 _LAST_COMMIT_S = 5.0

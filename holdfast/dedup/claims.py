@@ -144,6 +144,14 @@ class Poll(NamedTuple):
     offsets: Sequence[int]
 
 
+class Drop(NamedTuple):
+    """Somebody has reset the group to `offset`: what is done from there on is to be forgotten."""
+
+    partition: str
+    epoch: int
+    offset: int
+
+
 class Polled(NamedTuple):
     """The reply to a `Poll`; offsets in neither set are still being worked on."""
 
@@ -202,8 +210,8 @@ class ClaimSession(Protocol):
         """Say of records handed over that nobody runs them any more (they failed)."""
         ...
 
-    def drop(self, partition: str, epoch: int, offset: int) -> bool:
-        """Somebody has reset the group to `offset`: forget what is done from there on. False = fenced."""
+    def drop(self, drops: Sequence[Drop]) -> list[bool]:
+        """Forget what is done from where the group was reset to. False = that one is fenced, and nothing was done."""
         ...
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:

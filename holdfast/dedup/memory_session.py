@@ -12,7 +12,7 @@ from holdfast.errors import StateError, StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
+    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState, StoredPosition
 
@@ -149,20 +149,20 @@ class MemorySession:
 
         self._ask(lambda: _for_each(one, records))
 
-    def drop(self, partition: str, epoch: int, offset: int) -> bool:
-        """Forget what is done from `offset` on. False = fenced."""
+    def drop(self, drops: Sequence[Drop]) -> list[bool]:
+        """Forget what is done from where the group was reset to. False = fenced."""
 
-        def apply() -> bool:
-            p = self._state.position(partition)
-            if not self._owns(partition, p, epoch):
+        def one(drop: Drop) -> bool:
+            p = self._state.position(drop.partition)
+            if not self._owns(drop.partition, p, drop.epoch):
                 return False
             p.again = max(p.again, p.watermark, max([*p.above, *p.running], default=-1) + 1)
-            p.watermark = offset
+            p.watermark = drop.offset
             p.above.clear()  # done = all below
             p.running.clear()  # from there on it is removed; below, it is done
             return True
 
-        return self._ask(apply)
+        return self._ask(lambda: [one(drop) for drop in drops])
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""

@@ -10,7 +10,7 @@ from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token, Wait
+    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token, Wait
 
 
 class NoSession:
@@ -47,9 +47,9 @@ class NoSession:
     def release(self, records: Sequence[Token]) -> None:
         """Accepted."""
 
-    def drop(self, partition: str, epoch: int, offset: int) -> bool:  # noqa: ARG002 - the protocol's signature
+    def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """There is nothing to forget."""
-        return True
+        return [True] * len(drops)
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Granted."""

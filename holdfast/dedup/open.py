@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ClaimKey,
         ClaimSession,
         ClaimStore,
+        Drop,
         LetGo,
         Mark,
         Poll,
@@ -140,11 +141,9 @@ class OpenSession:
         """See `ClaimSession`."""
         self._ask(0, lambda s: s.release(records), lambda s: s.release(records), owed=True)
 
-    def drop(self, partition: str, epoch: int, offset: int) -> bool:
+    def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """See `ClaimSession`."""
-        return self._ask(
-            0, lambda s: s.drop(partition, epoch, offset), lambda s: s.drop(partition, epoch, offset), owed=True
-        )
+        return self._ask(0, lambda s: s.drop(drops), lambda s: s.drop(drops), owed=True)
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """See `ClaimSession`; without an answer all are NEW."""

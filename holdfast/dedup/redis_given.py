@@ -18,7 +18,7 @@ from holdfast.dedup.claims import Mark, Token, Verdict
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Sequence
 
-    from holdfast.dedup.claims import Claim, LetGo
+    from holdfast.dedup.claims import Claim, Drop, LetGo
     from holdfast.runtime import Runtime
 
 _K = TypeVar("_K", bound="Hashable")
@@ -124,10 +124,11 @@ class Given:
                     del self._owned[let.partition]
         self._keep(self._let_gos, (((item.let.partition, item.let.epoch), item) for item in items))
 
-    def dropped(self, partition: str) -> None:
+    def dropped(self, items: Iterable[Drop]) -> None:
         """Note, before it is asked for, that what is done there is forgotten on purpose."""
         with self.lock:
-            self._owned.pop(partition, None)
+            for drop in items:
+                self._owned.pop(drop.partition, None)
 
     def unclaim(self, items: Iterable[Claim]) -> None:
         """Note that these keys are free."""

@@ -16,7 +16,7 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimKey, LetGo, Mark, Poll, Token
+    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.redis_asking import Asking, Replies
     from holdfast.dedup.redis_given import Ended
@@ -171,13 +171,14 @@ class RedisSession:
         self._ask("release", _by_shard(where, args), durable=True)
         self._given.release(records)
 
-    def drop(self, partition: str, epoch: int, offset: int) -> bool:
-        """Forget what is done from `offset` on. False = fenced."""
-        check_offsets((offset,))
-        self._given.dropped(partition)
-        shard, key = self._layout.position(partition)
-        replies = self._ask("drop", {shard: ([key], [self._times.position, epoch, offset])}, durable=True)
-        return bool(replies[shard] == b"D")
+    def drop(self, drops: Sequence[Drop]) -> list[bool]:
+        """Forget what is done from where the group was reset to. False = fenced."""
+        check_offsets([drop.offset for drop in drops])
+        self._given.dropped(drops)
+        args: list[Args] = [[drop.epoch, drop.offset] for drop in drops]
+        where = [self._layout.position(drop.partition) for drop in drops]
+        replies = self._ask("drop", _by_shard(where, args, self._times.position), durable=True)
+        return [reply == b"D" for reply in in_order(replies, _shards(where))]
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""

@@ -11,7 +11,7 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Acquired, Claim, LetGo, Mark, Token, Turned, Verdict, Wait
+    from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo, Mark, Token, Turned, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
     from holdfast.dedup.redis_given import Ended
@@ -93,10 +93,10 @@ class SimulatedSession(MemorySession):
         self._ask(self._to_let_go(ended))
         self._given.let_go(ended)
 
-    def drop(self, partition: str, epoch: int, offset: int) -> bool:
-        """Somebody has reset the group to `offset`: forget what is done from there on. False = fenced."""
-        self._given.dropped(partition)
-        return super().drop(partition, epoch, offset)
+    def drop(self, drops: Sequence[Drop]) -> list[bool]:
+        """Forget what is done from where the group was reset to. False = fenced."""
+        self._given.dropped(drops)
+        return super().drop(drops)
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Token
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token
 from holdfast.errors import StoreUnavailable
 from tests.harness.stores import MemoryBench, RedisBench, SeenPosition, View, on_its_way
 
@@ -151,9 +151,14 @@ class ClaimsMachine(RuleBasedStateMachine):
     def release(self, actor: int, name: str, offset: int, epoch: int, lost: bool) -> None:
         self.ask(actor, "release", [Token(name, offset, self.epoch(actor, name, epoch))], lost=lost)
 
-    @rule(actor=actors, name=partitions, epoch=epochs, offset=st.sampled_from(OFFSETS), lost=unheard)
-    def drop(self, actor: int, name: str, epoch: int, offset: int, lost: bool) -> None:
-        self.ask(actor, "drop", name, self.epoch(actor, name, epoch), offset, lost=lost)
+    @rule(
+        actor=actors,
+        items=st.lists(st.tuples(partitions, epochs, st.sampled_from(OFFSETS)), min_size=1, max_size=2),
+        lost=unheard,
+    )
+    def drop(self, actor: int, items: list[tuple[str, int, int]], lost: bool) -> None:
+        drops = [Drop(p, self.epoch(actor, p, e), offset) for p, e, offset in items]
+        self.ask(actor, "drop", drops, lost=lost)
 
     @rule(actor=actors, claims=claim_lists, lost=unheard)
     def claim(self, actor: int, claims: list[Claim], lost: bool) -> None:

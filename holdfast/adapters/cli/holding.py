@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Acquired, LetGo, Mark, Poll, Polled
+from holdfast.dedup.claims import Acquired, Drop, LetGo, Mark, Poll, Polled
 from holdfast.errors import StoreError, StoreRefused, StoreUnavailable
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -92,10 +92,9 @@ class Holding:
 
     def drop(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
         """Each goes on from there: done is what is below, nothing else is known."""
-        for partition, offset in offsets.items():
-            call = partial(self._live().drop, self._names[partition], self.acquired[partition].epoch, offset)
-            if not asked(call, deadline):
-                raise StoreRefused(_FENCED)
+        drops = [Drop(self._names[each], self.acquired[each].epoch, offset) for each, offset in offsets.items()]
+        if not all(asked(partial(self._live().drop, drops), deadline)):
+            raise StoreRefused(_FENCED)
 
     def close(self) -> None:
         """Let them go, so that the next owner need not wait. Does not raise; idempotent."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.errors import StoreUnavailable
 from tests.harness.stores import ClusterBench, LuaBench, MemoryBench, RedisBench, on_its_way
 
@@ -147,7 +147,7 @@ class TestFailover:
         epoch = own(a).epoch
         fail_over()
         assert a.poll([Poll(P, epoch, [1])]) == [Polled(frozenset(), frozenset({1}))]
-        assert a.drop(P, epoch, 8)
+        assert a.drop([Drop(P, epoch, 8)]) == [True]
         assert mark(a, epoch, [9]) == set()
 
     def test_who_lets_go_leaves_the_marks_that_were_lost(self, bench: Bench) -> None:
@@ -166,7 +166,7 @@ class TestFailover:
         fail_over = bench.replica()
         assert mark(a, epoch, [6, 7], watermark=6) == set()
         fail_over()
-        assert a.drop(P, epoch, 3)
+        assert a.drop([Drop(P, epoch, 3)]) == [True]
         assert mark(a, epoch, [4]) == set()
         a.let_go([LetGo(P, epoch, [])])
         assert own(b) == Acquired(2, 3, frozenset({4}), frozenset())
@@ -338,7 +338,7 @@ class TestHandover:
         [first] = a.acquire([P])
         assert isinstance(first, Acquired)
         assert first.born_ms > 0
-        assert a.drop(P, first.epoch, 3)
+        assert a.drop([Drop(P, first.epoch, 3)]) == [True]
         a.let_go([LetGo(P, first.epoch, [])])
         [second] = b.acquire([P])
         assert isinstance(second, Acquired)
@@ -370,34 +370,46 @@ class TestDrop:
         epoch = own(a).epoch
         mark(a, epoch, [7, 400], watermark=6)
         a.let_go([LetGo(P, epoch, [8, 500])])
-        assert b.drop(P, own(b).epoch, 3)
+        assert b.drop([Drop(P, own(b).epoch, 3)]) == [True]
         assert own(b) == Acquired(3, 3, frozenset(), frozenset(), again=501)
         assert mark(a, epoch, [8]) == {8}
 
     def test_how_far_it_was_known_is_remembered_until_the_position_is_forgotten(self, bench: Bench) -> None:
         a = bench.begin()
         mark(a, own(a).epoch, [255, 600], watermark=6)
-        assert a.drop(P, own(a).epoch, 3)
-        assert a.drop(P, own(a).epoch, 2)
+        assert a.drop([Drop(P, own(a).epoch, 3)]) == [True]
+        assert a.drop([Drop(P, own(a).epoch, 2)]) == [True]
         mark(a, own(a).epoch, [2], watermark=3)
         assert own(a).again == 601
         mark(a, own(a).epoch, [1000], watermark=700)
-        assert a.drop(P, own(a).epoch, 0)
+        assert a.drop([Drop(P, own(a).epoch, 0)]) == [True]
         assert own(a).again == 1001
 
     def test_all_below_is_done(self, bench: Bench) -> None:
         a = bench.begin()
-        assert a.drop(P, own(a).epoch, 1_000_000)
+        assert a.drop([Drop(P, own(a).epoch, 1_000_000)]) == [True]
         assert own(a) == Acquired(2, 1_000_000, frozenset(), frozenset())
 
     def test_of_another_ownership_is_fenced(self, bench: Bench) -> None:
         a, b = bench.begin(), bench.begin()
         former, epoch = own(a).epoch, own(a).epoch
         mark(a, epoch, [0], watermark=1)
-        assert not b.drop(P, epoch, 0)
-        assert not b.drop(P, epoch + 1, 0)
-        assert not a.drop(P, former, 0)
+        assert b.drop([Drop(P, epoch, 0)]) == [False]
+        assert b.drop([Drop(P, epoch + 1, 0)]) == [False]
+        assert a.drop([Drop(P, former, 0)]) == [False]
         assert own(a).watermark == 1
+
+    def test_of_many_each_gets_its_own_answer(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        names = [f"orders-{number}" for number in range(20)]
+        former = [own(a, name).epoch for name in names]
+        for name in names[::2]:
+            a.let_go([LetGo(name, 1, [])])
+            own(b, name)
+        drops = [Drop(name, epoch, 5 + number) for number, (name, epoch) in enumerate(zip(names, former, strict=True))]
+        assert a.drop(drops) == [False, True] * 10
+        assert [own(a, name).watermark for name in names[1::2]] == list(range(6, 26, 2))
+        assert [own(b, name).watermark for name in names[::2]] == [0] * 10
 
 
 class TestClaim:

@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from holdfast import idempotent
 from holdfast.dedup.calls.here import Debts, Finish
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
@@ -203,7 +203,7 @@ class TestBehind:
         assert isinstance(other, Acquired)
         kept = self.what_is_there(server)
         assert a.mark([Mark("p", mine.epoch, 5, [7, 9]), Mark("q", other.epoch, 0, [3])]) == [frozenset()] * 2
-        assert a.drop("q", other.epoch, 0)
+        assert a.drop([Drop("q", other.epoch, 0)]) == [True]
         self.fail_over(server, kept)
         assert answered(a.renew)
         a.end()  # as if it had died: nothing is let go

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 import redis
 
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import StateError, StoreError, StoreUnavailable
 from holdfast.runtime import Machine
@@ -317,7 +317,7 @@ class TestFull:
         assert a.finish([claim("k")]) == [Verdict.DONE]
         assert a.mark([Mark(P, 1, 1, [0, 5])]) == [frozenset()]
         assert b.poll([Poll("orders-1", 1, [0])]) == [Polled(frozenset(), frozenset({0}))]
-        assert b.drop("orders-1", 1, 7)
+        assert b.drop([Drop("orders-1", 1, 7)]) == [True]
         assert a.renew()
         a.unclaim([claim("l", 1)])
         a.let_go([LetGo(P, 1, [3])])
@@ -347,7 +347,7 @@ class TestKept:
             session.mark([Mark(P, 1, 1, [0])])
             assert 110 < raw.ttl(f"{tag}p:{P}") <= 120
             raw.pexpire(f"{tag}p:{P}", 50_000)
-            session.drop(P, 1, 0)
+            session.drop([Drop(P, 1, 0)])
             assert 110 < raw.ttl(f"{tag}p:{P}") <= 120
             assert raw.ttl(f"{tag}sessions") == -1
         claims.close()

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from holdfast import RedisClaims, Settings, idempotent
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, LetGo, Mark, Poll, Token, Verdict
+from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token, Verdict
 from holdfast.dedup.groups import Member
 from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_coordinator import RedisCoordinator
@@ -140,7 +140,7 @@ def _sessions(claims: RedisClaims) -> None:
     assert a.finish([one], ["result"]) == [Verdict.NEW]
     assert a.results([one.key]) == ["result"]
     a.unclaim([two])
-    assert a.drop("p", mine.epoch, 0)
+    assert a.drop([Drop("p", mine.epoch, 0)]) == [True]
     assert a.mark([Mark("p", mine.epoch, 1, [3])]) == [frozenset()]
     a.let_go([LetGo("p", mine.epoch, [4, 5])])
     [theirs] = b.acquire(["p"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import MemoryClaims, Settings
-from holdfast.dedup.claims import Acquired
+from holdfast.dedup.claims import Acquired, Drop
 from holdfast.errors import NotAuthorised, SourceUnavailable, UnknownTopic
 from holdfast.plugin.events import (
     AdvanceIgnored,
@@ -19,7 +19,7 @@ from holdfast.plugin.events import (
     SourceTrouble,
 )
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
-from tests.harness.engine import Bench, Member, numbered, partition
+from tests.harness.engine import Bench, FlakyClaims, Member, numbered, partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,12 +173,21 @@ class TestBrokersWithoutMarks:
             session, name = claims.begin(60.0), "g/orders/1/0"
             [acquired] = session.acquire([name])
             assert isinstance(acquired, Acquired)
-            assert session.drop(name, acquired.epoch, 0)
+            assert session.drop([Drop(name, acquired.epoch, 0)]) == [True]
             session.end()
             bench.group.set_offset(P0, found, ours=True)
             bench.member(settings=SETTINGS, source=FromTheEnd)
             bench.wait_committed(5)
         assert set(bench.work.times().values()) == {2}
+
+    def test_of_many_partitions_all_begin_in_one_call(self) -> None:
+        """A call each would take a rebalance as long as a thousand round trips."""
+        store = FlakyClaims()
+        with Bench(orders=20, claims=store) as bench:
+            bench.broker.produce("orders", 0, "x")
+            bench.member(settings=SETTINGS)
+            bench.wait_committed(1)
+        assert store.calls["drop"] == 1
 
     def test_where_nothing_is_known_the_group_goes_on_from_what_is_committed(self) -> None:
         with Bench() as bench:

@@ -30,7 +30,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Acquired, LetGo, Mark, Verdict
+from holdfast.dedup.claims import Acquired, Drop, LetGo, Mark, Verdict
 from holdfast.errors import SourceError
 from holdfast.plugin.events import ResetHonoured, SourceTrouble
 from holdfast.timing import Deadline
@@ -355,7 +355,7 @@ class QueueLeases:
         was emptied."""
         with self._outage.asking():
             lease.look_at = 0.0
-            if session.drop(lease.name, lease.epoch, first):
+            if session.drop([Drop(lease.name, lease.epoch, first)])[0]:
                 self._tell(ResetHonoured(partition=lease.queue, offset=first, watermark=lease.watermark))
                 lease.watermark, lease.above, lease.highest, lease.refuted = first, set(), -1, False
                 # The group's offset may be of the other log, too: what it says now counts at the next look.

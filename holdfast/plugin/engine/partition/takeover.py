@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Acquired, Verdict
+from holdfast.dedup.claims import Acquired, Drop, Verdict
 from holdfast.errors import NotAuthorised, SourceError, UnknownTopic
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Phase
@@ -113,7 +113,7 @@ class Takeover:
 
     def drop(self, owner: Ownership, offset: int) -> None:
         """Forget at the store what is done from there on, of a partition that is owned. Raises StoreUnavailable."""
-        if owner.session_.drop(owner.name, owner.store_epoch, offset):
+        if owner.session_.drop([Drop(owner.name, owner.store_epoch, offset)])[0]:
             self._tell(ResetHonoured(partition=owner.partition, offset=offset, watermark=owner.ledger.watermark))
 
     @staticmethod
@@ -243,8 +243,11 @@ class Takeover:
         owner.own(Ledger(watermark, known))
 
     def _drop(self, owners: Sequence[Ownership]) -> None:
-        for owner in owners:
-            if not owner.session_.drop(owner.name, owner.store_epoch, owner.adopting):
+        if not owners:
+            return
+        drops = [Drop(owner.name, owner.store_epoch, owner.adopting) for owner in owners]
+        for owner, dropped in zip(owners, owners[0].session_.drop(drops), strict=True):
+            if not dropped:
                 self._fenced()
                 return
             acquired = owner.acquired

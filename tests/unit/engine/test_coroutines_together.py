@@ -139,6 +139,23 @@ def test_no_more_at_once_than_said_though_nobody_knows_which_will_wait() -> None
         assert bench.work.most_running == 6
 
 
+def test_as_many_share_a_task_whatever_may_run_at_once() -> None:
+    """Only one of them runs: they count as one."""
+    tasks = list[object]()
+
+    def handler(bench: Bench) -> Callable[..., Any]:
+        async def handle(record: Record) -> None:
+            tasks.append(asyncio.current_task())  # kept, so that no two have one id
+            await bench.work.do_async("a", record)
+
+        return handle
+
+    with bench_of(handler, ordering="none", settings={"async_workers": 1}) as bench:
+        bench.wait_committed(COUNT)
+        assert bench.work.most_running == 1
+    assert len(set(map(id, tasks))) < COUNT / 2
+
+
 def test_one_that_cancels_its_own_task_hits_no_other() -> None:
     def handler(bench: Bench) -> Callable[..., Any]:
         async def handle(record: Record) -> None:

@@ -24,12 +24,14 @@ class Call:
     batch; or a dead letter (then it has no entries)."""
 
     __slots__ = (
-        "around", "batch", "began", "cancel_seen", "counts", "current", "entries", "handler", "home", "inline", "kind",
-        "over", "run", "seen", "struck", "task", "thread", "times", "waits",
+        "around", "batch", "began", "cancel_seen", "current", "entries", "handler", "home", "inline", "kind", "over",
+        "records", "run", "seen", "struck", "task", "thread", "times", "waits",
     )  # fmt: skip
 
     def __init__(self, entries: Sequence[Entry] = (), around: Around | None = None) -> None:
         self.entries = deque(entries)
+        #: How many it began with.
+        self.records = sum(entry.count for entry in entries)
         #: The middlewares, where there are any.
         self.around = around
         self.handler = entries[0].handler.name if entries else ""
@@ -51,10 +53,8 @@ class Call:
         self.current: Entry | Sequence[Entry] | None = None
         #: What it had done when the loop looked last, and when that was seen first.
         self.seen: tuple[object, int, float] = (None, 0, 0.0)
-        #: It has ended, or was given up, whichever was first; and as how many it counts until then. Under the workers'
-        #: lock.
+        #: It has ended, or was given up, whichever was first. Under the workers' lock.
         self.over = False
-        self.counts = 1
         #: Who runs it.
         self.thread: Thread | None = None
         self.task: asyncio.Task[None] | None = None

@@ -124,7 +124,7 @@ class Claiming:
         for entry in entries:
             own = verdicts[at : at + entry.count]
             at += entry.count
-            if all(verdict is well for verdict in own):
+            if own.count(well) == len(own):
                 yield entry, well
             else:
                 yield from zip(self.apart(entry), own, strict=True)
@@ -151,15 +151,15 @@ class Claiming:
             if self._holders.get(claim.key) is not claim:
                 continue
             del self._holders[claim.key]
-            waiters = self._waiters.get(claim.key, deque())
+            waiters = self._waiters.get(claim.key)
             while waiters:
                 waiter = waiters.popleft()
                 if waiter.gate is Gate.BUSY and waiter is not entry and waiter.claim is not None:
                     self._holders[claim.key] = waiter.claim
                     self._ask(waiter)
                     break
-            if not waiters:
-                self._waiters.pop(claim.key, None)
+            if waiters is not None and not waiters:
+                del self._waiters[claim.key]
 
     # ---- inside
     def _choose(self, at_most: int) -> list[Entry]:
@@ -187,10 +187,12 @@ class Claiming:
         wanted = {claim.key: claim for claim in claims}
         if len(wanted) < len(claims):
             return False
-        for key, claim in wanted.items():
-            if self._holders.get(key, claim) is not claim:
-                return False
-        self._holders.update(wanted)
+        holders = self._holders
+        if not holders.keys().isdisjoint(wanted) and any(
+            holders.get(key, claim) is not claim for key, claim in wanted.items()
+        ):
+            return False
+        holders.update(wanted)
         return True
 
     def _done(self, entry: Entry) -> None:

@@ -93,12 +93,7 @@ class Dispatch:
         that go alone, each a job, as many as may start."""
         handler = head.handler
         room = self._unacked.room(handler.kind)
-        if handler.is_async:
-            room = min(room, self._workers.room(handler.kind))
         if lane.keys is not None and room < head.count:
-            if handler.is_async and self._workers.crowded:
-                self._lanes.apart(head)
-                return []
             self._lanes.wait(lane)  # it goes as a whole, so those behind it wait too, or it might wait for ever
             return None
         if lane.keys is not None:
@@ -106,7 +101,7 @@ class Dispatch:
         if handler.is_async:
             chunk = fair = min(self._workers.together(handler), room)  # one thread runs them all
             if chunk == 1:
-                jobs = [self._lanes.take(lane, 1)]
+                jobs, room = [self._lanes.take(lane, 1)], min(room, self._workers.room(handler.kind))
                 while len(jobs) < room and (more := self._lanes.next_of(handler)) is not None:
                     jobs.append(self._lanes.take(more, 1))
                 return jobs

@@ -3,8 +3,8 @@
 - A slow record in a chunk of quick ones: what waits behind it is taken back after 5 ms without an end (20 ms in all)
   and given to others; what has ended is settled. Not of a run that its worker has looked at and not begun
   (`started`): with all of its records gone it would say that it has ended, while others have it.
-- Coroutines that end without waiting go several as one task (`together.py`). What waits behind one that waits is taken
-  back at once. They count one by one for how many run at once: nobody knows before which of them will wait.
+- Coroutines that end without waiting go several as one task (`together.py`). It counts as one: only one of them runs.
+  What waits behind one that waits is taken back at once.
 - Who blocks the event loop stops the app: coroutines hold connections of their loop, so they cannot go on in another.
 """
 
@@ -91,11 +91,8 @@ class Workers:
         #: Calls of coroutines, until `begin_coroutines`.
         self._to_begin: list[Call] = []
         self._lock = runtime.lock()  # innermost; guards the counts, and which calls are over
-        #: Jobs given and not finished, by the kind of their handler; of coroutines that are no batches, their records.
-        #: None: dead letters.
+        #: Jobs given and not finished, by the kind of their handler. None: dead letters.
         self._outstanding: dict[Kind | None, int] = dict.fromkeys((*Kind, None), 0)
-        #: Coroutines that wait just now.
-        self._waiting = 0
         #: Calls that were given up and have not ended: of threads, and coroutines.
         self._stuck = {False: 0, True: 0}
         #: Calls of handlers that have a timeout, since somebody has looked.
@@ -123,11 +120,6 @@ class Workers:
         if kind.is_async:
             return self._async_count - self._outstanding[kind]
         return 1 if self.inline else 2 * self._count - self._outstanding[kind]
-
-    @property
-    def crowded(self) -> bool:
-        """Whether so many coroutines wait for something that there may never be room for several together."""
-        return self._waiting * 2 > self._async_count
 
     @property
     def stuck(self) -> int:
@@ -158,9 +150,8 @@ class Workers:
         return max(1, min(_CHUNK_AT_MOST, int(_CHUNK_S / self._record_s)))
 
     def together(self, handler: Handler) -> int:
-        """How many records to give to one task of that `async def`. At most half of what may run at once: see
-        `crowded`."""
-        return min(self._together.records(handler.name), max(1, self._async_count // 2))
+        """How many records to give to one task of that `async def`."""
+        return self._together.records(handler.name)
 
     def share(self, records: int) -> int:
         """How many records to put into one job, of so many that came together: all workers get some, if it pays."""
@@ -187,14 +178,11 @@ class Workers:
         """
         handler, call = entries[0].handler, Call(entries, self._around)
         call.inline = self.inline
-        records = sum(entry.count for entry in entries)
-        if handler.is_async and handler.batch is None:
-            call.counts = records
         self._charge(call)
         if handler.timeout_s is not None:
             self.timed.append(call)
         if handler.is_async:
-            if call.counts > 1:
+            if call.records > 1 and not call.batch:
                 self._chunks.append(call)
             self._to_begin.append(call)
             return
@@ -202,8 +190,8 @@ class Workers:
         if call.batch:
             call.run = partial(run_batch, report=self._ended.append)
         else:
-            call.run = partial(self._run_each, records)
-            if records > 1 and not self.inline:
+            call.run = self._run_each
+            if call.records > 1 and not self.inline:
                 self._chunks.append(call)
         (self._run if self.inline else self._start)(call)
 
@@ -232,10 +220,7 @@ class Workers:
         for chunk in self._chunks:
             current = chunk.current  # once: its worker goes on meanwhile
             if is_late(chunk, current, now):
-                waiting = take_back(chunk, current)
-                if chunk.is_async and waiting:
-                    self._discharge(chunk, sum(entry.count - begun for entry, _, begun in waiting))
-                back += waiting
+                back += take_back(chunk, current)
         return back
 
     def recall(self) -> list[Entry]:
@@ -276,8 +261,7 @@ class Workers:
             if call.over or call.current is not current:
                 return False
             call.over = True
-            self._outstanding[call.kind] -= call.counts
-            self._waiting -= call.waits
+            self._outstanding[call.kind] -= 1
             self._stuck[call.is_async] += 1
         if call.thread in self._threads:
             self._threads.remove(call.thread)
@@ -325,10 +309,10 @@ class Workers:
             replaced = self._finish(call)
         return replaced
 
-    def _run_each(self, records: int, call: Call) -> None:
+    def _run_each(self, call: Call) -> None:
         began = self._runtime.now()
         run_each(call, self._ended.append)
-        each = (self._runtime.now() - began) / records
+        each = (self._runtime.now() - began) / call.records
         if not self.inline:
             # Twice as long at most: a worker may have waited for the interpreter, a hundred times as long as a quick
             # chunk takes, and chunks that are cut for that bring more of such waits. What waits behind records that are
@@ -339,13 +323,7 @@ class Workers:
 
     def _charge(self, call: Call) -> None:
         with self._lock:
-            self._outstanding[call.kind] += call.counts
-
-    def _discharge(self, call: Call, records: int) -> None:
-        with self._lock:
-            if not call.over:
-                call.counts -= records
-                self._outstanding[call.kind] -= records
+            self._outstanding[call.kind] += 1
 
     def _finish(self, call: Call) -> bool:
         """Whether it had been given up, and another thread runs in the place of this one."""
@@ -356,8 +334,7 @@ class Workers:
             if given_up:
                 self._stuck[call.is_async] -= 1
             else:
-                self._outstanding[call.kind] -= call.counts
-                self._waiting -= call.waits
+                self._outstanding[call.kind] -= 1
         if not self.wake.is_set():  # setting it costs more, and whoever takes what has ended clears it before
             self.wake.set()
         return given_up
@@ -368,21 +345,18 @@ class Workers:
             await (run_batch_async if call.batch else run_each_async)(call, self._ended.append)
         finally:
             if not (call.batch or call.waits):
-                self._together.ended(call.handler, call.counts, self._runtime.now() - call.began, waited=False)
+                self._together.ended(call.handler, call.records, self._runtime.now() - call.began, waited=False)
             self.coroutines.left(call)
             self._finish(call)
 
     def _stepped(self, calls: Sequence[Call]) -> None:
         """After the first steps of their tasks: a call that is not over waits for something, and one that has not begun
         was cancelled."""
-        with self._lock:
-            waiting = [call for call in calls if not (call.over or call.batch or call.began is None)]
-            for call in waiting:
-                call.waits = True
-            self._waiting += len(waiting)
+        waiting = [call for call in calls if not (call.over or call.batch or call.began is None)]
         for call in waiting:
-            self._together.ended(call.handler, call.counts, 0.0, waited=True)
-        if any(call.counts > 1 for call in waiting):
+            call.waits = True
+            self._together.ended(call.handler, call.records, 0.0, waited=True)
+        if any(call.records > 1 for call in waiting):
             self.wake.set()  # for what stands behind one that waits
         for call in calls:
             if call.began is None:

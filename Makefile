@@ -14,6 +14,8 @@ STORE ?= one
 # Most tests wait most of their time: five processes run them, with one set of servers for all (tests/tiers.py says who
 # runs what, and when). A process that dies (a test that hung ends its own) is not started again, and the run ends.
 PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+# What is `full` has clusters of brokers, or a Spark, of its own: more of them at a time starve each other.
+FULL_ARGS ?= $(PYTEST_ARGS) -n 3
 # What needs Spark's packages: half a gigabyte for each Python. `make compat` tries Spark.
 WITHOUT_SPARK := $(foreach part,test_spark test_audit_damaged test_audit_planted test_audit_re test_audit_whole test_soak,--ignore-glob='tests/unit/$(part)*')
 
@@ -44,7 +46,8 @@ test-all: setup-all ## everything: each story, those in which the broker decides
 	  run $$python -m pytest $(PYTEST_ARGS) $(WITHOUT_SPARK) -m "not full" tests/unit tests/properties; \
 	  run $$python -m holdfast.testing --count 100 --seed $(SEED) --jobs $(JOBS); \
 	done; \
-	run $(PYTHON) -m pytest $(PYTEST_ARGS) --seed $(SEED) --oracles live; \
+	run $(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED) --oracles live; \
+	run $(PYTHON) -m pytest $(FULL_ARGS) -m full --seed $(SEED) --oracles live; \
 	exit $$failed
 
 oracles: setup ## ask the brokers' own Java classes again what tests/golden has of them

@@ -34,6 +34,7 @@ _VARIANTS = {
     # With librdkafka's default of 1,000 ms a loop that is quicker than the fetcher empties the queue and waits out that
     # time, again and again. This is what the interpreter could do.
     "the same, fetch.queue.backoff.ms=10": _Variant(consumers.bare, conf={"fetch.queue.backoff.ms": 10}, store=False),
+    "bare loop that makes a record of each message": _Variant(consumers.bare_with_records, store=False),
     'app, in the polling thread, ordering="partition"': _Variant(
         partial(_APP, workers=0, ordering="partition"), goal=2
     ),
@@ -68,7 +69,7 @@ def records(lab: Lab) -> list[Row]:
             cost(
                 name if variant.against == _BARE else f"{name}, against the {variant.against}",
                 speeds[name],
-                against=None if name == variant.against or variant.goal is None else speeds[variant.against],
+                against=None if name in (_BARE, _BY_POLLS) or variant.conf else speeds[variant.against],
                 goal=None if variant.goal is None else Goal(value=variant.goal, at_least=False),
             )
         )

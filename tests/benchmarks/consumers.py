@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 
 from holdfast import Audit, BatchOf, Holdfast, RedisClaims, Settings, record_key
 from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
+from holdfast.records import Partition, Record
 from tests.benchmarks.count import Count
 from tests.benchmarks.lab import Speed
 
@@ -33,6 +34,21 @@ def bare(conf: dict[str, Any], topic: str, records: int) -> Speed:
     """`consume(500)`, a function called for each message, commits twice a second."""
     counter = Counter(records)
     _loop(Consumer(conf), topic, counter, counter.one)
+    return counter.speed
+
+
+def bare_with_records(conf: dict[str, Any], topic: str, records: int) -> Speed:
+    """`bare`, and of each message what any handler is given: what an app pays before it does anything else."""
+    counter, new, fence = Counter(records), tuple.__new__, object()
+    known: dict[tuple[str, int], Partition] = {}
+
+    def handle(message: Any) -> None:  # all that is asked for is there where there is no error
+        where = message.topic(), message.partition()
+        partition = known.get(where) or known.setdefault(where, Partition(*where))
+        what, headers, sent_ms = message.value(), message.headers() or (), message.timestamp()[1]
+        counter.one(new(Record, (partition, message.offset(), message.key(), what, headers, sent_ms, fence)))
+
+    _loop(Consumer(conf), topic, counter, handle)
     return counter.speed
 
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from holdfast.dedup.claims import Mark, Token, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
     from holdfast.dedup.claims import Claim, Drop, LetGo
     from holdfast.runtime import Runtime
 
+_T = TypeVar("_T")
 _K = TypeVar("_K", bound="Hashable")
 _V = TypeVar("_V")
 
@@ -106,9 +107,27 @@ class Given:
         self._marks: dict[Token, tuple[float, Token]] = {}
         self._finishes: deque[Finished] = deque()
         self._weight = 0
+        #: How often all was said again.
+        self._rounds = 0
+
+    def told(self, say: Callable[[], _T], note: Callable[[_T], object]) -> _T:
+        """Say something, and note that it was heard. Where all was said again between the two, to another server than
+        the one that has heard it, this was not among that: it is said once more.
+
+        Returns: what was replied first. Raises what `say` raises.
+        """
+        rounds = self._rounds
+        first = heard = say()
+        while True:
+            with self.lock:
+                note(heard)
+                if self._rounds == rounds:
+                    return first
+                rounds = self._rounds
+            heard = say()
 
     def ends(self, items: Iterable[LetGo]) -> list[Ended]:
-        """Return what is to be said where these ownerships end. Tell `let_go` when it was heard."""
+        """Return what is to be said where these ownerships end, by `told`, with `let_go` for its note."""
         with self.lock:
             found = ((item, self._owned.get(item.partition)) for item in items)
             return [
@@ -193,6 +212,7 @@ class Given:
         """In the order in which they have to be said."""
         old = self._runtime.now() - _KEPT_S
         with self.lock:
+            self._rounds += 1
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
 
     def owned(self) -> list[Mark]:
@@ -207,6 +227,7 @@ class Given:
         now = self._runtime.now()
         offsets: dict[tuple[str, int], list[int]] = {}
         with self.lock:
+            self._rounds += 1
             for partition, offset, epoch in _since(self._marks, now - _KEPT_S):
                 offsets.setdefault((partition, epoch), []).append(offset)
             old = now - min(_KEPT_S, self._window_s)

@@ -150,8 +150,8 @@ class RedisSession:
             marked = [0, 0] if mark is None else [mark.watermark, *_runs(mark)]
             args.append([let.epoch, let.known_as, *marked, len(let.unacked), *let.unacked])
         where = [self._layout.position(let.partition) for let, _ in ended]
-        self._ask("let_go", _by_shard(where, args, self._times.position), durable=True)
-        self._given.let_go(ended)
+        groups = _by_shard(where, args, self._times.position)
+        self._given.told(lambda: self._ask("let_go", groups, durable=True), lambda _: self._given.let_go(ended))
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
         """Ask for what was handed over."""
@@ -168,8 +168,8 @@ class RedisSession:
         check_offsets([record.offset for record in records])
         args: list[Args] = [[record.offset, record.epoch] for record in records]
         where = [self._layout.position(record.partition) for record in records]
-        self._ask("release", _by_shard(where, args), durable=True)
-        self._given.release(records)
+        groups = _by_shard(where, args)
+        self._given.told(lambda: self._ask("release", groups, durable=True), lambda _: self._given.release(records))
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""
@@ -213,9 +213,10 @@ class RedisSession:
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
-        verdicts = self._asker.alone(self._finishing(claims, results))
-        self._given.finish(claims, results, verdicts)
-        return verdicts
+        return self._given.told(
+            lambda: self._asker.alone(self._finishing(claims, results)),
+            lambda verdicts: self._given.finish(claims, results, verdicts),
+        )
 
     def _finishing(self, claims: Sequence[Claim], results: Sequence[str] | None) -> Asking[list[Verdict]]:
         asked = self._batch(claims, results)
@@ -225,12 +226,17 @@ class RedisSession:
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
         self._given.mark(marks)
-        finished, fenced, claimed = self._asker.together(
-            self._finishing(done, None), self._marking(marks), self._claiming(claims)
-        )
-        if not isinstance(finished, StoreError):
-            self._given.finish(done, None, finished)
-        return Turned(finished, fenced, claimed)
+
+        def ask() -> Turned:
+            return Turned(
+                *self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
+            )
+
+        def note(turned: Turned) -> None:
+            if not isinstance(turned.finished, StoreError):
+                self._given.finish(done, None, turned.finished)
+
+        return self._given.told(ask, note)
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""
@@ -240,8 +246,8 @@ class RedisSession:
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
-        self._ask("unclaim", self._batch(claims).groups, durable=True)
-        self._given.unclaim(claims)
+        groups = self._batch(claims).groups
+        self._given.told(lambda: self._ask("unclaim", groups, durable=True), lambda _: self._given.unclaim(claims))
 
     def vouch(self, seconds: float) -> None:
         """Renew for so long from now on, unless somebody vouches again."""

@@ -90,8 +90,7 @@ class SimulatedSession(MemorySession):
         self._end(self._given.ends(partitions))
 
     def _end(self, ended: Sequence[Ended]) -> None:
-        self._ask(self._to_let_go(ended))
-        self._given.let_go(ended)
+        self._given.told(lambda: self._ask(self._to_let_go(ended)), lambda _: self._given.let_go(ended))
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""
@@ -100,8 +99,7 @@ class SimulatedSession(MemorySession):
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
-        super().release(records)
-        self._given.release(records)
+        self._given.told(lambda: super(SimulatedSession, self).release(records), lambda _: self._given.release(records))
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
@@ -112,9 +110,10 @@ class SimulatedSession(MemorySession):
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
-        verdicts = super().finish(claims, results)
-        self._given.finish(claims, results, verdicts)
-        return verdicts
+        return self._given.told(
+            lambda: super(SimulatedSession, self).finish(claims, results),
+            lambda verdicts: self._given.finish(claims, results, verdicts),
+        )
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
@@ -123,15 +122,18 @@ class SimulatedSession(MemorySession):
             raise AssertionError(f"{both}: finished and claimed at once, and a store may do either first")
         back = self._given.asked_for(claims)
         self._given.mark(marks)
-        turned = super().turn(done, marks, claims)
-        self._given.finish(done, None, cast("Sequence[Verdict]", turned.finished))  # it refuses nothing
+        turned = self._given.told(
+            lambda: super(SimulatedSession, self).turn(done, marks, claims),
+            lambda turned: self._given.finish(
+                done, None, cast("Sequence[Verdict]", turned.finished)
+            ),  # it refuses nothing
+        )
         self._given.answered(back, claims, cast("Sequence[Verdict]", turned.claimed))
         return turned
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
-        super().unclaim(claims)
-        self._given.unclaim(claims)
+        self._given.told(lambda: super(SimulatedSession, self).unclaim(claims), lambda _: self._given.unclaim(claims))
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
         generation = self._generation

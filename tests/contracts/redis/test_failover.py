@@ -25,7 +25,7 @@ from tests.harness.servers.redis import RedisServer
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.dedup.claims import ClaimSession
 
@@ -176,6 +176,54 @@ class TestBehind:
         assert b.claim([other]) == [Verdict.NEW]
         assert a.finish([kept_one]) == [Verdict.DONE]
         claims.close()
+
+    @pytest.mark.parametrize("call", ["let_go", "unclaim", "release", "finish", "turn"])
+    def test_so_is_what_the_first_server_answered_while_all_was_said_again(
+        self, server: RedisServer, call: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By the thread that renews, between the answer to another's call and its note of that."""
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine, other] = a.acquire(["p", "q"])
+        assert isinstance(mine, Acquired)
+        assert isinstance(other, Acquired)
+        assert a.claim([ONE]) == [Verdict.NEW]
+        a.let_go([LetGo("q", other.epoch, [5])])
+        kept = self.what_is_there(server)
+        calls: dict[str, Callable[[], object]] = {
+            "let_go": lambda: a.let_go([LetGo("p", mine.epoch, [])]),
+            "unclaim": lambda: a.unclaim([ONE]),
+            "release": lambda: a.release([Token("q", 5, other.epoch)]),
+            "finish": lambda: a.finish([ONE]),
+            "turn": lambda: a.turn([ONE], [], []),
+        }
+        ask_all = a._asker.ask_all
+
+        def answered_and_then(questions: Any) -> Any:
+            monkeypatch.undo()
+            found = ask_all(questions)
+            self.fail_over(server, kept)
+            answered(a.renew)
+            return found
+
+        monkeypatch.setattr(a._asker, "ask_all", answered_and_then)
+        calls[call]()
+        after = {
+            "let_go": lambda: b.acquire(["p"]) != [Wait.WAIT],
+            "unclaim": lambda: b.claim([ONE]) == [Verdict.NEW],
+            "release": lambda: self.poll_of(b, "q", 5) == Polled(frozenset(), frozenset({5})),
+            "finish": lambda: b.claim([ONE]) == [Verdict.DONE],
+            "turn": lambda: b.claim([ONE]) == [Verdict.DONE],
+        }
+        assert after[call]()
+        claims.close()
+
+    @staticmethod
+    def poll_of(session: ClaimSession, partition: str, offset: int) -> object:
+        [theirs] = session.acquire([partition])
+        assert isinstance(theirs, Acquired)
+        [found] = session.poll([Poll(partition, theirs.epoch, [offset])])
+        return found
 
     @pytest.mark.parametrize("hash_keys", [False, True])
     def test_what_was_finished_is_finished_again(self, server: RedisServer, *, hash_keys: bool) -> None:

@@ -86,6 +86,8 @@ class Member(ABC):
         self.stops = 0
         #: Until then nothing is waited for: it has lost its partitions, or its session, or the broker.
         self.thrown_out_until = 0.0
+        #: Its client has told that partitions were lost: those have not changed hands in order.
+        self.has_lost = False
         #: Ctrl-C has struck it.
         self.interrupted = self._has_left = False
         self._first_thread: Task | None = None
@@ -143,7 +145,8 @@ class Member(ABC):
         if isinstance(event, SessionLost):
             self.thrown_out()
             judges.lost.add(event.session)
-        if isinstance(event, RewindIgnored) and stage.world.in_order and not judges.lost:
+        in_order = stage.world.in_order and not judges.lost and not any(each.has_lost for each in stage.members)
+        if isinstance(event, RewindIgnored) and in_order:
             where = f"{event.partition} comes to {self.name} with the offset {event.offset}"
             judges.broken("REWOUND", f"{where}, and all below {event.watermark} was done before its hand-over")
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:

@@ -57,6 +57,8 @@ class Actor(Protocol):
     stops: int
     #: Until then nothing is waited for: it has lost its partitions, or its session, or the broker.
     thrown_out_until: float
+    #: Its client has told that partitions were lost: those have not changed hands in order.
+    has_lost: bool
     #: Ctrl-C has struck it.
     interrupted: bool
     #: When a call of its loop was broken off last: what it had by then it may have had to take over anew.

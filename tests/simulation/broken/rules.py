@@ -101,8 +101,8 @@ RULES = (
     Broken(
         name="batch-of-one-verdict",
         file="plugin/engine/record/claiming.py",
-        rule="            if all(verdict is well for verdict in own):",
-        instead="            if any(verdict is well for verdict in own):",
+        rule="            if own.count(well) == len(own):",
+        instead="            if own.count(well):",
         breaks="P2: a run whose keys are partly done runs whole",
     ),
     # ---- retry topics

@@ -107,7 +107,8 @@ class Given:
         self._marks: dict[Token, tuple[float, Token]] = {}
         self._finishes: deque[Finished] = deque()
         self._weight = 0
-        #: How often all was said again.
+        #: How often somebody began to say again what is listed here (`lately`, `done_lately`): what is noted after that
+        #: was not on the list.
         self._rounds = 0
 
     def told(self, say: Callable[[], _T], note: Callable[[_T], object]) -> _T:
@@ -209,7 +210,7 @@ class Given:
             self.unclaim(claim for claim, verdict in pairs if claim in back and verdict is not Verdict.NEW)
 
     def lately(self) -> tuple[list[Ended], list[Claim], list[Token]]:
-        """In the order in which they have to be said."""
+        """Begin to say all again. Returns: what comes first, in the order in which it has to be said."""
         old = self._runtime.now() - _KEPT_S
         with self.lock:
             self._rounds += 1

@@ -86,7 +86,7 @@ class Member(ABC):
         self.stops = 0
         #: Until then nothing is waited for: it has lost its partitions, or its session, or the broker.
         self.thrown_out_until = 0.0
-        #: Its client has told that partitions were lost: those have not changed hands in order.
+        #: It has lost its session, or partitions: those have not changed hands in order.
         self.has_lost = False
         #: Ctrl-C has struck it.
         self.interrupted = self._has_left = False
@@ -144,11 +144,12 @@ class Member(ABC):
             self.client.reports.told(event)
         if isinstance(event, SessionLost):
             self.thrown_out()
+            self.has_lost = True
             judges.lost.add(event.session)
-        in_order = stage.world.in_order and not judges.lost and not any(each.has_lost for each in stage.members)
-        if isinstance(event, RewindIgnored) and in_order:
+        if isinstance(event, RewindIgnored) and stage.world.in_order:
             where = f"{event.partition} comes to {self.name} with the offset {event.offset}"
-            judges.broken("REWOUND", f"{where}, and all below {event.watermark} was done before its hand-over")
+            if not any(each.has_lost for each in stage.members):
+                judges.broken("REWOUND", f"{where}, and all below {event.watermark} was done before its hand-over")
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
             record = stage.placed_at(self, event.partition, event.offset)
             if isinstance(event, Overrun):

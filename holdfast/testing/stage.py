@@ -57,7 +57,7 @@ class Actor(Protocol):
     stops: int
     #: Until then nothing is waited for: it has lost its partitions, or its session, or the broker.
     thrown_out_until: float
-    #: Its client has told that partitions were lost: those have not changed hands in order.
+    #: It has lost its session, or partitions: those have not changed hands in order.
     has_lost: bool
     #: Ctrl-C has struck it.
     interrupted: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from holdfast.dedup.memory_session import MemorySession
@@ -99,7 +100,7 @@ class SimulatedSession(MemorySession):
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
-        self._given.told(lambda: super(SimulatedSession, self).release(records), lambda _: self._given.release(records))
+        self._given.told(partial(super().release, records), lambda _: self._given.release(records))
 
     def claim_fenced(self, claims: Sequence[Claim]) -> list[tuple[Verdict, int]]:
         """Ask for keys, with fences."""
@@ -111,7 +112,7 @@ class SimulatedSession(MemorySession):
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None = None) -> list[Verdict]:
         """Note keys as done for the store's window, with their results."""
         return self._given.told(
-            lambda: super(SimulatedSession, self).finish(claims, results),
+            partial(super().finish, claims, results),
             lambda verdicts: self._given.finish(claims, results, verdicts),
         )
 
@@ -122,18 +123,17 @@ class SimulatedSession(MemorySession):
             raise AssertionError(f"{both}: finished and claimed at once, and a store may do either first")
         back = self._given.asked_for(claims)
         self._given.mark(marks)
-        turned = self._given.told(
-            lambda: super(SimulatedSession, self).turn(done, marks, claims),
-            lambda turned: self._given.finish(
-                done, None, cast("Sequence[Verdict]", turned.finished)
-            ),  # it refuses nothing
-        )
+
+        def note(turned: Turned) -> None:
+            self._given.finish(done, None, cast("Sequence[Verdict]", turned.finished))  # it refuses nothing
+
+        turned = self._given.told(partial(super().turn, done, marks, claims), note)
         self._given.answered(back, claims, cast("Sequence[Verdict]", turned.claimed))
         return turned
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
-        self._given.told(lambda: super(SimulatedSession, self).unclaim(claims), lambda _: self._given.unclaim(claims))
+        self._given.told(partial(super().unclaim, claims), lambda _: self._given.unclaim(claims))
 
     def _ask(self, apply: Callable[[], _T]) -> _T:
         generation = self._generation

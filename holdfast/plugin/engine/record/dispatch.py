@@ -101,7 +101,8 @@ class Dispatch:
         if handler.is_async:
             chunk = fair = min(self._workers.together(handler), room)  # one thread runs them all
             if chunk == 1:
-                jobs, room = [self._lanes.take(lane, 1)], min(room, self._workers.room(handler.kind))
+                room = min(room, self._workers.room(handler.kind))
+                jobs = [self._lanes.take(lane, 1)]
                 while len(jobs) < room and (more := self._lanes.next_of(handler)) is not None:
                     jobs.append(self._lanes.take(more, 1))
                 return jobs

@@ -50,6 +50,19 @@ class Ended(NamedTuple):
     mark: Mark | None
 
 
+class Back(NamedTuple):
+    """Claims that were given back, and are asked for anew: meanwhile nothing is said of them.
+
+    `rounds`: of `Given`, as it was then.
+    """
+
+    rounds: int
+    claims: Collection[Claim]
+
+
+_NOTHING_BACK = Back(0, ())
+
+
 class Owned:
     """The marks of one ownership: a watermark, and what is done above it.
 
@@ -110,6 +123,8 @@ class Given:
         #: How often somebody began to say again what is listed here (`lately`, `done_lately`): what is noted after that
         #: was not on the list.
         self._rounds = 0
+        #: Whether something was noted too late for the list that it was meant for.
+        self.unsaid = False
 
     def told(self, say: Callable[[], _T], note: Callable[[_T], object]) -> _T:
         """Say something, and note that it was heard. Where all was said again between the two, to another server than
@@ -195,25 +210,31 @@ class Given:
             for partition in asked:
                 self._owned.pop(partition, None)
 
-    def asked_for(self, claims: Iterable[Claim]) -> Collection[Claim]:
+    def asked_for(self, claims: Iterable[Claim]) -> Back:
         """Note that these claims are asked for. Returns those that were given back before; tell `answered` what came of
         them."""
         if not self._unclaims:
-            return ()
+            return _NOTHING_BACK
         with self.lock:
-            return {claim for claim in claims if self._unclaims.pop(claim, None)}
+            return Back(self._rounds, {claim for claim in claims if self._unclaims.pop(claim, None)})
 
-    def answered(self, back: Collection[Claim], claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> None:
+    def answered(self, back: Back, claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> None:
         """Note the verdicts of these claims: those that are not ours now stay given back."""
-        if back:
-            pairs = zip(claims, verdicts, strict=True)
-            self.unclaim(claim for claim, verdict in pairs if claim in back and verdict is not Verdict.NEW)
+        if not back.claims:
+            return
+        pairs = zip(claims, verdicts, strict=True)
+        still = [claim for claim, verdict in pairs if claim in back.claims and verdict is not Verdict.NEW]
+        with self.lock:
+            self.unclaim(still)
+            if still and self._rounds != back.rounds:
+                self.unsaid = True
 
     def lately(self) -> tuple[list[Ended], list[Claim], list[Token]]:
         """Begin to say all again. Returns: what comes first, in the order in which it has to be said."""
         old = self._runtime.now() - _KEPT_S
         with self.lock:
             self._rounds += 1
+            self.unsaid = False
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
 
     def owned(self) -> list[Mark]:

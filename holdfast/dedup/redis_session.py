@@ -61,16 +61,18 @@ class RedisSession:
         # First: a master that was replaced, and is cut off, would confirm it, and the one in its place would not know.
         self._scripts.follow()
         replies = self._renewed()
-        if replies and replies != self._servers:  # in a Redis Cluster it may be one shard's
+        if not replies:
+            return False
+        if replies != self._servers:  # in a Redis Cluster it may be one shard's
             log.warning(
                 "another server answers session %s than before (a failover, a restart, a slot that moved): the Redis "
                 "at %s. It may lack what was acknowledged last. What this session has ended lately is told to it again",
                 self.id,
                 self._scripts.where,
             )
-            if self._say_again():
-                self._servers = replies
-        return bool(replies)
+        if (replies != self._servers or self._given.unsaid) and self._say_again():
+            self._servers = replies
+        return True
 
     def _renewed(self) -> list[bytes]:
         """Returns: the id of each shard's server; none where the session is dead."""
@@ -226,17 +228,21 @@ class RedisSession:
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
         self._given.mark(marks)
+        turned: list[Turned] = []
 
-        def ask() -> Turned:
-            return Turned(
-                *self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
-            )
+        def finish() -> list[Verdict] | StoreError:
+            if turned:  # once more: the claims have their answer, a second one would not reach who asked
+                return self._asker.alone(self._finishing(done, None))
+            asked = self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
+            turned.append(Turned(*asked))
+            return turned[0].finished
 
-        def note(turned: Turned) -> None:
-            if not isinstance(turned.finished, StoreError):
-                self._given.finish(done, None, turned.finished)
+        def note(finished: list[Verdict] | StoreError) -> None:
+            if not isinstance(finished, StoreError):
+                self._given.finish(done, None, finished)
 
-        return self._given.told(ask, note)
+        self._given.told(finish, note)
+        return turned[0]
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""

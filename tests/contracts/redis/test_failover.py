@@ -218,6 +218,39 @@ class TestBehind:
         assert after[call]()
         claims.close()
 
+    @pytest.mark.parametrize("call", ["claim", "claim_fenced", "turn"])
+    def test_so_is_what_was_given_back_and_asked_for_anew_in_vain(
+        self, server: RedisServer, call: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The same, at the next renewal: the first server said that another has the key."""
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        theirs = ONE._replace(token=Token("q", 0, 1))
+        assert a.claim([ONE]) == [Verdict.NEW]
+        kept = self.what_is_there(server)
+        a.unclaim([ONE])
+        assert b.claim([theirs]) == [Verdict.NEW]
+        calls: dict[str, Callable[[], object]] = {
+            "claim": lambda: a.claim([ONE]),
+            "claim_fenced": lambda: a.claim_fenced([ONE]),
+            "turn": lambda: a.turn([], [], [ONE]).claimed,
+        }
+        ask_all = a._asker.ask_all
+
+        def answered_and_then(questions: Any) -> Any:
+            monkeypatch.undo()
+            found = ask_all(questions)
+            self.fail_over(server, kept)
+            answered(a.renew)
+            return found
+
+        monkeypatch.setattr(a._asker, "ask_all", answered_and_then)
+        assert calls[call]() in ([Verdict.BUSY], [(Verdict.BUSY, 0)])
+        assert b.claim([theirs]) == [Verdict.BUSY]
+        assert a.renew()
+        assert b.claim([theirs]) == [Verdict.NEW]
+        claims.close()
+
     @staticmethod
     def poll_of(session: ClaimSession, partition: str, offset: int) -> object:
         [theirs] = session.acquire([partition])

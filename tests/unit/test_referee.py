@@ -10,7 +10,7 @@ import pytest
 from tests.harness.group import referee
 from tests.harness.group.intake import Behind
 from tests.harness.group.ledger import Entry, Ledger, Reader, What, Where
-from tests.harness.group.outcome import Outcome
+from tests.harness.group.outcome import Happened, Outcome
 from tests.harness.group.referee import Death, Produced, Sample
 
 if TYPE_CHECKING:
@@ -77,6 +77,12 @@ def test_a_record_that_ran_twice_is_a_repeat() -> None:
     told = outcome([*run(1, "a", 0), *run(3, "b", 0)], 0)
     assert [each.member for each in told.repeats] == ["b"]
     assert any("1 repeats that no death excuses" in each for each in told.faults())
+
+
+def test_a_session_that_was_lost_explains_a_repeat_and_excuses_none() -> None:
+    told = outcome([*run(1, "a", 0), *run(12, "a", 0)], 0)
+    [fault] = replace(told, happened=(Happened(11 * S, "a", 1, "SessionLost"),)).faults()
+    assert "1.500 end by a (pid 1, epoch 1); 11.000 SessionLost of a (pid 1); 12.000 start by a" in fault
 
 
 def test_a_retry_after_a_failure_is_no_repeat() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -15,7 +16,7 @@ from confluent_kafka import ConsumerGroupState, TopicPartition
 from tests.harness.group.config import Kind, MemberConfig, Protocol
 from tests.harness.group.kafka_ground import KafkaGround
 from tests.harness.group.ledger import Reader
-from tests.harness.group.outcome import Outcome
+from tests.harness.group.outcome import Happened, Outcome
 from tests.harness.group.process import Member
 from tests.harness.group.progress import Progress
 from tests.harness.group.referee import Death, uncommitted
@@ -26,7 +27,7 @@ from tests.harness.processes import end, tail
 from tests.harness.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from tests.harness.group.ground import Ground
     from tests.harness.group.ledger import Where
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.05
 _WITHIN_S = 120.0
+_EXPLAINING = ("SessionLost", "StoreLost", "StoreDown")
 #: Settings.mark_batch: with the workers, what a death may repeat at most.
 MARK_BATCH = 500
 
@@ -411,6 +413,7 @@ class Field:
             group=self.group,
             silenced=frozenset(self.silenced),
             deaths=self.deaths,
+            happened=tuple(self._happened()),
             samples=self.sampler.samples,
             ends={topic: self.ground.end_offsets(topic) for topic in self.topics},
             committed={topic: self.ground.committed(self.group, topic) for topic in self.topics},
@@ -419,6 +422,14 @@ class Field:
             replayed=self.replayed,
             dead_letters=self.ground.end_offsets(self.dead_letters) if self.dead_letters else {},
         )
+
+    def _happened(self) -> Iterator[Happened]:
+        """What holdfast's members told of, and that explains repeats."""
+        file = self.home / "events.jsonl"
+        for line in file.read_text().splitlines() if file.exists() else ():
+            told = json.loads(line)
+            if told["event"] in _EXPLAINING:
+                yield Happened(told["at_ns"], told["member"], told["pid"], told["event"])
 
     def error(self, what: str) -> FieldError:
         """An error with where all members are and what they wrote last."""

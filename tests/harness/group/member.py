@@ -38,7 +38,12 @@ class EventFile:
         self._member = member
 
     def on_event(self, event: Event) -> None:
-        head = {"at_ns": time.monotonic_ns(), "member": self._member, "event": type(event).__name__}
+        head = {
+            "at_ns": time.monotonic_ns(),
+            "member": self._member,
+            "pid": os.getpid(),
+            "event": type(event).__name__,
+        }
         line = json.dumps(head | dataclasses.asdict(event), default=repr)
         os.write(self._file, f"{line}\n".encode())
 

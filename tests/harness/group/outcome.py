@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.harness.group import referee
 
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from tests.harness.group.ledger import Entry, Where
 
 _SHOWN = 5
+
+
+class Happened(NamedTuple):
+    """Something that a member told of, beside its work: a session that it has lost."""
+
+    at_ns: int
+    member: str
+    pid: int
+    event: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +39,8 @@ class Outcome:
     group: str = ""
     #: Processes that were killed, or might have been: what they did last, they could not tell.
     silenced: frozenset[int] = frozenset()
+    #: What excuses nothing, and may explain it.
+    happened: tuple[Happened, ...] = ()
     by_key: bool = False
     given_up: frozenset[str] = frozenset()
     #: How often each record is to be executed on purpose besides the first time (a reset by hand).
@@ -115,4 +126,5 @@ class Outcome:
             if each.where == where
         ]
         deaths = [f"{each.at_ns / 1e9:.3f} death of {each.member} (pid {each.pid})" for each in self.deaths]
-        return f"{where}: " + "; ".join(sorted([*lines[: 2 * _SHOWN], *deaths]))
+        told = [f"{each.at_ns / 1e9:.3f} {each.event} of {each.member} (pid {each.pid})" for each in self.happened]
+        return f"{where}: " + "; ".join(sorted([*lines[: 2 * _SHOWN], *deaths, *told[:_SHOWN]]))

@@ -115,10 +115,11 @@ class Sessions:
 
     @property
     def _wound_up(self) -> bool:
-        """Whether the handlers of a lost session have ended, or have had the time to. Until somebody takes over, what
-        they have done can be marked; a new session of our own would be the first to, and would run it all again: for
-        ever, where a handler keeps the interpreter lock for longer than the lease."""
-        return self._wind_up.passed or not (self._workers.busy or self._settling.waiting)
+        """Whether the handlers of a lost session have ended, or have had the time to, and the store was told of all
+        that ended. Until somebody takes over, what they have done can be marked; a new session of our own would be the
+        first to, and would run it all again: for ever, where a handler keeps the interpreter lock for longer than the
+        lease."""
+        return not self._settling.waiting and (self._wind_up.passed or not self._workers.busy)
 
     def _opened(self, store: ClaimStore) -> ClaimStore:
         since = [0.0]

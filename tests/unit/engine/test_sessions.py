@@ -109,6 +109,30 @@ class TestLost:
             assert member.session != before
         assert bench.work.starts()["x0"] == 1
 
+    def test_what_has_ended_is_said_before_a_new_session_begins(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The store was away for longer than the lease; the time to ask it again comes between a turn's marks and its
+        look at the session."""
+        monkeypatch.setattr(sessions, "_WIND_UP_S", 0.0)
+        with Bench() as bench:
+            bench.work.hold("x0")
+            bench.broker.produce("orders", 0, *numbered("x", range(3)))
+            member = bench.member(settings=SETTINGS)
+            bench.wait_running("x0")
+            engine = member.app._engine
+            assert engine is not None
+            bench.wait(lambda: not engine.parts.settling.waiting)
+            with monkeypatch.context() as not_due:
+                not_due.setattr(engine._steps, "exchange", lambda: None)
+                bench.work.let_go()
+                bench.wait(lambda: bool(engine.parts.settling.waiting))
+                bench.expire(member)
+                bench.wait(lambda: member.told(SessionLost))
+                polls = member.source.polls
+                bench.wait(lambda: member.source.polls > polls + 5)  # time enough for a new session
+                assert bench.ids() == []
+            bench.wait_committed(3)
+        assert bench.work.starts() == {"x0": 1, "x1": 1, "x2": 1}
+
     def test_a_handler_of_the_lost_session_and_its_repetition_never_run_at_the_same_time(self) -> None:
         with Bench() as bench:
             bench.work.hold("x0")

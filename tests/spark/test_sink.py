@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchReport, drop_done, idempotent_sink, reason, writers
-from holdfast.adapters.spark.keys import digest, with_key
+from holdfast.adapters.spark.keys import with_key
 from holdfast.dedup.claims import ClaimKey, Verdict
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_spark_batches import RedisBatches
@@ -137,8 +137,7 @@ def test_spark_makes_the_same_digests_as_other_consumers(spark: SparkSession) ->
         ("a", "b"): ['s:["é|1",7]', None, None],
     }
     for columns, keys in expected.items():
-        keyed = with_key(rows, columns, "key")
-        found = keyed.select("key", digest("sink ü", "key").alias("digest")).collect()
+        found = with_key(with_key(rows, columns, "key"), columns, "digest", scope="sink ü").collect()
         assert [row.key for row in found] == keys
         for row in found:
             if row.key is not None:

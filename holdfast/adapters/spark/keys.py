@@ -64,32 +64,41 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def with_key(rows: DataFrame, columns: Sequence[str], into: str) -> DataFrame:
+def with_key(rows: DataFrame, columns: Sequence[str], into: str, *, scope: str | None = None) -> DataFrame:
     """The rows with the text of their key in one more column; null = they have none: see `key_texts`.
 
     Where it is one column of text or numbers, Spark makes it; else Python does.
 
+    Args:
+        rows: any.
+        columns: of the key.
+        into: that column's name.
+        scope: with it not the text, but its digest: what the key is called in a namespace with `hash_keys`
+            (Layout.places).
+
     Raises:
         SettingError: Python does, and it cannot: see `check_names`.
     """
-    kind = rows.schema[columns[0]].dataType
+    kind, text = rows.schema[columns[0]].dataType, quoted(columns[0])
     if len(columns) > 1 or isinstance(kind, types.BinaryType):
         check_names(rows)
         schema = types.StructType([*rows.schema.fields, types.StructField(into, types.StringType())])
-        return rows.mapInArrow(_texts(columns, into), schema)
-    value = column(columns[0])
-    if isinstance(kind, types.StringType):
+        rows, text = rows.mapInArrow(_texts(columns, into), schema), quoted(into)
+        if scope is None:
+            return rows
+    elif isinstance(kind, types.StringType):
         # A cast from bytes takes any: Python would not read them, and one such row would end every try at its batch.
-        bytes_ = F.concat(F.lit("x:"), F.lower(F.hex(value.cast("binary"))))
-        text = F.when(F.is_valid_utf8(value), F.concat(F.lit("s:"), value)).otherwise(bytes_)
-        return rows.withColumn(into, F.when(value != "", text))
-    return rows.withColumn(into, F.concat(F.lit("n:"), value.cast("string")))
+        bytes_ = f"concat('x:', lower(hex(cast({text} AS binary))))"
+        text = f"if({text} != '', if(is_valid_utf8({text}), concat('s:', {text}), {bytes_}), NULL)"
+    else:
+        text = f"concat('n:', cast({text} AS string))"
+    # As one text of SQL: made of Spark's functions one by one, it would take the driver longer than all else here.
+    return rows.withColumn(into, F.expr(text if scope is None else _digest(scope, text)))
 
 
-def digest(scope: str, key: str) -> Column:
-    """Of a column of `with_key`: what the key is called in a namespace with `hash_keys` (Layout.places)."""
-    name = F.concat(F.lit(scoped(scope)), F.col(key)).cast("binary")
-    return F.substring(F.unhex(F.sha2(name, 256)), 1, 16)
+def _digest(scope: str, text: str) -> str:
+    named = f"concat(X'{scoped(scope).encode().hex()}', cast({text} AS binary))"
+    return f"substring(unhex(sha2({named}, 256)), 1, 16)"
 
 
 def lacking(rows: DataFrame, there: DataFrame, columns: Sequence[str]) -> int:

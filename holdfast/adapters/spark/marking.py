@@ -11,10 +11,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import F, Window, types
-from holdfast.adapters.spark.keys import check_columns, check_names, column, digest, key_columns, with_key
+from holdfast.adapters.spark.keys import check_columns, check_names, column, key_columns, with_key
 from holdfast.adapters.spark.session import changed
 from holdfast.adapters.spark.store import StoreAt
-from holdfast.adapters.spark.tasks import COPY, FAILED, NAME, NO_KEY, ROWS, VERDICT, claiming, keeping, told_schema
+from holdfast.adapters.spark.tasks import (
+    COPY,
+    FAILED,
+    NAME,
+    NO_KEY,
+    ROWS,
+    TOLD,
+    VERDICT,
+    claiming,
+    keeping,
+    told_schema,
+)
 from holdfast.adapters.spark.values import BatchFenced, BatchRefused
 from holdfast.dedup.spark_batches import BatchVerdict, Fate
 from holdfast.errors import KeyMissing, SettingError, StoreError, StoreUnavailable
@@ -32,6 +43,8 @@ _PLACE = "__hf_place"
 _UNCOMPRESSED = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
 #: After each row Spark asks how many bytes the batch for Python has: of digests, the number of rows says it.
 _UNCOUNTED = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
+#: Without this, what is persisted is evaluated by a job of its own, before the one that reads it is planned.
+_ONE_JOB = {"spark.sql.adaptive.enabled": "false"}
 #: What Spark makes a hash of, whatever its version.
 _HASHED = (
     types.NumericType,
@@ -88,8 +101,7 @@ def named(rows: DataFrame, at: StoreAt, sink: str, columns: Sequence[str], keep:
     """The rows with one more column, NAME: what their key is called at the store, its text or its digest."""
     if keep.by and keep.by not in rows.columns:
         raise SettingError("keep", keep.by, f"the rows have no such column (they have: {', '.join(rows.columns)})")
-    rows = with_key(rows, columns, NAME)
-    return rows.withColumn(NAME, digest(sink, NAME)) if at.hash_keys else rows
+    return with_key(rows, columns, NAME, scope=sink if at.hash_keys else None)
 
 
 def asked(rows: DataFrame, at: StoreAt, attempt: Attempt, patience_s: float) -> DataFrame:
@@ -100,7 +112,7 @@ def asked(rows: DataFrame, at: StoreAt, attempt: Attempt, patience_s: float) -> 
     """
     usual = str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions"))
     tasks = min(_TASKS, int(usual)) if usual.isdigit() else _TASKS  # Databricks has "auto" too
-    together = F.substring(F.col(NAME), 1, 2) if at.hash_keys else F.col(NAME)
+    together = F.expr(f"substring({NAME}, 1, 2)") if at.hash_keys else NAME
     names = rows.select(NAME).repartition(tasks, together)
     if not at.hash_keys:
         names = names.sortWithinPartitions(NAME)
@@ -122,7 +134,7 @@ def counted(told: DataFrame) -> Counts:
     """Evaluate what `asked` made, and with it the rows: where they are persisted, once and for all."""
     counts: Counter[str] = Counter()
     with _quick(told):
-        found = told.where(F.col(ROWS).isNotNull()).collect()
+        found = told.where(f"{ROWS} IS NOT NULL").collect()
     for each in found:
         counts[each[VERDICT]] += each[ROWS]
     return Counts(counts)
@@ -130,8 +142,12 @@ def counted(told: DataFrame) -> Counts:
 
 def _quick(rows: DataFrame) -> AbstractContextManager[None]:
     """Set confs for what is persisted, or evaluated, meanwhile."""
-    digests = isinstance(rows.schema[NAME].dataType, types.BinaryType)
-    return changed(rows.sparkSession, _UNCOMPRESSED | (_UNCOUNTED if digests else {}))
+    confs = dict(_UNCOMPRESSED)
+    if isinstance(rows.schema[NAME].dataType, types.BinaryType):
+        confs |= _UNCOUNTED
+    if rows.schema.names == TOLD:  # the rows themselves may come from joins of a user's, which Spark is to adapt
+        confs |= _ONE_JOB
+    return changed(rows.sparkSession, confs)
 
 
 def owned(rows: DataFrame, told: DataFrame, counts: Counts, keep: Keep) -> DataFrame:

@@ -34,6 +34,7 @@ FAILED = "!"
 #: Columns: what a row's key is called at the store, its text or its digest; and what tasks tell, `told_schema`.
 NAME = "__hf_name"
 VERDICT, ROWS = "verdict", "rows"
+TOLD = [NAME, VERDICT, ROWS]
 #: Keys in one call: Redis does nothing else meanwhile, about 2 ms.
 _CALL = 1000
 _NEW, _TAKEN_OVER, _DONE, _BUSY = (
@@ -111,7 +112,7 @@ def _to_know(told: np.ndarray, of_keys: np.ndarray) -> np.ndarray:
 
 
 def _rows(*columns: pa.Array) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(list(columns), [NAME, VERDICT, ROWS])
+    return pa.RecordBatch.from_arrays(list(columns), TOLD)
 
 
 def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience_s: float) -> bytes:

@@ -32,8 +32,9 @@ _MIB = 1024 * 1024
 _LOOK_S = 0.02
 #: A slave that has not got so far yet does not hold a pull: it answers at once that nothing matched.
 _BEHIND_S = 0.5
-#: Chunks of a queue that are taken together: what is consecutive goes its way as one run.
-_IN_A_ROW = 4
+#: Chunks of a queue that are taken together: what is consecutive goes its way as one run, of 256 records where a chunk
+#: has 32. More would wait for the budget that `mark_batch` gives.
+_IN_A_ROW = 8
 
 
 class Prefetch:

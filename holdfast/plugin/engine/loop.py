@@ -170,7 +170,7 @@ class Engine:
     def _wait(self) -> None:
         """Until something ends or comes due, at most for as long as a mark or a record may be late."""
         if not self._steps.more_to_say:
-            self.parts.workers.wake.wait(self.parts.timers.next_s(_BUSY_S))
+            self.parts.workers.wake.wait(self.parts.timers.next_s(min(_BUSY_S, self._steps.left_s)))
 
     def collect(self) -> None:
         """Take what the workers have ended."""

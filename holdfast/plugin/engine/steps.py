@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.settling import Turn
     from holdfast.plugin.ports import Batch
 
+#: How late a mark may be. Of round trips that only tell what has ended there is one in that time, where there is room:
+#: one costs as much as the rest of a record's way, where records come one by one.
+_LATE_S = 0.005
+
 
 class Steps:
     """One thread, the one that runs the app."""
@@ -27,6 +31,8 @@ class Steps:
         self.more_to_say = False
         #: How long the last round trip of an exchange took.
         self.trip_s = 0.0
+        #: When it was last told what has ended, and since when something waits for that; below 0: nothing does.
+        self._said, self._since = -_LATE_S, -1.0
         self._parts, self._family = parts, family
         self._admission = Admission(
             family=family,
@@ -82,12 +88,31 @@ class Steps:
         """Finish and mark what has ended, and ask for the keys of what came: in one round trip, where it all goes the
         same way and is no more than can be in hand. What is finished now is marked by the next."""
         self.more_to_say = False
+        if self._may_wait():
+            return
         while (turn := self._gather()) is not None:
             self._say(turn)
             if turn.whole:
                 return
         self.settle()
         self.claim()
+
+    @property
+    def left_s(self) -> float:
+        """How long the next exchange may be away, in seconds, for no mark to be later than it may be."""
+        return _LATE_S if self._since < 0 else max(0.0, self._since + _LATE_S - self._parts.runtime.now())
+
+    def _may_wait(self) -> bool:
+        """Whether what has ended may wait for more to end: nothing else is asked for, nothing has to start or to come
+        in its place, and the last round trip was just now."""
+        parts, now = self._parts, self._parts.runtime.now()
+        if not parts.settling.waiting:
+            return False
+        if now < self._said + _LATE_S and not parts.claiming.wanted and parts.unacked.roomy and parts.intake.roomy:
+            self._since = now if self._since < 0 else self._since
+            return True
+        self._said, self._since = now, -1.0
+        return False
 
     def _gather(self) -> Turn | None:
         parts = self._parts

@@ -138,13 +138,11 @@ class Intake:
     def _room(self, *, stopped: bool) -> int:
         settings = self._settings
         full = self.records >= settings.max_in_flight or self.bytes >= settings.max_in_flight_bytes
-        if not full and not stopped:
-            relieved = self.records * 2 <= settings.max_in_flight and self.bytes * 2 <= settings.max_in_flight_bytes
-            if self._jammed_since is None or not self.tight or relieved:
-                self._jammed_since = None
-                # What waits for its turn is bounded, but is not to keep those out that wait for nothing.
-                room = settings.max_in_flight - self.records
-                return self._fitting(max(min(_GUARANTEED, room), room - self.new_partitions.records))
+        if not full and not stopped and (self._jammed_since is None or not self.tight or self.roomy):
+            self._jammed_since = None
+            # What waits for its turn is bounded, but is not to keep those out that wait for nothing.
+            room = settings.max_in_flight - self.records
+            return self._fitting(max(min(_GUARANTEED, room), room - self.new_partitions.records))
         if self._jammed_since is None:
             self._jammed_since = self._clock.now()
         # Jammed for longer: membership needs polls, and partitions that wait for nothing may go on. A source that
@@ -162,6 +160,12 @@ class Intake:
         if average:
             records = min(records, (self._settings.max_in_flight_bytes - here) // average + 1)
         return max(1, min(records, self._settings.poll_batch))
+
+    @property
+    def roomy(self) -> bool:
+        """No more than half of what may be in the process is there."""
+        settings = self._settings
+        return self.records * 2 <= settings.max_in_flight and self.bytes * 2 <= settings.max_in_flight_bytes
 
     @property
     def tight(self) -> bool:

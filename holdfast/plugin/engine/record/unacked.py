@@ -36,6 +36,11 @@ class Unacked:
         """How many records of that kind may be taken now."""
         return min(self.share(kind) - self._of[kind], self.at_most - self.records)
 
+    @property
+    def roomy(self) -> bool:
+        """No kind has more than half of its share."""
+        return max(self._of.values(), default=0) * 2 * len(self._of) <= self.at_most
+
     def take(self, entry: Entry) -> None:
         """Count the records of an entry that goes to its handler."""
         if not entry.counted:

@@ -230,14 +230,14 @@ class RedisSession:
         self._given.mark(marks)
         turned: list[Turned] = []
 
-        def finish() -> list[Verdict] | StoreError:
+        def finish() -> Sequence[Verdict] | StoreError:
             if turned:  # once more: the claims have their answer, a second one would not reach who asked
                 return self._asker.alone(self._finishing(done, None))
             asked = self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
             turned.append(Turned(*asked))
             return turned[0].finished
 
-        def note(finished: list[Verdict] | StoreError) -> None:
+        def note(finished: Sequence[Verdict] | StoreError) -> None:
             if not isinstance(finished, StoreError):
                 self._given.finish(done, None, finished)
 

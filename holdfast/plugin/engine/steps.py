@@ -107,6 +107,7 @@ class Steps:
         in its place, and the last round trip was just now."""
         parts, now = self._parts, self._parts.runtime.now()
         if not parts.settling.waiting:
+            self._since = -1.0  # a hand-over has told it
             return False
         if now < self._said + _LATE_S and not parts.claiming.wanted and parts.unacked.roomy and parts.intake.roomy:
             self._since = now if self._since < 0 else self._since

@@ -77,6 +77,14 @@ def test_a_turn_waits_no_longer_than_the_first_that_waits_may_be_late(scene: Sce
     assert scene.said == [1.0, 1.007]
 
 
+def test_what_a_hand_over_has_told_keeps_no_turn_from_waiting(scene: Scene) -> None:
+    scene.at(1.0)
+    scene.at(1.001)
+    scene.settling.waiting = 0
+    scene.at(2.0, ended=0)
+    assert scene.steps.left_s == pytest.approx(0.005)
+
+
 def test_a_turn_that_comes_too_late_waits_no_more(scene: Scene) -> None:
     scene.at(1.0)
     scene.at(1.001)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.dedup.claims import ClaimSession
+    from holdfast.dedup.redis_session import RedisSession
 
 ONE = Claim(ClaimKey("h", "k"), Token("p", 0, 1))
 
@@ -153,6 +154,22 @@ class TestBehind:
             for name, dump in kept.items():
                 raw.restore(name, 0, dump)
 
+    def fail_over_before_it_is_noted(
+        self, server: RedisServer, kept: dict[bytes, bytes], session: RedisSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """When the first server has answered the session's next call, and it has not noted that yet: another takes its
+        place, and the thread that renews says all again."""
+        ask_all = session._asker.ask_all
+
+        def answered_and_then(questions: Any) -> Any:
+            monkeypatch.undo()
+            found = ask_all(questions)
+            self.fail_over(server, kept)
+            answered(session.renew)
+            return found
+
+        monkeypatch.setattr(session._asker, "ask_all", answered_and_then)
+
     def test_what_was_given_back_is_given_back_again(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
@@ -197,16 +214,7 @@ class TestBehind:
             "finish": lambda: a.finish([ONE]),
             "turn": lambda: a.turn([ONE], [], []),
         }
-        ask_all = a._asker.ask_all
-
-        def answered_and_then(questions: Any) -> Any:
-            monkeypatch.undo()
-            found = ask_all(questions)
-            self.fail_over(server, kept)
-            answered(a.renew)
-            return found
-
-        monkeypatch.setattr(a._asker, "ask_all", answered_and_then)
+        self.fail_over_before_it_is_noted(server, kept, a, monkeypatch)
         calls[call]()
         after = {
             "let_go": lambda: b.acquire(["p"]) != [Wait.WAIT],
@@ -235,16 +243,7 @@ class TestBehind:
             "claim_fenced": lambda: a.claim_fenced([ONE]),
             "turn": lambda: a.turn([], [], [ONE]).claimed,
         }
-        ask_all = a._asker.ask_all
-
-        def answered_and_then(questions: Any) -> Any:
-            monkeypatch.undo()
-            found = ask_all(questions)
-            self.fail_over(server, kept)
-            answered(a.renew)
-            return found
-
-        monkeypatch.setattr(a._asker, "ask_all", answered_and_then)
+        self.fail_over_before_it_is_noted(server, kept, a, monkeypatch)
         assert calls[call]() in ([Verdict.BUSY], [(Verdict.BUSY, 0)])
         assert b.claim([theirs]) == [Verdict.BUSY]
         assert a.renew()

@@ -72,7 +72,7 @@ class SimulatedSession(MemorySession):
         if not super().renew():
             return False
         server = self._heard()
-        if server != self._server and self._say_again():
+        if (server != self._server or self._given.unsaid) and self._say_again():
             self._server = server
         return True
 
@@ -124,12 +124,17 @@ class SimulatedSession(MemorySession):
         back = self._given.asked_for(claims)
         self._given.mark(marks)
 
-        def note(turned: Turned) -> None:
-            self._given.finish(done, None, cast("Sequence[Verdict]", turned.finished))  # it refuses nothing
+        turned: list[Turned] = []
 
-        turned = self._given.told(partial(super().turn, done, marks, claims), note)
-        self._given.answered(back, claims, cast("Sequence[Verdict]", turned.claimed))
-        return turned
+        def finish() -> Sequence[Verdict]:
+            if turned:  # once more: the claims have their answer
+                return super(SimulatedSession, self).finish(done)
+            turned.append(super(SimulatedSession, self).turn(done, marks, claims))
+            return cast("Sequence[Verdict]", turned[0].finished)  # it refuses nothing
+
+        self._given.told(finish, lambda verdicts: self._given.finish(done, None, verdicts))
+        self._given.answered(back, claims, cast("Sequence[Verdict]", turned[0].claimed))
+        return turned[0]
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""

@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     import pytest
 
     from holdfast.records import Record
-    from tests.harness.engine import Seen
+    from tests.harness.engine import Member, Seen
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 P0, P1 = partition(), partition(1)
+
+
+def _lose_and_begin_none(bench: Bench, member: Member) -> None:
+    """The member loses its session, and begins no other, for which there is time enough."""
+    bench.expire(member)
+    bench.wait(lambda: member.told(SessionLost))
+    polls = member.source.polls
+    bench.wait(lambda: member.source.polls > polls + 5)
+    assert bench.ids() == []
 
 
 class TestLost:
@@ -99,11 +108,7 @@ class TestLost:
             member = bench.member(settings=SETTINGS)
             bench.wait_running("x0")
             before = member.session
-            bench.expire(member)
-            bench.wait(lambda: member.told(SessionLost))
-            polls = member.source.polls
-            bench.wait(lambda: member.source.polls > polls + 5)  # time enough for a new session
-            assert bench.ids() == []
+            _lose_and_begin_none(bench, member)
             bench.work.let_go()
             bench.wait_committed(3)
             assert member.session != before
@@ -125,11 +130,7 @@ class TestLost:
                 not_due.setattr(engine._steps, "exchange", lambda: None)
                 bench.work.let_go()
                 bench.wait(lambda: bool(engine.parts.settling.waiting))
-                bench.expire(member)
-                bench.wait(lambda: member.told(SessionLost))
-                polls = member.source.polls
-                bench.wait(lambda: member.source.polls > polls + 5)  # time enough for a new session
-                assert bench.ids() == []
+                _lose_and_begin_none(bench, member)
             bench.wait_committed(3)
         assert bench.work.starts() == {"x0": 1, "x1": 1, "x2": 1}
 

@@ -27,7 +27,8 @@ app = Holdfast(
 app.handler("orders", name="handle")(lambda record: seen.append(record.offset))
 app.start()
 broker.produce("orders", 0, "a", "b")
-until(lambda: len(seen) == 2)
+# What is committed is marked: no call is under way that would end with another reason.
+until(lambda: [each.committed for each in app.snapshot().partitions] == [2])
 side = redis.Redis.from_url(sys.argv[1])
 side.ping()
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)

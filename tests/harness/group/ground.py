@@ -35,6 +35,11 @@ class Sender(Protocol):
         """Wait for what has no answer yet; returns how much of it there is still."""
         ...
 
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """Why orders had to be sent again, and how often, as far as the sender knows."""
+        ...
+
     def close(self) -> None:
         """End it."""
         ...

@@ -122,6 +122,10 @@ class KafkaSender:
     def flush(self, within_s: float) -> int:
         return self._producer.flush(within_s)
 
+    @property
+    def refusals(self) -> dict[str, int]:
+        return {}  # the client tries again by itself
+
     def close(self) -> None:
         self._producer.close()
 

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 import zlib
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.rocketmq.remoting import (
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from tests.harness.group.ground import Placed
     from tests.harness.servers.rocketmq import RocketMQServer
+
+    _Sent = tuple[Message, int | None, Placed]
 
 _CALL_S = 15.0
 _WATCH_S = 2.0
@@ -126,8 +129,9 @@ class RocketMQSender:
     def __init__(self, namesrv: str) -> None:
         self._client = _client(namesrv)
         self._sender = Sender(self._client)
-        self._again: Final = queue.SimpleQueue[tuple[Message, int | None, "Placed"] | None]()
+        self._again: Final = queue.SimpleQueue["_Sent | None"]()
         self._left = 0
+        self._refusals = Counter[str]()
         self._changed = threading.Condition()
         self._retries = threading.Thread(target=self._retry, name="traffic-retries", daemon=True)
         self._retries.start()
@@ -144,14 +148,19 @@ class RocketMQSender:
             if isinstance(result, Sent):
                 self._done(placed, Where(message.topic, number_of(result.queue), result.offset), None)
             elif isinstance(result, SourceUnavailable):
-                self._again.put((message, partition, placed))
+                self._refused(result, (message, partition, placed))
             else:
                 self._done(placed, None, str(result))
 
         try:
             self._sender.begin_send(self._choose(message, partition), message, answered, timeout_s=_SEND_S)
-        except SourceUnavailable:
-            self._again.put((message, partition, placed))
+        except SourceUnavailable as error:
+            self._refused(error, (message, partition, placed))
+
+    def _refused(self, error: SourceUnavailable, sent: _Sent) -> None:
+        with self._changed:
+            self._refusals[str(error)] += 1
+        self._again.put(sent)
 
     def _choose(self, message: Message, partition: int | None) -> Partition:
         route = self._client.known_route(message.topic) or self._client.route(message.topic, Deadline(_CALL_S))
@@ -180,6 +189,11 @@ class RocketMQSender:
         with self._changed:
             self._changed.wait_for(lambda: not self._left, within_s)
             return self._left
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        with self._changed:
+            return dict(self._refusals)
 
     def close(self) -> None:
         self._again.put(None)

@@ -81,7 +81,8 @@ class Traffic:
         """Wait for all acknowledgements. Raises RuntimeError where one is missing: nothing could be judged then."""
         left = self._sender.flush(_FLUSH_S)
         if left or self._errors:
-            msg = f"{left} orders without an acknowledgement; errors: {self._errors[:3]}"
+            why = f"errors: {self._errors[:3]}; sent again: {self._sender.refusals}"
+            msg = f"{left} orders without an acknowledgement; {why}"
             raise RuntimeError(msg)
         while self._unplaced:
             topic, at_ns = self._unplaced.popitem()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 import uuid
 import zlib
-from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections import Counter, deque
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.rocketmq.remoting import (
     Admin,
@@ -34,13 +33,22 @@ if TYPE_CHECKING:
     from tests.harness.group.ground import Placed
     from tests.harness.servers.rocketmq import RocketMQServer
 
-    _Sent = tuple[Message, int | None, Placed]
-
 _CALL_S = 15.0
 _WATCH_S = 2.0
+#: After a refusal.
 _RETRY_S = 0.1
 #: What is not answered by then is sent again, and may be there twice.
 _SEND_S = 30.0
+#: Sends under way: a broker takes some thousands at most, of all its producers.
+_AT_ONCE = 500
+
+
+class _Sending(NamedTuple):
+    """An order on its way, to that partition where it is to be there."""
+
+    message: Message
+    partition: int | None
+    placed: Placed
 
 
 class RocketMQGround:
@@ -124,43 +132,62 @@ def committed(client: RemotingClient, group: str, queues: Sequence[Partition]) -
 
 class RocketMQSender:
     """Keeps at each order until a broker has it. A retry has the UNIQ_KEY of the first try: it may be stored twice, and
-    is one message to whoever looks at that."""
+    is one message to whoever looks at that.
+
+    A broker that comes back finds a few hundred orders at its door, not all that have waited: it would refuse them as
+    too many, again and again.
+    """
 
     def __init__(self, namesrv: str) -> None:
         self._client = _client(namesrv)
         self._sender = Sender(self._client)
-        self._again: Final = queue.SimpleQueue["_Sent | None"]()
-        self._left = 0
-        self._refusals = Counter[str]()
+        #: Guards what follows; told of each change.
         self._changed = threading.Condition()
-        self._retries = threading.Thread(target=self._retry, name="traffic-retries", daemon=True)
-        self._retries.start()
+        self._waiting = deque[_Sending]()
+        self._under_way = 0
+        self._refusals = Counter[str]()
+        self._refused_at = float("-inf")
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="traffic-sends", daemon=True)
+        self._thread.start()
 
     def send(self, topic: str, order: Order, partition: int | None, placed: Placed) -> None:
         identity = {"UNIQ_KEY": uuid.uuid4().hex.upper()}
         message = Message(topic, order.encode(), keys=order.lane, properties=identity)
         with self._changed:
-            self._left += 1
-        self._begin(message, partition, placed)
+            self._waiting.append(_Sending(message, partition, placed))
+            self._changed.notify_all()
 
-    def _begin(self, message: Message, partition: int | None, placed: Placed) -> None:
+    def _run(self) -> None:
+        while (sending := self._next()) is not None:
+            self._begin(sending)
+
+    def _next(self) -> _Sending | None:
+        """The one to send now; None = the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or (self._waiting and self._under_way < _AT_ONCE))
+            while not self._closed and (left_s := self._refused_at + _RETRY_S - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+            if self._closed:
+                return None
+            self._under_way += 1
+            return self._waiting.popleft()
+
+    def _begin(self, sending: _Sending) -> None:
         def answered(result: Sent | SourceError) -> None:
             if isinstance(result, Sent):
-                self._done(placed, Where(message.topic, number_of(result.queue), result.offset), None)
+                where = Where(sending.message.topic, number_of(result.queue), result.offset)
+                self._done(sending, where, None)
             elif isinstance(result, SourceUnavailable):
-                self._refused(result, (message, partition, placed))
+                self._again(sending, result)
             else:
-                self._done(placed, None, str(result))
+                self._done(sending, None, str(result))
 
         try:
-            self._sender.begin_send(self._choose(message, partition), message, answered, timeout_s=_SEND_S)
-        except SourceUnavailable as error:
-            self._refused(error, (message, partition, placed))
-
-    def _refused(self, error: SourceUnavailable, sent: _Sent) -> None:
-        with self._changed:
-            self._refusals[str(error)] += 1
-        self._again.put(sent)
+            queue = self._choose(sending.message, sending.partition)
+            self._sender.begin_send(queue, sending.message, answered, timeout_s=_SEND_S)
+        except SourceError as error:
+            answered(error)
 
     def _choose(self, message: Message, partition: int | None) -> Partition:
         route = self._client.known_route(message.topic) or self._client.route(message.topic, Deadline(_CALL_S))
@@ -171,19 +198,19 @@ class RocketMQSender:
             return queues[zlib.crc32(str(message.keys).encode()) % len(queues)]
         return next(each for each in queues if number_of(each) == partition)
 
-    def _done(self, placed: Placed, where: Where | None, error: str | None) -> None:
-        placed(where, error)
+    def _again(self, sending: _Sending, error: SourceUnavailable) -> None:
         with self._changed:
-            self._left -= 1
+            self._refusals[str(error)] += 1
+            self._refused_at = time.monotonic()
+            self._under_way -= 1
+            self._waiting.append(sending)
             self._changed.notify_all()
 
-    def _retry(self) -> None:
-        while (asked := self._again.get()) is not None:
-            time.sleep(_RETRY_S)
-            for each in (asked, *(self._again.get() for _ in range(self._again.qsize()))):
-                if each is None:
-                    return
-                self._begin(*each)
+    def _done(self, sending: _Sending, where: Where | None, error: str | None) -> None:
+        sending.placed(where, error)
+        with self._changed:
+            self._under_way -= 1
+            self._changed.notify_all()
 
     def flush(self, within_s: float) -> int:
         with self._changed:
@@ -191,13 +218,19 @@ class RocketMQSender:
             return self._left
 
     @property
+    def _left(self) -> int:
+        return self._under_way + len(self._waiting)
+
+    @property
     def refusals(self) -> dict[str, int]:
         with self._changed:
             return dict(self._refusals)
 
     def close(self) -> None:
-        self._again.put(None)
-        self._retries.join(_CALL_S)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(_CALL_S)
         self._client.close()
 
 

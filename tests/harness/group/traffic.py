@@ -78,8 +78,11 @@ class Traffic:
         self._sender.send(topic, order, partition, placed)
 
     def flush(self) -> None:
-        """Wait for all acknowledgements. Raises RuntimeError where one is missing: nothing could be judged then."""
-        left = self._sender.flush(_FLUSH_S)
+        """Wait for all acknowledgements, as long as some come. Raises RuntimeError where one is missing: nothing could
+        be judged then."""
+        before, left = 0, self._sender.flush(_FLUSH_S)
+        while left and left != before:
+            before, left = left, self._sender.flush(_FLUSH_S)
         if left or self._errors:
             why = f"errors: {self._errors[:3]}; sent again: {self._sender.refusals}"
             msg = f"{left} orders without an acknowledgement; {why}"

@@ -126,11 +126,16 @@ class Given:
         #: Whether something was noted too late for the list that it was meant for.
         self.unsaid = False
 
-    def told(self, say: Callable[[], _T], note: Callable[[_T], object]) -> _T:
+    def told(self, say: Callable[[], _T], note: Callable[[_T], object], *, again: Callable[[], _T] | None = None) -> _T:
         """Say something, and note that it was heard. Where all was said again between the two, to another server than
         the one that has heard it, this was not among that: it is said once more.
 
-        Returns: what was replied first. Raises what `say` raises.
+        Args:
+            say: makes the call.
+            note: notes what was heard.
+            again: makes the call once more, where it is not the same as the first.
+
+        Returns: what was replied first. Raises what the calls raise.
         """
         rounds = self._rounds
         first = heard = say()
@@ -140,7 +145,7 @@ class Given:
                 if self._rounds == rounds:
                     return first
                 rounds = self._rounds
-            heard = say()
+            heard = (again or say)()
 
     def ends(self, items: Iterable[LetGo]) -> list[Ended]:
         """Return what is to be said where these ownerships end, by `told`, with `let_go` for its note."""

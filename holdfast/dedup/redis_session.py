@@ -228,21 +228,19 @@ class RedisSession:
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
         self._given.mark(marks)
-        turned: list[Turned] = []
 
-        def finish() -> Sequence[Verdict] | StoreError:
-            if turned:  # once more: the claims have their answer, a second one would not reach who asked
-                return self._asker.alone(self._finishing(done, None))
-            asked = self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
-            turned.append(Turned(*asked))
-            return turned[0].finished
+        def note(turned: Turned) -> None:
+            if not isinstance(turned.finished, StoreError):
+                self._given.finish(done, None, turned.finished)
 
-        def note(finished: Sequence[Verdict] | StoreError) -> None:
-            if not isinstance(finished, StoreError):
-                self._given.finish(done, None, finished)
-
-        self._given.told(finish, note)
-        return turned[0]
+        return self._given.told(
+            lambda: Turned(
+                *self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
+            ),
+            note,
+            # The claims have their answer: a second one would not reach who asked.
+            again=lambda: Turned(self._asker.alone(self._finishing(done, None)), (), ()),
+        )
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""

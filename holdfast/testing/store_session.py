@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
+from holdfast.dedup.claims import Turned
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.redis_given import Given
 from holdfast.errors import StoreError
@@ -12,7 +13,7 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo, Mark, Token, Turned, Verdict, Wait
+    from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo, Mark, Token, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
     from holdfast.dedup.redis_given import Ended
@@ -123,18 +124,14 @@ class SimulatedSession(MemorySession):
             raise AssertionError(f"{both}: finished and claimed at once, and a store may do either first")
         back = self._given.asked_for(claims)
         self._given.mark(marks)
-
-        turned: list[Turned] = []
-
-        def finish() -> Sequence[Verdict]:
-            if turned:  # once more: the claims have their answer
-                return super(SimulatedSession, self).finish(done)
-            turned.append(super(SimulatedSession, self).turn(done, marks, claims))
-            return cast("Sequence[Verdict]", turned[0].finished)  # it refuses nothing
-
-        self._given.told(finish, lambda verdicts: self._given.finish(done, None, verdicts))
-        self._given.answered(back, claims, cast("Sequence[Verdict]", turned[0].claimed))
-        return turned[0]
+        finish = super().finish
+        turned = self._given.told(
+            partial(super().turn, done, marks, claims),
+            lambda said: self._given.finish(done, None, _verdicts(said.finished)),
+            again=lambda: Turned(finish(done), (), ()),
+        )
+        self._given.answered(back, claims, _verdicts(turned.claimed))
+        return turned
 
     def unclaim(self, claims: Sequence[Claim]) -> None:
         """Give keys back, as far as they are still held."""
@@ -161,3 +158,7 @@ class SimulatedSession(MemorySession):
         except StoreError:
             return False  # at the next renewal
         return True
+
+
+def _verdicts(of: Sequence[Verdict] | StoreError) -> Sequence[Verdict]:
+    return cast("Sequence[Verdict]", of)  # this store refuses no call alone

@@ -15,7 +15,7 @@ from holdfast.plugin.engine.lifecycle import Lifecycle
 from holdfast.plugin.engine.parts import make_parts
 from holdfast.plugin.engine.record.dispatch import Dispatch
 from holdfast.plugin.engine.snapshots import Snapshots
-from holdfast.plugin.engine.steps import Steps
+from holdfast.plugin.engine.steps import LATE_S, Steps
 from holdfast.plugin.ports import NOTHING
 from holdfast.runtime import MACHINE
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 #: The longest a poll blocks while nothing is in the process. A signal is seen within that time.
 _IDLE_S = 0.1
-#: The longest a turn waits while something is in the process: it bounds how late a mark can be.
-_BUSY_S = 0.005
 
 
 class Engine:
@@ -96,7 +94,7 @@ class Engine:
             recorder=parts.recorder,
             collect=self.collect,
             stalled=lambda: parts.sessions.stalled,
-            turn_s=_BUSY_S,
+            turn_s=LATE_S,
         )
         self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self, resources)
         self._new_topics: Collection[str] | None = None
@@ -143,7 +141,7 @@ class Engine:
         steps.vouch()
         self.collect()
         if steps.more_to_say:
-            self._let_handlers_end(min(steps.trip_s, _BUSY_S))
+            self._let_handlers_end(min(steps.trip_s, LATE_S))
         steps.exchange()
         self._dispatch.step()
         parts.workers.begin_coroutines()
@@ -170,7 +168,7 @@ class Engine:
     def _wait(self) -> None:
         """Until something ends or comes due, at most for as long as a mark or a record may be late."""
         if not self._steps.more_to_say:
-            self.parts.workers.wake.wait(self.parts.timers.next_s(min(_BUSY_S, self._steps.left_s)))
+            self.parts.workers.wake.wait(self.parts.timers.next_s(min(LATE_S, self._steps.left_s)))
 
     def collect(self) -> None:
         """Take what the workers have ended."""
@@ -214,7 +212,7 @@ class Engine:
         """Work until `over()` or the deadline: a drain inside a rebalance."""
         while not over() and not deadline.passed and not self.parts.stopping.hurry:
             if not self._steps.more_to_say:
-                self.parts.workers.wake.wait(min(_BUSY_S, deadline.left_s()))
+                self.parts.workers.wake.wait(min(LATE_S, deadline.left_s()))
             self.work()
 
     def goes(self, partitions: Collection[Partition]) -> None:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.settling import Turn
     from holdfast.plugin.ports import Batch
 
-#: How late a mark may be. Of round trips that only tell what has ended there is one in that time, where there is room:
-#: one costs as much as the rest of a record's way, where records come one by one.
-_LATE_S = 0.005
+#: How late a mark may be: a loop waits no longer while something is in the process, and of round trips that only tell
+#: what has ended there is one in that time, where there is room. One costs as much as the rest of a record's way, where
+#: records come one by one.
+LATE_S = 0.005
 
 
 class Steps:
@@ -32,7 +33,7 @@ class Steps:
         #: How long the last round trip of an exchange took.
         self.trip_s = 0.0
         #: When it was last told what has ended, and since when something waits for that; below 0: nothing does.
-        self._said, self._since = -_LATE_S, -1.0
+        self._said, self._since = -LATE_S, -1.0
         self._parts, self._family = parts, family
         self._admission = Admission(
             family=family,
@@ -100,7 +101,7 @@ class Steps:
     @property
     def left_s(self) -> float:
         """How long the next exchange may be away, in seconds, for no mark to be later than it may be."""
-        return _LATE_S if self._since < 0 else max(0.0, self._since + _LATE_S - self._parts.runtime.now())
+        return LATE_S if self._since < 0 else max(0.0, self._since + LATE_S - self._parts.runtime.now())
 
     def _may_wait(self) -> bool:
         """Whether what has ended may wait for more to end: nothing else is asked for, nothing has to start or to come
@@ -109,7 +110,7 @@ class Steps:
         if not parts.settling.waiting:
             self._since = -1.0  # a hand-over has told it
             return False
-        if now < self._said + _LATE_S and not parts.claiming.wanted and parts.unacked.roomy and parts.intake.roomy:
+        if now < self._said + LATE_S and not parts.claiming.wanted and parts.unacked.roomy and parts.intake.roomy:
             self._since = now if self._since < 0 else self._since
             return True
         self._said, self._since = now, -1.0

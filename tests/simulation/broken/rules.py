@@ -217,7 +217,7 @@ RULES = (
         name="polls-wait-for-handlers",
         file="plugin/engine/loop.py",
         rule="        room = parts.intake.room(stopped=stalled)\n",
-        instead="        while parts.workers.outstanding:\n            parts.runtime.sleep(_BUSY_S)\n        room = parts.intake.room(stopped=stalled)\n",
+        instead="        while parts.workers.outstanding:\n            parts.runtime.sleep(LATE_S)\n        room = parts.intake.room(stopped=stalled)\n",
         breaks="P6: a slow handler costs the membership",
     ),
     Broken(

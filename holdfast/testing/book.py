@@ -61,6 +61,8 @@ class Placed:
     log: LogName
     offset: int
     unit: Unit
+    #: Seconds after the world's begin: the plan's time, or later, where the producer had to try again.
+    written_s: float
     #: What is handled one after the other with it, and where it stands among these; None = nothing.
     lane: Lane | None = None
     turn: int = 0
@@ -184,9 +186,9 @@ class Book:
         self._lanes: dict[Hashable, Lane] = {}
         self._units: dict[tuple[str, str], Unit] = {}
 
-    def place(self, number: int, at: Place, plan: Planned, handling: Handling) -> Placed:
+    def place(self, number: int, at: Place, plan: Planned, handling: Handling, written_s: float) -> Placed:
         """A producer's record is in its log."""
-        record = Placed(number, plan, handling, at.log, at.offset, self._unit(plan, handling, at))
+        record = Placed(number, plan, handling, at.log, at.offset, self._unit(plan, handling, at), written_s)
         lacks = handling.keyed and plan.unit is None and self._missing == "error"
         record.unfit = plan.unreadable or lacks
         lane = None if record.unfit else self._lane(record)

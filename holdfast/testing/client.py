@@ -132,7 +132,6 @@ class Client:
         """Tell that these partitions are gone."""
         self._lost.update(partitions)
         self.member.thrown_out()  # it may hear of that late: its store has not answered for a while
-        self.member.has_lost = True
         with self._telling(0.0), self.reports.going("lost", partitions):
             listener.lost(partitions)
 

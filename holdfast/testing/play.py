@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,7 @@ from holdfast.testing.retries import store
 from holdfast.testing.stage import Stage
 from holdfast.testing.store import SimulatedStore
 from holdfast.testing.story import gates_of, told
-from holdfast.testing.watch import Revokes, Watch, owners_of
+from holdfast.testing.watch import Losses, Revokes, Watch, owners_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -91,7 +91,7 @@ class Play(Stage):
         if isinstance(self.store, SimulatedStore):
             self.store.witness = AtStore(self, self.store)
         self.watch = Watch(self)
-        self.broker.watchers.append(Revokes(self))
+        self.broker.watchers += [Losses(self), Revokes(self)]
         self.faults = Faults(self)
         #: What producers cannot send now.
         self._unsent: set[int] = set()
@@ -171,7 +171,7 @@ class Play(Stage):
             if partition.topic in self.retry_topics:
                 self._copied(first, value, again)
             else:
-                copy = self.book.place(next(self._numbers), again, first.plan, first.handling)
+                copy = self.book.place(next(self._numbers), again, first.plan, first.handling, self.now)
                 self.copies[value, again.offset] = copy
 
     def retry(self, first: Placed, letter: Letter, at_ms: int) -> None:
@@ -184,7 +184,7 @@ class Play(Stage):
     # ---- inside
     def _copied(self, first: Placed, value: bytes | None, at: Place) -> Placed:
         """A record is in a retry topic: it fails as often as the first one has left."""
-        copy = self.book.place(next(self._numbers), at, replace(first.plan, at_s=self.now), first.handling)
+        copy = self.book.place(next(self._numbers), at, first.plan, first.handling, self.now)
         for left in (self.fails, self.hangs):
             if left.get(first.number):
                 left[copy.number] = left[first.number]
@@ -209,7 +209,7 @@ class Play(Stage):
         number = next(self._numbers)
         value = value_of(number, plan.unit)
         at = self.ground.store(number, plan, value)
-        self.by_value[value.encode()] = self.book.place(number, at, plan, self._handlings[plan.topic])
+        self.by_value[value.encode()] = self.book.place(number, at, plan, self._handlings[plan.topic], self.now)
         if plan.fails:
             self.fails[number] = plan.fails
         if plan.hangs:

@@ -81,7 +81,7 @@ class Spikes:
 
     def _most(self, owners: Mapping[Partition, Ownership]) -> float:
         stage, ramp, before_per_s = self._stage, self._ramp, self._before_per_s
-        produced = sum(record.plan.at_s >= self._came_s for partition in owners for record in self._records(partition))
+        produced = sum(record.written_s >= self._came_s for partition in owners for record in self._records(partition))
         cap = ramp.headroom * max(before_per_s, produced / _MEASURED_S)
         rate = max(ramp.floor_per_s, before_per_s, cap)
         since_s = (stage.now - self._came_s) * _CLOCK + _MEASURED_S

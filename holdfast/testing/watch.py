@@ -158,6 +158,18 @@ def _ready(engine: Engine | Driven) -> dict[str, Entry]:
     return found
 
 
+class Losses(Watcher):
+    """Notes who has lost partitions: those have not changed hands in order."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def on_lost(self, partitions: Sequence[Partition], member: object) -> None:  # noqa: ARG002 - as of Watcher
+        """Implements `Watcher.on_lost`."""
+        for each in self._stage.members:
+            each.has_lost = each.has_lost or each.source is member
+
+
 class Revokes(Watcher):
     """Judges that what a member gives up by its own will is committed by then, as far as the store knows it as done."""
 

@@ -123,6 +123,7 @@ def test_the_master_is_found_and_the_next_one_followed_and_named(
     new.kill()
     with pytest.raises(StoreUnavailable, match=f"orders/0 \\(now 127.0.0.1:{new.port}, by the sentinels"):
         session.renew()
+    session.abandon()
     claims.close()
 
 
@@ -242,6 +243,7 @@ class TestCutOff:
         assert session.finish([claim("before")]) == [Verdict.DONE]
         assert evaluated(sentinels.master) == 0
         assert evaluated(new)
+        session.abandon()
         claims.close()
 
     def test_of_a_client_that_asks_the_wrong_sentinel_first_nothing_is_renewed(self, sentinels: Sentinels) -> None:
@@ -261,6 +263,7 @@ class TestCutOff:
         lonely.stop()
         assert session.renew()
         assert f"now 127.0.0.1:{new.port}," in repr(claims)
+        session.abandon()
         client.close()
 
     def test_one_that_asks_for_a_replica_takes_nothing(
@@ -277,6 +280,7 @@ class TestCutOff:
         sentinels.promoted()
         assert session.renew()
         assert session.claim([claim("k")]) == [Verdict.NEW]
+        session.abandon()
         claims.close()
 
 

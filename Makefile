@@ -17,7 +17,7 @@ PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=
 # What is `full` has clusters of brokers, or a Spark, of its own: more of them at a time starve each other.
 FULL_ARGS ?= $(PYTEST_ARGS) -n 3
 # What needs Spark's packages: half a gigabyte for each Python. `make compat` tries Spark.
-WITHOUT_SPARK := $(foreach part,test_spark test_audit_damaged test_audit_planted test_audit_re test_audit_whole test_soak,--ignore-glob='tests/unit/$(part)*')
+WITHOUT_SPARK := $(foreach part,test_spark test_bench_peers test_audit_damaged test_audit_planted test_audit_re test_audit_whole test_soak,--ignore-glob='tests/unit/$(part)*')
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-all test test-all oracles simulate lint docs demo audit chaos soak compat compat-stores bench clean distclean

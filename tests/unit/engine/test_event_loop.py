@@ -36,6 +36,12 @@ _factory: list[Callable[[], asyncio.AbstractEventLoop]] = []
 _EAGER = [False, True] if sys.version_info >= (3, 12) else [False]
 _tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
+if sys.version_info >= (3, 12):
+
+    def _eager_task(loop: Any, coroutine: Any, *, eager_start: bool = True, **how: Any) -> Any:
+        """As `asyncio.eager_task_factory`, which takes no `eager_start` before 3.13.3; uvloop gives it on 3.13."""
+        return asyncio.eager_task_factory(loop, coroutine, **how)
+
 
 class Group:
     """A broker with one topic, a store, and apps on them."""
@@ -277,7 +283,7 @@ class TestRunAsync:
                     app.stop()
 
             if sys.version_info >= (3, 12) and eager:
-                asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+                asyncio.get_running_loop().set_task_factory(_eager_task)
             app = group.app(handle)
             await app.run_async()
             gc.collect()

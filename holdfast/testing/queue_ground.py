@@ -97,6 +97,5 @@ class _Lost(Watcher):
 
     def on_lost(self, partitions: Sequence[Partition], member: object) -> None:  # noqa: ARG002 - as of Watcher
         """Implements `Watcher.on_lost`."""
-        for each in self._stage.members:
-            if each.source is member:
-                each.thrown_out()
+        if (it := self._stage.member_of(member)) is not None:
+            it.thrown_out()

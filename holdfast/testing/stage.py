@@ -183,6 +183,10 @@ class Stage(ABC):
         """Members whose process is there."""
         return [each for each in self.members if each.process.alive]
 
+    def member_of(self, source: object) -> Actor | None:
+        """The member that has that client of the broker."""
+        return next((each for each in self.members if each.source is source), None)
+
     def say(self, who: str, what: object) -> None:
         """A line of the story."""
         if not self.scheduler.over:

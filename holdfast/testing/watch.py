@@ -166,8 +166,8 @@ class Losses(Watcher):
 
     def on_lost(self, partitions: Sequence[Partition], member: object) -> None:  # noqa: ARG002 - as of Watcher
         """Implements `Watcher.on_lost`."""
-        for each in self._stage.members:
-            each.has_lost = each.has_lost or each.source is member
+        if (it := self._stage.member_of(member)) is not None:
+            it.has_lost = True
 
 
 class Revokes(Watcher):
@@ -192,7 +192,7 @@ class Revokes(Watcher):
     def on_revoke(self, partitions: Sequence[Partition], member: object) -> None:
         """Implements `Watcher.on_revoke`."""
         stage = self._stage
-        it = next((each for each in stage.members if each.source is member), None)
+        it = stage.member_of(member)
         if (
             it is None
             or it.engine is None

@@ -37,7 +37,7 @@ class Sender(Protocol):
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        """Why orders had to be sent again, and how often, as far as the sender knows."""
+        """Why orders had to be sent again most often, and how often, as far as the sender knows."""
         ...
 
     def close(self) -> None:

@@ -147,7 +147,8 @@ class _InLoop:
             if not isinstance(error, Exception):
                 raise
 
-    def _has_ended(self) -> None:
+    def _has_ended(self, refusal: Exception | None) -> None:
+        self._error = self._error or refusal
         self._ended.set()
         self._ready.set()
 

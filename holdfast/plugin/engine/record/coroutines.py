@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     Coro = Coroutine[None, None, None]
     Begin = Callable[[], Coro]
-    Callback = Callable[[], None]
+    #: Gets what the event loop's task factory has raised, if it has made no task.
+    Over = Callable[[Exception | None], None]
 
 
 class Running(Protocol):
@@ -50,13 +51,13 @@ class Coroutines:
     def __init__(self, name: str, runtime: Runtime, home: Home | None = None) -> None:
         self._name, self._runtime, self._home = name, runtime, home
         self._loop = None if home is None else home.loop
-        self._waiting: list[tuple[Begin, Callback]] = []
+        self._waiting: list[tuple[Begin, Over]] = []
         #: An event loop alone does not keep its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, begin: Begin, over: Callback) -> None:
+    def add(self, begin: Begin, over: Over) -> None:
         """Add one for the next `begin`. In the event loop's thread `over` is called when its task has ended, also if
-        that was cancelled before its first step.
+        that was cancelled before its first step, or not made.
         """
         self._waiting.append((begin, over))
 
@@ -73,26 +74,28 @@ class Coroutines:
             self._have_loop()
         except RuntimeError:
             for _, over in waiting:
-                over()
+                over(None)
             raise
         self.call(partial(self._make_tasks, waiting))
 
     def begin_calls(
         self,
         calls: Sequence[R],
-        run: Callable[[R], Coroutine[None, None, None]],
+        run: Callable[[R], Coro],
         stepped: Callable[[Sequence[R]], None],
+        refused: Callable[[Sequence[R], Exception], None],
     ) -> None:
         """Begin a task for each of these calls, with less for each of them than `begin` costs.
 
         `run` sets `call.task`, and says `left` before it ends. `stepped` is called with all of them after their first
-        steps: who has not begun then was cancelled before, and who has not ended waits.
+        steps: who has not begun then was cancelled before, and who has not ended waits. `refused` is called with those
+        for which the event loop's task factory has made no task, and what it has raised.
 
         Raises:
             RuntimeError: as `begin`.
         """
         self._have_loop()
-        self.call(partial(self._make_calls, calls, run, stepped))
+        self.call(partial(self._make_calls, calls, run, stepped, refused))
 
     def left(self, call: Running) -> None:
         """A call of `begin_calls` is about to end, or has never begun. In the event loop's thread."""
@@ -122,34 +125,53 @@ class Coroutines:
             self._loop.call_soon_threadsafe(what, context=None if self._home is None else self._home.context)
 
     # ---- in the event loop's thread
-    def _make_tasks(self, waiting: Sequence[tuple[Begin, Callback]]) -> None:
+    def _make_tasks(self, waiting: Sequence[tuple[Begin, Over]]) -> None:
         for begin, over in waiting:
-            task = asyncio.create_task(begin())
+            try:
+                task = _make_task(begin())
+            except Exception as error:  # noqa: BLE001 - `over` tells of it; asyncio would only log it
+                over(error)
+                continue
             self._tasks.add(task)
             task.add_done_callback(partial(self._over, over))
 
     def _make_calls(
         self,
         calls: Sequence[R],
-        run: Callable[[R], Coroutine[None, None, None]],
+        run: Callable[[R], Coro],
         stepped: Callable[[Sequence[R]], None],
+        refused: Callable[[Sequence[R], Exception], None],
     ) -> None:
-        loop, tasks = asyncio.get_running_loop(), self._tasks
-        for call in calls:
-            task = loop.create_task(run(call))
+        for number, call in enumerate(calls):
+            try:
+                task = _make_task(run(call))
+            except Exception as error:  # noqa: BLE001 - as above
+                refused(calls[number:], error)
+                calls = calls[:number]
+                break
             if not task.done():  # the application's loop may make eager ones
                 call.task = task
-                tasks.add(task)
+                self._tasks.add(task)
         # The event loop calls in turn: this after the first steps of all of them.
-        loop.call_soon(stepped, calls)
+        asyncio.get_running_loop().call_soon(stepped, calls)
 
-    def _over(self, over: Callback, task: asyncio.Task[None]) -> None:
+    def _over(self, over: Over, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        over()
+        over(None)
 
     def _cancel_all(self) -> None:
         for task in list(self._tasks):
             task.cancel()
+
+
+def _make_task(coroutine: Coro) -> asyncio.Task[None]:
+    """Raises what the task factory raises: it is the application's."""
+    try:
+        return asyncio.get_running_loop().create_task(coroutine)
+    except Exception as error:
+        coroutine.close()
+        error.add_note("raised by the task factory of the event loop in which `async def` handlers run")
+        raise
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

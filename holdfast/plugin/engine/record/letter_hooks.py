@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.errors import StateError
 from holdfast.plugin.events import LetterHookFailed
 from holdfast.plugin.retrying.failures import kind_of
 
@@ -50,7 +51,8 @@ class _Call:
 
     def __init__(self, hook: LetterHook, letter: Letter) -> None:
         self.hook, self.letter = hook, letter
-        self.error: BaseException | None = None
+        #: Until it has run: its task may end before its first step.
+        self.error: BaseException | None = StateError("the event loop has not run it")
 
     def run(self) -> None:
         try:
@@ -58,12 +60,14 @@ class _Call:
             if inspect.iscoroutine(returned):
                 returned.close()
                 raise TypeError("it returned a coroutine that nobody awaits: register the `async def` itself")  # noqa: TRY301
+            self.error = None
         except BaseException as error:  # noqa: BLE001 - a SystemExit must not end the thread in silence
             self.error = error
 
     async def run_async(self) -> None:
         try:
             await self.hook.call(self.letter)
+            self.error = None
         except asyncio.CancelledError as error:
             self.error = error
             raise
@@ -144,6 +148,7 @@ class LetterHooks:
             call.run()
             self._over(call)
 
-    def _over(self, call: _Call) -> None:
+    def _over(self, call: _Call, refusal: Exception | None = None) -> None:
+        call.error = refusal or call.error
         self._ended.append(call)
         self._wake.set()

@@ -90,6 +90,8 @@ class Workers:
         self.coroutines, self._home = Coroutines(name, runtime, home), home
         #: Calls of coroutines, until `begin_coroutines`.
         self._to_begin: list[Call] = []
+        #: Why the event loop has made no task for one of them.
+        self._refusal: Exception | None = None
         self._lock = runtime.lock()  # innermost; guards the counts, and which calls are over
         #: Jobs given and not finished, by the kind of their handler. None: dead letters.
         self._outstanding: dict[Kind | None, int] = dict.fromkeys((*Kind, None), 0)
@@ -196,16 +198,24 @@ class Workers:
         (self._run if self.inline else self._start)(call)
 
     def begin_coroutines(self) -> None:
-        """Begin those that were submitted. Raises RuntimeError: the application has closed its event loop."""
+        """Begin those that were submitted.
+
+        Raises:
+            RuntimeError: the application has closed its event loop.
+            Exception: what its task factory has raised for an earlier one.
+        """
         if self._to_begin:
             calls, self._to_begin = self._to_begin, []
             try:
-                self.coroutines.begin_calls(calls, self._run_async, self._stepped)
+                self.coroutines.begin_calls(calls, self._run_async, self._stepped, self._refused)
             except RuntimeError:
                 for call in calls:
                     self._not_started(call)
                 raise
         self.coroutines.begin()
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
 
     def overdue(self) -> list[tuple[Entry, int, int]]:
         """The records that wait behind a slow one in its chunk, for other workers to take.
@@ -364,6 +374,12 @@ class Workers:
                 self._not_started(call)
                 if self._home is not None:
                     self._home.cancelled()
+
+    def _refused(self, calls: Sequence[Call], error: Exception) -> None:
+        self._refusal = error
+        for call in calls:
+            if not call.over:  # an eager task has ended with the closing of its coroutine
+                self._not_started(call)
 
     def _not_started(self, call: Call) -> None:
         report_not_started(call, self._ended.append)

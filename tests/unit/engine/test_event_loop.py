@@ -19,14 +19,17 @@ import uvloop
 
 from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
 from holdfast.errors import HandlerFailed, SettingError, StateError, Unretriable
+from holdfast.plugin.events import Stopping
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import FlakyClaims, numbered, partition
 from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from holdfast.plugin.events import Event
+    from holdfast.plugin.ports import Batch
     from holdfast.records import Record
 
 P0 = partition()
@@ -52,9 +55,15 @@ class Group:
         if records:
             self.broker.produce("orders", 0, *numbered("r", range(records)))
 
-    def app(self, handler: Callable[..., Any], **settings: Any) -> Holdfast:
+    def app(
+        self,
+        handler: Callable[..., Any],
+        source: type[MemoryPartitionedSource] = MemoryPartitionedSource,
+        observers: Sequence[Any] = (),
+        **settings: Any,
+    ) -> Holdfast:
         values = {"ramp": None, "commit_interval_s": 0.01, **settings}
-        app = Holdfast(MemoryPartitionedSource(self.broker), claims=self.claims, settings=Settings(**values))
+        app = Holdfast(source(self.broker), claims=self.claims, settings=Settings(**values), observers=observers)
         app.handler("orders", name="handle")(handler)
         return app
 
@@ -247,6 +256,49 @@ class TestRunAsync:
             assert app.snapshot().records.failed_attempts == 0
 
         run(main())
+        assert group.committed in (None, 0)
+
+    def test_and_it_is_not_begun_again_in_the_turn_that_takes_it_back(self) -> None:
+        group, polls, ended = Group(records=1), threading.Event(), threading.Event()
+        starts: list[asyncio.Task[Any] | None] = []
+
+        class Slow(MemoryPartitionedSource):
+            """Whose poll lasts until that task has ended: so its turn has begun before the app was asked to stop."""
+
+            def poll(self, max_records: int, timeout_s: float) -> Batch:
+                if starts:
+                    polls.set()
+                    ended.wait(PATIENCE_S)
+                return super().poll(max_records, timeout_s)
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+
+            class LetItBegin:
+                """Before the app's partitions are fenced."""
+
+                def on_event(self, event: Event) -> None:
+                    if isinstance(event, Stopping):
+                        for _ in range(3):  # tasks are made, their first steps are done, and so is what follows these
+                            been = threading.Event()
+                            loop.call_soon_threadsafe(been.set)
+                            been.wait(PATIENCE_S)
+
+            async def handle(record: Record) -> None:
+                starts.append(asyncio.current_task())
+                await asyncio.sleep(0.0 if starts[1:] else PATIENCE_S)
+
+            app = group.app(handle, source=Slow, observers=[LetItBegin()])
+            running = asyncio.create_task(app.run_async())
+            await asyncio.to_thread(polls.wait, PATIENCE_S)
+            assert starts[0] is not None
+            starts[0].cancel()
+            await asyncio.wait([starts[0]])
+            ended.set()
+            await running
+
+        run(main())
+        assert len(starts) == 1
         assert group.committed in (None, 0)
 
     def test_a_task_that_is_cancelled_before_its_first_step_is_not_handled(self) -> None:

@@ -263,9 +263,9 @@ class Leased:
             return
         source.wind_up()
         self._winding_up = True
-        # A record that failed for good, or a store that is away: that batch will not come to its end.
+        # A record that failed for good, a store that is away, an event loop that ends: that batch comes to no end.
         while parts.stopping.error is None and parts.sessions.session is not None and not parts.stopping.hurry:
-            if source.wound_up or deadline.passed:
+            if source.wound_up or deadline.passed or parts.workers.home_ends:
                 break
             self._loop.turn()
         self._winding_up = False

@@ -28,15 +28,23 @@ class Running(Protocol):
 R = TypeVar("R", bound=Running)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Home:
     """The application's event loop, which runs already and goes on when the app has left."""
 
     loop: asyncio.AbstractEventLoop
     #: The context variables that handlers see; each task has a copy.
     context: Context
-    #: Called in the loop's thread when the application cancels a handler's task: the app is to leave.
-    cancelled: Callable[[], None]
+    #: Asks the app to leave.
+    stop: Callable[[], None]
+    #: No more coroutines may begin.
+    ends: bool = False
+
+    def cancelled(self) -> None:
+        """The application has cancelled a handler's task: its loop is about to end. In the loop's thread, before the
+        end of that task is told: who takes it back must not begin it again."""
+        self.ends = True
+        self.stop()
 
 
 class Coroutines:

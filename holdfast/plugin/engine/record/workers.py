@@ -120,8 +120,13 @@ class Workers:
         """Jobs of that kind to give now, whatever the others have: one running and one waiting for each worker, so that
         none idles between two turns. Coroutines all run at once."""
         if kind.is_async:
-            return self._async_count - self._outstanding[kind]
+            return 0 if self.home_ends else self._async_count - self._outstanding[kind]
         return 1 if self.inline else 2 * self._count - self._outstanding[kind]
+
+    @property
+    def home_ends(self) -> bool:
+        """Whether the application's event loop is about to end."""
+        return self._home is not None and self._home.ends
 
     @property
     def stuck(self) -> int:
@@ -370,10 +375,10 @@ class Workers:
             self.wake.set()  # for what stands behind one that waits
         for call in calls:
             if call.began is None:
-                self.coroutines.left(call)
-                self._not_started(call)
                 if self._home is not None:
                     self._home.cancelled()
+                self.coroutines.left(call)
+                self._not_started(call)
 
     def _refused(self, calls: Sequence[Call], error: Exception) -> None:
         self._refusal = error

@@ -48,6 +48,7 @@ class Settings:
     #: are `async def` handlers) it bounds what a crash repeats.
     mark_batch: int = 500
     #: How long a hand-over waits for handlers that run. What takes longer keeps its claim: the next owner waits for it.
+    #: It is a second where partitions that stay would stand still, since nothing is read inside a rebalance.
     drain_timeout_s: float = 10.0
     #: How long one call of a handler may run until `record.cancelled` says so and an `async def` is cancelled. None =
     #: however long. A handler of its own: `timeout_s`.

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from holdfast.testing.world import Topic
+from holdfast.testing.world import LEASED, Fault, Topic
 
 if TYPE_CHECKING:
     import random
@@ -30,6 +30,9 @@ _HUNG = 0.01
 _MOVED = 0.3
 #: How many worlds have retry topics, and how likely each handler has some there.
 _LATER, _PART = 0.15, 0.7
+#: How many worlds have handlers that run for seconds, and how many of their records, which come within that time.
+_SLOW, _SLOW_RECORDS, _SLOW_S = 0.1, 0.02, 5.0
+_LONG_S = 3.0
 
 
 def options(chance: random.Random, world: World) -> World:
@@ -53,6 +56,26 @@ def retry_topics(chance: random.Random, world: World) -> World:
         if chance.random() < _PART and not any(each.startswith("^") for each in handler.topics):
             world = _with(world, at, delays_s=delays_s, topic_name=name)
     return world
+
+
+def slow_handlers(chance: random.Random, world: World) -> World:
+    """Have handlers that run for seconds now and then, while records come and members join: a drain waits for them, and
+    others wait for the drain."""
+    timed = world.settings.handler_timeout_s is not None or any(each.timeout_s is not None for each in world.handlers)
+    if timed or world.broker in LEASED or world.loop is not None or chance.random() >= _SLOW:
+        return world
+
+    def slow(number: int, record: Planned) -> Planned:
+        record = replace(record, at_s=round(number * _SLOW_S / len(world.records), 4))
+        return replace(record, takes_s=_LONG_S) if chance.random() < _SLOW_RECORDS else record
+
+    joins = (Fault(at_s=round(chance.uniform(0.3, _SLOW_S), 4), kind="join") for _ in range(2))
+    return replace(
+        world,
+        settings=replace(world.settings, drain_timeout_s=5.0),
+        records=tuple(map(slow, range(len(world.records)), world.records)),
+        faults=tuple(sorted((*world.faults, *joins), key=lambda each: each.at_s)),
+    )
 
 
 def _settings(chance: random.Random, world: World) -> World:

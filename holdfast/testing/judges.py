@@ -29,6 +29,8 @@ _MS = 0.001
 #: So much of the drain a handler is waited for at least, by whichever clock. Of queues that a client shares out, half
 #: of that: in the first half of a drain handlers still begin with what the client has begun to hand over.
 _DRAIN = 0.9
+#: So long at least, where a partition that stays has no records left at its member.
+_STARVING_S = 0.9
 
 
 class Found(NamedTuple):
@@ -173,15 +175,15 @@ class Judges:
         for run in self._running(member, record):
             run.given_up = True
 
-    def overran(self, member: str, record: Placed, *, hurried: bool) -> None:
-        """The engine says that a handler outlived the drain."""
+    def overran(self, member: str, record: Placed, *, hurried: bool, starving: bool = False) -> None:
+        """The engine says that a handler outlived the drain; which is short where partitions that stay wait for it."""
         running = next((run for run in self._running(member, record) if run.record is record), None)
         if running is None or running.given_up or hurried or self._took_away(record.log) or self.open:
             return
         if running.blind or record.excused:
             return  # its topic was made again: nobody will read it again
         ran_s = self._now() - running.since
-        if ran_s < self._drain_s:
+        if ran_s < (min(self._drain_s, _STARVING_S) if starving else self._drain_s):
             self.broken("OVERRUN", f"{record} runs for {ran_s:.3f} s at {member}, and was not waited for")
 
     # ---- the broker, the store, people

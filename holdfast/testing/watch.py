@@ -10,6 +10,7 @@ from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.ports import CommitFate
 from holdfast.testing.brokers.watcher import Watcher
+from holdfast.testing.drains import Drains
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,7 @@ class Watch:
         #: By member and handler: its first records could start, and none does.
         self._waits: dict[tuple[str, str], _Waits] = {}
         self._is_async = {each.name: "async" in each.kind for each in stage.world.handlers}
+        self._drains = Drains(stage)
 
     def look(self) -> None:
         """Start members that may start; when a loop comes for more is its user's affair."""
@@ -53,7 +55,9 @@ class Watch:
             engine = member.engine
             if stage.world.loop or engine is None:
                 continue
-            if not self._works(member, engine):
+            in_order = self._in_order(member, engine)
+            self._drains.look(member, engine, in_order=in_order)
+            if not in_order or (member.client is not None and member.client.held):
                 waits.update(self._held_up(member.name))
                 continue
             if member.client is not None:
@@ -126,8 +130,8 @@ class Watch:
             self._stage.judges.broken("ERROR", f"{crash}\n{crash.trace}")
 
     # ---- inside
-    def _works(self, member: Actor, engine: Engine | Driven) -> bool:
-        """Whether it is in order, so that what may start has to."""
+    def _in_order(self, member: Actor, engine: Engine | Driven) -> bool:
+        """Whether what may start has to, unless its loop waits for an answer."""
         process = member.process
         return (
             process.stalled_until < self._stage.scheduler.now
@@ -137,7 +141,6 @@ class Watch:
             and engine.parts.sessions.session.live()
             and not engine.parts.outage.down
             and not getattr(engine.parts.sessions.store, "down", False)  # it is open: a call may wait for the store
-            and not (member.client is not None and member.client.held)
         )
 
 

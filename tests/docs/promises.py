@@ -14,7 +14,10 @@ SHOWN_BY = {
     ),
     "P3": ("tests/stories/test_crashes.py::test_kill_9_repeats_at_most_what_was_in_hand",),
     "P4": ("tests/stories/test_crashes.py::test_a_stall_past_the_session_repeats_at_most_what_was_in_hand",),
-    "P5": ("tests/contracts/kafka/test_source.py::test_a_partition_that_stays_is_handled_on_while_another_is_drained",),
+    "P5": (
+        "tests/contracts/kafka/test_source.py::test_a_partition_that_stays_is_handled_on_while_another_is_drained",
+        "tests/contracts/kafka/test_source.py::test_a_drain_ends_where_a_partition_that_stays_has_no_records_left",
+    ),
     "P6": (
         "tests/stories/test_slow_handlers.py::test_a_handler_longer_than_the_poll_interval_runs_once",
         (

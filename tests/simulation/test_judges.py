@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import BatchOf, Settings
 from holdfast.dedup.memory_state import StoredPosition
+from holdfast.plugin.engine.partition.starving import Starving
 from holdfast.plugin.engine.record.dispatch import Dispatch
 from holdfast.testing.brokers.rocketmq_commits import QueueCommits
 from holdfast.testing.member import AppMember
@@ -114,3 +115,22 @@ def test_a_hand_over_does_not_wait_for_the_answer_to_its_commit(monkeypatch: pyt
     assert played(world) is None
     monkeypatch.setattr(QueueCommits, "wait", lambda *_: None)
     assert played(world) == "REWOUND"
+
+
+@pytest.mark.parametrize("ground", [{"protocol": "cooperative"}, {"protocol": "consumer"}, {"broker": "queues"}])
+def test_a_partition_that_stays_is_not_read_while_another_is_drained(
+    ground: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = [Planned(at_s=0.9, topic="t", partition=number, takes_s=3.0) for number in (0, 1)]
+    quick = [Planned(at_s=number / 50, topic="t", partition=number % 2) for number in range(200)]
+    world = World(
+        settings=Settings(ramp=None),
+        **ground,
+        handlers=(Handling(name="h", topics=("t",)),),
+        topics=(Topic(name="t", partitions=2),),
+        records=tuple(sorted([*slow, *quick], key=lambda each: each.at_s)),
+        faults=(Fault(at_s=1.0, kind="join"),),
+    )
+    assert played(world) is None
+    monkeypatch.setattr(Starving, "too_long", False)
+    assert played(world) == "UNREAD"

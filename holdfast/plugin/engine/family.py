@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 class Loop(Protocol):
     """Whoever takes the turns of a family: `Engine`, or a user's own loop (`Driven`). One thread."""
 
+    @property
+    def starts_inside(self) -> bool:
+        """Whether records start while it goes on without the client."""
+        ...
+
     def collect(self) -> None:
         """Take what has ended."""
         ...

@@ -204,6 +204,11 @@ class Engine:
             self.family.subscribe(topics)
 
     # ---- for the family: see `family.Loop`
+    @property
+    def starts_inside(self) -> bool:
+        """They do."""
+        return True
+
     def settle(self) -> None:
         """Finish and mark what has ended."""
         self._steps.settle()

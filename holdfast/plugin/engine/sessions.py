@@ -67,6 +67,12 @@ class Sessions:
         """Nothing new may start: there is no session, or the store gives no answer."""
         return self.session is None or self._outage.down
 
+    @property
+    def remembered(self) -> bool:
+        """Whether the store, as far as known, learns of what is in hand: whoever takes it over waits for it."""
+        is_open = isinstance(self.store, OpenClaims) and self.store.down
+        return not (self.storeless or self.stalled or is_open)
+
     def begin(self) -> None:
         """Raises StoreUnavailable, StoreRefused."""
         session = self.store.begin(min(self._host.lease_s or _LEASE_S, _LEASE_S))

@@ -273,6 +273,11 @@ class Driven:
             self._told[0]()
             self._told.popleft()
 
+    @property
+    def starts_inside(self) -> bool:
+        """They do not: the thread that would ask for them waits."""
+        return False
+
     def settle(self) -> None:
         """Finish and mark what has ended."""
         self._steps.settle()

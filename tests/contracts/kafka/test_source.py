@@ -57,6 +57,7 @@ class Running:
         startup_timeout_s = conf.pop("startup_timeout_s", 30.0)
         own = {name: conf.pop(name) for name in ("static_id", "leave") if name in conf}
         assignment = conf.pop("assignment", "keep")
+        drain_timeout_s = conf.pop("drain_timeout_s", 10.0)
         conf = {
             "bootstrap.servers": kafka.bootstrap,
             "group.id": group,
@@ -66,7 +67,12 @@ class Running:
         self.app = Holdfast(
             self.source,
             claims=claims,
-            settings=Settings(commit_interval_s=0.2, linger_timeout_s=5, startup_timeout_s=startup_timeout_s),
+            settings=Settings(
+                commit_interval_s=0.2,
+                drain_timeout_s=drain_timeout_s,
+                linger_timeout_s=5,
+                startup_timeout_s=startup_timeout_s,
+            ),
             observers=[self],
         )
         self.app.handler(topic)(self._handle)
@@ -229,6 +235,42 @@ def test_a_partition_that_stays_is_handled_on_while_another_is_drained(
     assert [each.number for each in report.given] == [goes]
     assert report.abandoned == 0
     assert len(set(first.handled + second.handled)) == len(first.handled + second.handled)
+
+
+@pytest.mark.parametrize("name", [pytest.param("cooperative", marks=pytest.mark.full), "consumer"])
+def test_a_drain_ends_where_a_partition_that_stays_has_no_records_left(
+    kafka: KafkaServer, redis_url: str, topic: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what runs on is waited for by its new owner."""
+    monkeypatch.setattr(Holding, "go_on", threading.Event(), raising=False)
+    monkeypatch.setattr(Holding, "others", threading.Event(), raising=False)
+    Holding.others.set()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+
+    def produce_to_both(what: str, count: int) -> None:
+        for number in range(count):
+            producer.produce(topic, what, key=f"{what} {number}", partition=number % 2)
+        assert producer.flush(20) == 0
+
+    produce_to_both("hold", 2)
+    long_drain = dict(PROTOCOLS[name]) | {"drain_timeout_s": 2 * PATIENCE_S, "max.poll.interval.ms": 600_000}
+    first = Holding(kafka, redis_url, topic, topic, long_drain)
+    until(lambda: first.app.snapshot().load.in_flight == 2)
+    second = Holding(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
+    until(lambda: first.draining)
+    [goes] = first.draining
+    produce_to_both("go", 100)
+    until(lambda: first.handled_of(1 - goes) == 50)
+    until(lambda: second.handled_of(goes) == 50)
+    assert (goes, 0) not in first.handled + second.handled
+    Holding.go_on.set()
+    until(lambda: len(first.handled) + len(second.handled) == 102)
+    until(lambda: kafka.committed(topic, topic) == {0: 51, 1: 51})
+    for one in (first, second):
+        one.stop()
+    assert (goes, 0) in first.handled
+    assert len(set(first.handled + second.handled)) == 102
+    assert [report.abandoned for report in first.told(RebalanceReport) if report.trigger == "revoked"] == [1]
 
 
 def test_a_topic_made_again_under_a_living_member_is_read_from_its_start(

@@ -139,8 +139,15 @@ RULES = (
         name="drains-without-end",
         file="plugin/engine/partition/hand_over.py",
         rule="        self._loop.work_until(over, self._deadline)\n",
-        instead="        self._loop.work_until(over, type(self._deadline)(600.0, self._engine.parts.runtime))\n",
+        instead="        self._loop.work_until(over, type(self._deadline)(600.0, self._parts.runtime))\n",
         breaks="P6: a rebalance waits for a handler for longer than it may",
+    ),
+    Broken(
+        name="drains-while-others-starve",
+        file="plugin/engine/partition/hand_over.py",
+        rule="            return not runs or (starving is not None and starving.too_long)\n",
+        instead="            return not runs\n",
+        breaks="P5: a partition that stays is not read for as long as another one's handler runs",
     ),
     Broken(
         name="no-fence",

@@ -172,6 +172,10 @@ class Intake:
         """Jammed for longer than the grace: what came since is more than asked for, until its partition is paused."""
         return self._jammed_since is not None and self._clock.now() - self._jammed_since >= _GRACE_S
 
+    def lets_in(self, partition: Partition) -> bool:
+        """Whether records of that partition go on while this is polled, be it as fast as the ramp lets them."""
+        return partition not in self.held and (partition in self.new_partitions or partition not in self._paused)
+
     @property
     def paused(self) -> int:
         """How many partitions deliver nothing."""

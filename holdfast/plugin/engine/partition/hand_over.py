@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.audit.schema import Place
     from holdfast.plugin.engine.family import Loop
     from holdfast.plugin.engine.partition.commits import Commits
+    from holdfast.plugin.engine.partition.starving import Starving
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.timing import Deadline
@@ -70,16 +71,17 @@ class HandOver:
                 self._parts.outcomes.hand_back(entry)
         self._unacked_at_first = sum(len(entry.unacked) for owner in self._owners for entry in owner.entries.values())
 
-    def drain(self, keep_alive: Callable[[], None] | None = None) -> None:
-        """Wait for what runs, while the partitions that stay go on."""
+    def drain(self, keep_alive: Callable[[], None] | None = None, starving: Starving | None = None) -> None:
+        """Wait for what runs, while the partitions that stay go on: not for long where they cannot (`starving`)."""
 
         def over() -> bool:
             if keep_alive is not None:
                 keep_alive()
             # What waits in a worker's queue does not count: behind the fence it can never start.
-            return not any(
+            runs = any(
                 entry.gate is Gate.TAKEN and entry.started for owner in self._owners for entry in owner.entries.values()
             )
+            return not runs or (starving is not None and starving.too_long)
 
         self._loop.work_until(over, self._deadline)
         self._lap("drain")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.partition.starving import Starving
 from holdfast.plugin.events import Assigned, CommitOverwritten, LogWentBack, RebalanceReport
 from holdfast.plugin.ports import CommitFate, Start
 from holdfast.timing import Deadline
@@ -134,7 +135,7 @@ class Rebalance:
                     path.fence()
                     path.hand_back()
                     if drain_s is not None:
-                        path.drain()
+                        path.drain(starving=Starving(parts, self._loop, ours.source, ours.by_partition))
                     path.settle()
                     if drain_s is not None:
                         path.commit()

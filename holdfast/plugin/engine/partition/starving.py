@@ -1,0 +1,97 @@
+"""Starving: notices that a partition which stays has no record left in the process while others are drained.
+
+Inside a rebalance nothing is read: a client of Kafka's cannot be polled in its own callback. So the partitions that
+stay go on with what is in the process, and then they stand still until the drain is over. What outlives a drain is
+handed over as in hand, and its new owner waits for it: nothing is repeated by a drain that ends early. Without a store
+nobody would know of it, so there the drain takes what it takes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.errors import SourceError
+from holdfast.plugin.engine.record.entry import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.plugin.engine.family import Loop
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.engine.parts import Parts
+    from holdfast.plugin.engine.record.entry import Entry
+    from holdfast.plugin.ports import PartitionedSource
+    from holdfast.records import Partition
+
+_log = logging.getLogger("holdfast")
+
+#: A partition that stays waits so long for handlers of those that go.
+_PATIENCE_S = 1.0
+_LOOK_S = 0.1
+_STARTED = frozenset({Gate.STUCK, Gate.ENDED, Gate.GONE})
+
+
+class Starving:
+    """Of one drain. One thread."""
+
+    def __init__(
+        self, parts: Parts, loop: Loop, source: PartitionedSource, owners: Mapping[Partition, Ownership]
+    ) -> None:
+        self._parts, self._source, self._owners = parts, source, owners
+        self._starts = loop.starts_inside
+        #: Who has nothing left, and since when.
+        self._since: dict[Partition, float] = {}
+        self._began = self._looked = parts.runtime.now()
+
+    @property
+    def too_long(self) -> bool:
+        """Whether a partition that stays has waited for as long as it is to wait."""
+        now = self._parts.runtime.now()
+        if now < self._looked + _LOOK_S:
+            return False
+        self._looked = now
+        self._since = {partition: self._since.get(partition, now) for partition in self._dry()}
+        waits = [partition for partition, since in self._since.items() if now - since >= _PATIENCE_S]
+        if waits:
+            _log.info(
+                "the drain ends after %.1f s: of %s and %d others no record is left here, and none is read meanwhile",
+                now - self._began,
+                waits[0],
+                len(waits) - 1,
+            )
+        return bool(waits)
+
+    def _dry(self) -> list[Partition]:
+        """Partitions that stay, of which nothing goes on here, though more could: their logs do, as far as the client
+        knows."""
+        parts = self._parts
+        if not parts.sessions.remembered:
+            return []
+        stand = [
+            owner
+            for owner in self._owners.values()
+            if owner.open and parts.intake.lets_in(owner.partition) and not self._goes_on(owner)
+        ]
+        try:
+            ends = self._source.end_offsets([owner.partition for owner in stand]) if stand else {}
+        except SourceError:
+            return []
+        return [
+            owner.partition
+            for owner in stand
+            if ends.get(owner.partition, 0) > owner.next_offset or any(map(_waits, owner.entries.values()))
+        ]
+
+    def _goes_on(self, owner: Ownership) -> bool:
+        """Whether its records go on starting; of a user's loop, which gets none meanwhile: whether it has some."""
+        if self._starts:
+            return any(map(_waits, owner.entries.values()))
+        return any(entry.gate is Gate.TAKEN for entry in owner.entries.values())
+
+
+def _waits(entry: Entry) -> bool:
+    """Whether some of its records are still to start."""
+    if entry.gate is Gate.TAKEN:
+        return entry.started - entry.base < entry.count
+    return entry.gate not in _STARTED

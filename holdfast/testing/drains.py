@@ -1,0 +1,72 @@
+"""Drains: judges that partitions which stay do not wait for long while others are drained (P5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.plugin.engine.partition.ownership import Phase
+from holdfast.plugin.engine.partition.partitioned import Partitioned
+from holdfast.plugin.engine.record.entry import Gate
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from holdfast.plugin.engine.loop import Engine
+    from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.own_loop.driven import Driven
+    from holdfast.records import Partition
+    from holdfast.testing.stage import Actor, Stage
+
+#: A partition that stays waits so long for what is drained, besides one call of the store.
+_UNREAD_S = 1.5
+
+
+class Drains:
+    """Looks at members, a few times a second."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        #: By member: partitions that are dry during its drain, and since when.
+        self._since: dict[str, dict[Partition, float]] = {}
+
+    def look(self, member: Actor, engine: Engine | Driven, *, in_order: bool) -> None:
+        """See whether one of its partitions has waited for too long. Of a member that is not in order that says
+        nothing."""
+        stage, now, before = self._stage, self._stage.now, self._since.get(member.name, {})
+        judged = in_order and not engine.parts.sessions.storeless
+        found = dry(engine) if judged and _drains(engine) else ()
+        since = self._since[member.name] = {partition: before.get(partition, now) for partition in found}
+        at_most_s = _UNREAD_S + stage.world.store_timeout_s
+        for partition, at in since.items():
+            if now - at > at_most_s:
+                stage.judges.broken(
+                    "UNREAD", f"{partition} stays at {member.name}, which reads nothing for {now - at:.2f} s: it drains"
+                )
+
+
+def dry(engine: Engine | Driven | None) -> AbstractSet[Partition]:
+    """Partitions that it may read, of which no record is left to start, and whose logs go on."""
+    if engine is None or not isinstance(engine.family, Partitioned):
+        return set()
+    owners = engine.family.owners
+    empty = [
+        owner.partition
+        for owner in owners.values()
+        if owner.open and engine.parts.intake.lets_in(owner.partition) and not _left(owner)
+    ]
+    ends = engine.family.source.end_offsets(empty)
+    return {each for each in empty if ends.get(each, 0) > owners[each].next_offset}
+
+
+def _left(owner: Ownership) -> bool:
+    started = sum(len(entry.unacked) for entry in owner.entries.values())
+    return started < sum(entry.count for entry in owner.entries.values())
+
+
+def _drains(engine: Engine | Driven) -> bool:
+    return isinstance(engine.family, Partitioned) and any(
+        entry.gate is Gate.TAKEN and entry.started
+        for owner in engine.family.owners.values()
+        if owner.phase is Phase.FENCED
+        for entry in owner.entries.values()
+    )

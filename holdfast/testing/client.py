@@ -101,9 +101,12 @@ class Client:
         return self.member.stage.now - self._since > _TURN_S
 
     def look(self, engine: Engine | Driven) -> None:
-        """P6: whatever handlers do, the client of a member that works is polled."""
+        """See how much comes in after an assignment."""
         if self._spikes is not None:
             self._spikes.look(self.member.name, getattr(engine.family, "owners", {}))
+
+    def judge_polls(self) -> None:
+        """P6: whatever handlers do, the client of a member that is in order is polled."""
         if not self._polling:
             self._judge("has not polled", self._since, _AWAY_S)
 

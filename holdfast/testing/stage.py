@@ -41,6 +41,10 @@ class Onlooker(Protocol):
         ...
 
     def look(self, engine: Engine | Driven) -> None:
+        """Judge how much comes in."""
+        ...
+
+    def judge_polls(self) -> None:
         """Judge whether the member is polled."""
         ...
 

@@ -57,6 +57,8 @@ class Watch:
                 continue
             in_order = self._in_order(member, engine)
             self._drains.look(member, engine, in_order=in_order)
+            if in_order and member.client is not None:
+                member.client.judge_polls()
             if not in_order or (member.client is not None and member.client.held):
                 waits.update(self._held_up(member.name))
                 continue

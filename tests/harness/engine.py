@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -92,6 +93,8 @@ class Work:
             self.begin(seen)
             if not self.changed.wait_for(lambda: seen.value not in self._held, PATIENCE_S):
                 raise AssertionError(f"{seen} was held and never let go")
+        time.sleep(0)  # others may begin meanwhile
+        with self.changed:
             if record.cancelled:
                 self.cancelled.append(seen)
             self.end(seen)

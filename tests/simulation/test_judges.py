@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import BatchOf, Settings
 from holdfast.dedup.memory_state import StoredPosition
+from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.starving import Starving
 from holdfast.plugin.engine.record.dispatch import Dispatch
 from holdfast.testing.brokers.rocketmq_commits import QueueCommits
@@ -89,6 +90,37 @@ def test_one_kind_of_handler_has_every_turn(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Dispatch, "step", same_turn)
     assert played(world) == "STARVED"
+
+
+def test_what_could_start_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(
+        settings=Settings(),
+        handlers=(Handling(name="h", topics=("t",)),),
+        topics=(Topic(name="t"),),
+        records=(Planned(topic="t"),),
+    )
+    assert played(world) is None
+    monkeypatch.setattr(Dispatch, "step", lambda _: None)
+    assert played(world) == "STANDS"
+
+
+def test_a_loop_waits_for_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(
+        settings=Settings(),
+        handlers=(Handling(name="h", topics=("t",)),),
+        topics=(Topic(name="t"),),
+        records=(Planned(topic="t", takes_s=3.0),),
+    )
+    assert played(world) is None
+    turn = Engine.turn
+
+    def waits(self: Engine) -> None:
+        while self.parts.workers.outstanding:
+            self.parts.runtime.sleep(0.01)
+        turn(self)
+
+    monkeypatch.setattr(Engine, "turn", waits)
+    assert played(world) == "AWAY"
 
 
 def test_a_member_that_is_asked_to_leave_stays(monkeypatch: pytest.MonkeyPatch) -> None:

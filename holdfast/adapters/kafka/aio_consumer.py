@@ -12,7 +12,9 @@ import asyncio
 import inspect
 from collections import deque
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -21,7 +23,7 @@ from holdfast.adapters.kafka.deserializing import DeserializingKafkaConsumer
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from confluent_kafka import TopicPartition
 
@@ -49,8 +51,10 @@ _INSIDE: ContextVar[_Inside | None] = ContextVar("holdfast_inside_callback", def
 class AIOKafkaConsumer:
     """`confluent_kafka.aio.AIOConsumer` for a loop that is to keep its grip: see `KafkaConsumer` for what is promised.
 
-    To be made and used in one event loop. Callbacks are `async def`, as with the client. A `poll` that is cancelled (by
-    `asyncio.wait_for`, say) loses nothing: what it would have returned is returned by the next one.
+    To be made and used in one event loop. With `assignment="sticky"` the construction asks the broker, for
+    `Settings.startup_timeout_s` at most, and blocks the event loop meanwhile. Callbacks are `async def`, as with the
+    client. A `poll` that is cancelled (by `asyncio.wait_for`, say) loses nothing: what it would have returned is
+    returned by the next one. One that waits makes room for other calls.
 
     Args:
         consumer_conf: as for the client; with key.deserializer or value.deserializer as `DeserializingKafkaConsumer`.
@@ -81,7 +85,9 @@ class AIOKafkaConsumer:
         self._cancelled: set[Future[Any]] = set()
         #: What those came back with that cannot be asked for again: errors. The owner's thread's.
         self._untold: deque[Message | BaseException] = deque()
-        self._consumer.interrupted_by(lambda: bool(self._cancelled))
+        #: Calls under way that are no poll: one that waits for messages makes room for them.
+        self._others = 0
+        self._consumer.interrupted_by(lambda: bool(self._cancelled or self._others))
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,24 +100,28 @@ class AIOKafkaConsumer:
     async def poll(self, timeout: float | None = -1) -> Message | None:
         """Poll as `KafkaConsumer.poll` does."""
 
-        def poll() -> Message | None:
+        def poll(left_s: float | None) -> Message | None:
             late = self._told_late()
-            return late if late is not None else self._consumer.poll(timeout)
+            return late if late is not None else self._consumer.poll(left_s)
 
-        return await self._receive(poll)
+        return await self._receive(poll, timeout)
 
     async def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
         """Consume as `KafkaConsumer.consume` does."""
 
-        def consume() -> list[Message]:
+        def consume(left_s: float | None) -> list[Message]:
             late = self._told_late()
-            return [late] if late is not None else self._consumer.consume(num_messages, timeout)
+            return [late] if late is not None else self._consumer.consume(num_messages, left_s)
 
-        return await self._receive(consume)
+        return await self._receive(consume, timeout)
 
     async def done(self, message: Message | None = None) -> None:
-        """Note a message as handled, as `KafkaConsumer.done` does."""
-        await self._call(self._consumer.done, message)
+        """Note a message as handled, as `KafkaConsumer.done` does. It waits for no other call, but for `done()` of all
+        messages where a loop's next poll ends them (`done_when`)."""
+        if message is None:
+            await self._call(self._consumer.done)
+        else:
+            self._consumer.done(message)
 
     async def again(self, message: Message) -> None:
         """Have a message returned again, as `KafkaConsumer.again` does."""
@@ -212,16 +222,35 @@ class AIOKafkaConsumer:
         """Close as `KafkaConsumer.close` does. Idempotent."""
         if not self._closed:
             self._closed = True
-            await asyncio.wrap_future(self._submit(self._consumer.close))
+            with self._other():
+                await asyncio.wrap_future(self._submit(self._consumer.close))
             self._owner.shutdown(wait=False)
 
     # ---- inside
     async def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - handed on
         if self._closed:
             raise RuntimeError("Consumer closed")
-        return await asyncio.wrap_future(self._submit(lambda: call(*args, **kwargs)))
+        with self._other():
+            return await asyncio.wrap_future(self._submit(lambda: call(*args, **kwargs)))
 
-    async def _receive(self, call: Callable[[], T]) -> T:
+    @contextmanager
+    def _other(self) -> Iterator[None]:
+        self._others += 1
+        try:
+            yield
+        finally:
+            self._others -= 1
+
+    async def _receive(self, call: Callable[[float | None], T], timeout: float | None) -> T:
+        """Once more with the time that is left, where it came back early for another call."""
+        until = None if timeout is None or timeout < 0 else self._loop.time() + timeout
+        left_s = timeout
+        while (came := await self._received(partial(call, left_s))) is None or came == []:
+            if until is not None and (left_s := until - self._loop.time()) <= 0:
+                break
+        return came
+
+    async def _received(self, call: Callable[[], T]) -> T:
         if self._closed:
             raise RuntimeError("Consumer closed")
         future = self._submit(call)

@@ -27,6 +27,8 @@ _log = logging.getLogger("holdfast")
 _LOOK_S = 0.1
 #: Who asks to hurry waits for so many looks until what closes is cancelled; then as long for its `finally`.
 _LOOKS_IN_A_HURRY = 10
+#: An event loop that does not come to a call for so long is blocked: what it is to close would never end.
+_LOOKS_AT_A_BLOCKED_LOOP = 50
 
 
 class Resource(NamedTuple):
@@ -105,7 +107,7 @@ class _InLoop:
 
     def __init__(self, resource: Resource, coroutines: Coroutines, runtime: Runtime, stopping: Stopping) -> None:
         self.value: Any = None
-        self._resource, self._coroutines, self._stopping = resource, coroutines, stopping
+        self._resource, self._coroutines, self._runtime, self._stopping = resource, coroutines, runtime, stopping
         self._error: BaseException | None = None
         self._task: asyncio.Task[Any] | None = None
         self._over: asyncio.Event | None = None
@@ -124,13 +126,18 @@ class _InLoop:
         return True
 
     def close(self) -> None:
+        heard, looks, hurried = self._runtime.event(), 0, 0
         if self._over is not None and not self._ended.is_set():
             self._coroutines.call(self._over.set)
-        hurried = 0
+            self._coroutines.call(heard.set)
         while not self._ended.wait(_LOOK_S):
+            looks += 1
             hurried += self._stopping.hurry
             if hurried >= _LOOKS_IN_A_HURRY:
                 self._cancel("to be closed")
+                return
+            if looks >= _LOOKS_AT_A_BLOCKED_LOOP and not heard.is_set():
+                _log.error("leaving without closing the resource %s: the event loop is blocked", self._resource.name)
                 return
         if isinstance(self._error, Exception):
             raise self._error

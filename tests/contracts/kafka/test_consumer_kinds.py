@@ -190,6 +190,39 @@ def test_a_poll_that_is_cancelled_loses_nothing(loops: Loops, in_loop: InLoop) -
     assert read(loops.joined(), 1) == ["c"]
 
 
+def test_other_calls_do_not_wait_for_a_poll_that_waits(loops: Loops, in_loop: InLoop) -> None:
+    async def run() -> None:
+        conf = conf_of(loops)
+        consumer = AIOKafkaConsumer(conf, claims=claims_of(loops), done_when="explicit")
+        await consumer.subscribe([loops.topic])
+        while len(await consumer.assignment()) < loops.partitions:
+            await consumer.poll(0.1)
+        loops.produce(["a", "b"], partition=0)
+        first, second = await consumer.poll(), await consumer.poll()
+        assert first is not None
+        assert second is not None
+        polls = asyncio.create_task(consumer.poll())  # of a topic where nothing comes any more
+        await asyncio.sleep(0)
+        await consumer.done(first)
+        await consumer.done(second)
+        await asyncio.to_thread(until, lambda: consumer.snapshot().records.handled == 2)
+        await consumer.commit(asynchronous=False)
+        assert {each.offset for each in await consumer.committed([TopicPartition(loops.topic, 0)])} == {2}
+        assert not polls.done()
+        loops.produce(["c"], partition=0)
+        third = await polls
+        assert third is not None
+        assert third.value() == b"c"
+        await consumer.done(third)
+        polls = asyncio.create_task(consumer.poll())
+        await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await polls
+
+    in_loop(asyncio.wait_for(run(), _PATIENCE_S))
+
+
 def test_a_poll_that_is_cancelled_loses_no_error(loops: Loops, in_loop: InLoop) -> None:
     read_by_client = threading.Event()
 

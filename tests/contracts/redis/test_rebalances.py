@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import RedisClaims, Settings, Unretriable
 from holdfast.errors import SourceUnavailable
+from holdfast.plugin.engine.partition.hand_over import HandOver
 from holdfast.plugin.events import Overrun, RebalanceReport
 from holdfast.plugin.ports import CommitFate
 from tests.harness.engine import Bench, Letters, numbered, partition
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import ClaimStore
     from holdfast.records import Partition, Record
     from holdfast.testing.brokers.kafka_group import CommitRequest
+    from holdfast.timing import Deadline
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 #: A drain that a held handler always outlives.
@@ -311,3 +313,32 @@ class TestTroubleInACallback:
                 member.join()
             assert bench.group.members == []
             assert bench.ids() == []
+
+
+def test_what_goes_while_the_app_leaves_is_waited_for_no_longer_than_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group waits for it: a drain of its own would begin where the other is about to end."""
+    deadlines: dict[str, Deadline] = {}
+    drain = HandOver.drain
+
+    def note(self: HandOver, *args: Any, **kwargs: Any) -> None:
+        deadlines[self._trigger] = self._deadline
+        drain(self, *args, **kwargs)
+
+    monkeypatch.setattr(HandOver, "drain", note)
+    with Bench(orders=2) as bench:
+        bench.work.hold("0x0", "1x0")
+        bench.broker.produce("orders", 0, "0x0")
+        bench.broker.produce("orders", 1, "1x0")
+        first = bench.member("a", settings=Settings(drain_timeout_s=3600.0))
+        bench.wait_running("0x0", "1x0")
+        bench.group.aim({first.source: [P0, P1]})
+        second = bench.member("b", settings=SETTINGS)
+        first.app.stop()
+        bench.wait(lambda: "leave" in deadlines)
+        bench.group.aim({first.source: [P1], second.source: [P0]})
+        bench.wait(lambda: "revoked" in deadlines)
+        assert deadlines["revoked"] is deadlines["leave"]
+        bench.work.let_go()
+        bench.wait_committed(1, 0)
+        bench.wait_committed(1, 1)
+    assert set(bench.work.starts().values()) == {1}

@@ -151,9 +151,9 @@ RULES = (
     ),
     Broken(
         name="no-fence",
-        file="plugin/engine/partition/hand_over.py",
-        rule="            if owner.phase < Phase.FENCED:\n                owner.move(Phase.FENCED)\n",
-        instead="            pass\n",
+        file="plugin/engine/partition/ownership.py",
+        rule="        with self._gate:\n            if self._phase is not _OWNED or not self._live():\n                return False\n            entry.started += 1\n",
+        instead="        with self._gate:\n            if self._phase > Phase.FENCED or not self._live():\n                return False\n            entry.started += 1\n",
         breaks="P2: records start on partitions that are going",
     ),
     Broken(
@@ -203,7 +203,7 @@ RULES = (
         file="plugin/engine/partition/owners.py",
         rule="                del self.by_partition[partition]\n            self.cuts.pop",
         instead="                pass\n            self.cuts.pop",
-        breaks="progress: a partition that comes back is never taken over",
+        breaks="an ownership that is over is taken for one that lives",
     ),
     Broken(
         name="release-forgotten",
@@ -357,9 +357,9 @@ RULES = (
     ),
     Broken(
         name="in-hand-has-no-bound",
-        file="plugin/engine/record/dispatch.py",
-        rule="        if self._workers.room(kind) <= 0 or self._unacked.room(kind) <= 0:",
-        instead="        if self._workers.room(kind) <= 0:",
+        file="plugin/engine/record/unacked.py",
+        rule="        return min(self.share(kind) - self._of[kind], self.at_most - self.records)",
+        instead="        return sys.maxsize",
         breaks="P3: a crash repeats more than was promised",
     ),
     # ---- lanes and keys

@@ -525,6 +525,22 @@ class TestStart:
         assert group.committed == 3
         assert app.snapshot().state == "stopped"
 
+    def test_a_program_that_ends_itself_in_it_is_seen_as_such(self) -> None:
+        app, came = Group().app(lambda record: None), list[str]()
+
+        @app.resource
+        def pool() -> Iterator[str]:
+            if came:
+                yield "never"
+            sys.exit("no address of the database")
+
+        app.start()
+        until(lambda: app.snapshot().state == "stopped")
+        assert "no address of the database" in str(app.snapshot().error)
+        assert not app.health().live
+        with pytest.raises(SystemExit):
+            app.stop(wait=True)
+
     def test_waiting_for_its_end_raises_what_it_failed_with(self) -> None:
         group = Group(records=1)
 

@@ -20,7 +20,7 @@ from tests.harness.waiting import PATIENCE_S
 from tests.unit.engine.test_campaigns import Campaign
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from holdfast.dedup.claims import ClaimSession
     from holdfast.dedup.memory_session import MemorySession
@@ -563,7 +563,11 @@ class TestCoroutines:
             loops[0].call_soon_threadsafe(may_end.set)
             bench.wait(lambda: member.told(LateResult))
 
-    def test_one_that_blocks_the_event_loop_stops_the_app_and_costs_no_innocent_record(self, hangs: set[str]) -> None:
+    def test_one_that_blocks_the_event_loop_stops_the_app_and_costs_no_innocent_record(
+        self, hangs: set[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nor does it keep the process: what this loop is to close is left open."""
+        monkeypatch.setattr("holdfast.plugin.engine.resources._LOOKS_AT_A_BLOCKED_LOOP", 3)
         with Bench() as bench:
             letters, other, may_end = Letters(bench.changed), asyncio.Event(), threading.Event()
 
@@ -577,7 +581,15 @@ class TestCoroutines:
                     await asyncio.sleep(0.05)
 
             bench.broker.produce("orders", 0, *numbered("x", range(2)))
-            member = bench.member(settings=settings(), handler=handle, dead_letter="dlq", dead_letters=letters)
+            member = bench.member(
+                settings=settings(), handler=handle, dead_letter="dlq", dead_letters=letters, start=False
+            )
+
+            @member.app.resource
+            async def pool() -> AsyncIterator[str]:
+                yield "open"
+
+            member.start()
             with pytest.raises(HandlerHung, match="blocks the event loop"):
                 member.join()
             may_end.set()

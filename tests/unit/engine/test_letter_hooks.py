@@ -15,6 +15,7 @@ from holdfast.plugin.events import DeadLettered, LetterHookFailed
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import Bench, Letters, Member, numbered, partition
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,21 +172,28 @@ def test_one_that_hangs_holds_nothing_up_and_its_calls_are_bounded(
     assert sorted(told) == [0, 1, 2]
 
 
+@pytest.fixture
+def closing_takes_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.plugin.engine.lifecycle._CLOSE_S", 3600.0)
+
+
+@pytest.mark.usefixtures("closing_takes_what_it_takes")
 def test_a_second_stop_does_not_wait_for_one_that_hangs(bench: Bench) -> None:
     group, goes_on, called = Group(bench), threading.Event(), threading.Event()
 
     @group.app.on_dead_letter
     def tell(letter: Letter) -> None:
         called.set()
-        goes_on.wait(60)
+        goes_on.wait()
 
     group.play(stop=False)
-    assert called.wait(60)
+    assert called.wait(PATIENCE_S)
     group.app.stop()
     group.member.stop()
     goes_on.set()
 
 
+@pytest.mark.usefixtures("closing_takes_what_it_takes")
 def test_those_that_have_not_ended_when_the_app_leaves_are_counted_in_the_log(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -195,11 +203,11 @@ def test_those_that_have_not_ended_when_the_app_leaves_are_counted_in_the_log(
     @group.app.on_dead_letter
     def tell(letter: Letter) -> None:
         called.set()
-        goes_on.wait(60)
+        goes_on.wait()
         told.append(letter.record.offset)
 
     group.play(3, stop=False)
-    assert called.wait(60)
+    assert called.wait(PATIENCE_S)
     group.app.stop()
     group.member.stop()  # the second one: it does not wait
     assert "leaving without waiting for 3 calls of on_dead_letter that have not ended" in caplog.text

@@ -107,9 +107,14 @@ def test_never_more_handlers_run_than_there_are_workers(ordering: Ordering) -> N
         for number in range(8):
             for value in range(30):
                 bench.broker.produce("orders", number, f"{number}:{value}", key=str(value % 5))
-        bench.member(settings=Settings(workers=3, ordering=ordering))
+        bench.work.hold(*(f"{number}:{value}" for number in range(8) for value in range(30)))
+        member = bench.member(settings=Settings(workers=3, ordering=ordering))
+        bench.wait(lambda: len(bench.work.running) == 3)
+        polls = member.source.polls
+        bench.wait(lambda: member.source.polls > polls + 20)
+        bench.work.let_go()
         bench.wait(lambda: len(bench.work.ended) == 240)
-        assert bench.work.most_running <= 3
+        assert bench.work.most_running == 3
 
 
 class TestCommits:

@@ -59,6 +59,8 @@ class Owners:
             tell=parts.tell,
         )
         self.reports = Reports(parts.runtime, parts.tell, parts.intake, duplicates)
+        #: Until when the app drains that leaves: what goes meanwhile is waited for no longer.
+        self.leaving: Deadline | None = None
         #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
         self.moving = False
 

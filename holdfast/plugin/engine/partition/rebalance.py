@@ -130,7 +130,7 @@ class Rebalance:
             self._loop.goes(partitions)
             owners = [ours.by_partition[partition] for partition in partitions if partition in ours.by_partition]
             if owners:
-                path = ours.hand_over(owners, Deadline(drain_s or 0.0, parts.runtime), trigger)
+                path = ours.hand_over(owners, ours.leaving or Deadline(drain_s or 0.0, parts.runtime), trigger)
                 try:
                     path.fence()
                     path.hand_back()

@@ -199,6 +199,23 @@ class TestDeadLetters:
             letters.let_go()
             bench.wait_committed(3)
 
+    def test_those_that_wait_for_their_broker_keep_no_handler_waiting(self) -> None:
+        with Bench() as bench:
+            letters, bad, good = Letters(bench.changed), numbered("bad", range(10)), numbered("good", range(50))
+            letters.hold()
+            for value in bad:
+                bench.work.fail(value, Unretriable("no"))
+            bench.broker.produce("orders", 0, *bad)
+            member = bench.member(settings=Settings(workers=2), dead_letter="orders.dlq", dead_letters=letters)
+            bench.wait(lambda: letters.tries == 4)
+            bench.broker.produce("orders", 0, *good)
+            bench.wait_ended(*good)
+            assert letters.tries == 4
+            letters.let_go()
+            bench.wait_committed(60)
+            assert sorted(letters.values()) == sorted(bad)
+            assert len(member.told(DeadLettered)) == 10
+
     def test_a_letter_that_is_not_acknowledged_is_sent_again_and_the_handler_is_not_called_again(self) -> None:
         with Bench() as bench:
             letters = Letters(bench.changed)

@@ -31,6 +31,7 @@ from holdfast.plugin.engine.record.attempts import (
 )
 from holdfast.plugin.engine.record.call import Call
 from holdfast.plugin.engine.record.coroutines import Coroutines
+from holdfast.plugin.engine.record.letter_senders import LetterSenders
 from holdfast.plugin.engine.record.take_back import is_late, take_back
 from holdfast.plugin.engine.record.together import Together
 from holdfast.plugin.handlers import Kind
@@ -75,11 +76,12 @@ class Workers:
         self._runtime, self._around = runtime, around
         #: Handlers run in `submit`.
         self.inline = count == 0
-        self._count = max(1, count)  # dead letters wait for the broker: for them there is a thread in any case
+        self._count = max(1, count)
         self._async_count = self._count if async_count is None else async_count
         self._name = name
         self._jobs: Queue[Call | None] = runtime.queue()
         self._threads: list[Thread] = []
+        self._senders = LetterSenders(name, runtime)
         #: That fewer threads run than are wanted.
         self._told = False
         self._numbers = count_up()
@@ -144,7 +146,7 @@ class Workers:
 
     @property
     def _of_threads(self) -> int:
-        return sum(jobs for kind, jobs in self._outstanding.items() if kind is None or not kind.is_async)
+        return sum(jobs for kind, jobs in self._outstanding.items() if kind is not None and not kind.is_async)
 
     def timings(self) -> Iterator[tuple[str, int, float]]:
         """Calls of handlers that have ended since somebody has looked: handler, how many, seconds together."""
@@ -239,7 +241,7 @@ class Workers:
         return back
 
     def recall(self) -> list[Entry]:
-        """Take back the jobs that no worker has begun, but for dead letters. Before `stop`."""
+        """Take back the jobs that no worker has begun; not dead letters. Before `stop`."""
         jobs: list[Call] = []
         with suppress(Empty):
             while True:
@@ -247,21 +249,23 @@ class Workers:
                 if job is not None:
                     jobs.append(job)
         for job in jobs:
-            if job.entries:
-                self._finish(job)
-            else:
-                self._jobs.put(job)
+            self._finish(job)
         return [entry for job in jobs for entry in job.entries]
 
     def submit_letter(self, entry: Entry, letter: Letter, letters: DeadLetters, timeout_s: float) -> None:
-        """Send a dead letter from a worker, since it waits for the broker."""
+        """Send a dead letter from a thread, since it waits for the broker.
+
+        Raises:
+            RuntimeError: no thread can be started, and there is none.
+        """
         call = Call()
         self._charge(call)
         call.run = lambda _: send_letter(entry, letter, letters, Deadline(timeout_s, self._runtime), self._ended.append)
         try:
-            self._start(call)
+            self._senders.put(partial(self._run, call), self._outstanding[None])
         except RuntimeError:
             self._ended.append(Ended(entry, Outcome.NOT_STARTED))
+            self._finish(call)
             raise
 
     # ---- calls that run for too long
@@ -287,6 +291,7 @@ class Workers:
         """Let idle workers end. Those that run a handler are daemons: they do not keep the process."""
         for _ in self._threads:
             self._jobs.put(None)
+        self._senders.stop()
         self.coroutines.stop()
 
     # ---- workers
@@ -302,7 +307,9 @@ class Workers:
     def _add_thread(self) -> None:
         if len(self._threads) < self._count and self._of_threads > len(self._threads):
             try:
-                self._threads.append(self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}"))
+                self._threads.append(
+                    self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}")
+                )
             except RuntimeError as error:  # the machine's limit, or the end of the process: those that run go on
                 if not self._threads:
                     raise

@@ -57,6 +57,8 @@ def play(rule: Broken, *, seed: int, count: int) -> Caught:
         if done.returncode:
             raise SystemExit(f"{rule.name}: the worlds did not end\n{done.stdout}\n{done.stderr}")
         return Caught(rule=rule, worlds=count, seen="")
+    if found[2].startswith("ERROR") and not rule.ends_the_app:
+        raise SystemExit(f"{rule.name} breaks something else: {found[3]}")
     return Caught(rule=rule, worlds=int(found[1]) - seed + 1, seen=f"{found[2]}: {found[3]}")
 
 

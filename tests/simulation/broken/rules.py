@@ -22,6 +22,8 @@ class Broken:
     instead: str
     #: What is to be seen then.
     breaks: str
+    #: It is seen as an error that ends the app. Of all others that says that something else was broken.
+    ends_the_app: bool = False
 
     def broken(self, text: str) -> str:
         """Its file's text with the rule broken. Raises ValueError: the rule does not stand there once."""
@@ -204,6 +206,7 @@ RULES = (
         rule="                del self.by_partition[partition]\n            self.cuts.pop",
         instead="                pass\n            self.cuts.pop",
         breaks="an ownership that is over is taken for one that lives",
+        ends_the_app=True,
     ),
     Broken(
         name="release-forgotten",

@@ -15,6 +15,7 @@ import pytest
 from holdfast import MemoryClaims, Ramp, Settings
 from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SourceError, SourceUnavailable
+from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.events import SessionLost
 from holdfast.plugin.handlers import Handler, Routes
 from holdfast.plugin.own_loop.driven import Driven
@@ -315,6 +316,8 @@ def test_a_thread_that_has_a_record_is_waited_for_within_the_drain(loops: Loops)
     finishing = threading.Thread(target=finish)
     finishing.start()
     ending.start()
+    until(lambda: [owner.phase for owner in list(loop.family.owners.values())] == [Phase.FENCED])
+    assert ending.is_alive()
     asked.set()
     ending.join(PATIENCE_S)
     finishing.join()

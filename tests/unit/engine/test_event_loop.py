@@ -163,10 +163,11 @@ class TestRunAsync:
                 began.set()
                 await goes_on.wait()
 
-            running = asyncio.create_task(group.app(handle).run_async())
+            app = group.app(handle)
+            running = asyncio.create_task(app.run_async())
             await began.wait()
             running.cancel()
-            await asyncio.sleep(0)
+            await asyncio.to_thread(until, lambda: [each.phase for each in app.snapshot().partitions] == ["fenced"])
             assert not running.done()
             goes_on.set()
             with pytest.raises(asyncio.CancelledError):

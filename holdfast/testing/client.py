@@ -149,7 +149,7 @@ class Client:
         stage = self.member.stage
         if not stage.world.settings.workers or self.member.interrupted:
             return  # handlers in the loop's own thread are the user's choice; or it leaves as Ctrl-C leaves it
-        if stage.judges.unprotected:
+        if stage.judges.away:
             at_most_s += _AWAY_CALLS * stage.world.store_timeout_s
         took_s = stage.now - max(since, self.member.process.stalled_until - stage.began_at)
         if took_s > at_most_s:

@@ -94,28 +94,28 @@ class Faults(BrokerFaults):
 
     # ---- store
     def _silent(self, fault: Fault) -> None:
-        self._stage.judges.unprotected = True
+        self._stage.judges.store_away(fault.for_s)
         self._stage.store.network.go_silent(hears=True)
         self._speak_after(fault)
 
     def _deaf(self, fault: Fault) -> None:
-        self._stage.judges.unprotected = True
+        self._stage.judges.store_away(fault.for_s)
         self._stage.store.network.go_silent(hears=False)
         self._speak_after(fault)
 
     def _slow(self, fault: Fault) -> None:
-        self._stage.judges.unprotected = True  # it may take longer than anybody waits
+        self._stage.judges.store_away(fault.for_s)  # it may take longer than anybody waits
         self._stage.store.network.slow(fault.amount)
         self._later(fault.for_s, lambda: self._stage.store.network.slow(0.0))
 
     def _lossy(self, fault: Fault) -> None:
-        self._stage.judges.unprotected = True
+        self._stage.judges.store_away(fault.for_s)
         each = fault.amount / 3
         self._stage.store.network.lose(calls=each, replies=each, late=each)
         self._later(fault.for_s, self._stage.store.network.lose)
 
     def _forbid(self, fault: Fault) -> None:
-        self._stage.judges.unprotected = True
+        self._stage.judges.store_away(fault.for_s)
         self._stage.store.network.refuse()
         self._later(fault.for_s, lambda: self._stage.store.network.refuse(""))
 

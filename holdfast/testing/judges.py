@@ -56,8 +56,8 @@ class Judges:
         #: What the store has lost of what it had acknowledged; and what it knew right before.
         self._forgot: list[Lost] = []
         self._knew: Known | None = None
-        #: The store gave no answer: who is open then has no protection.
-        self.unprotected = False
+        #: The store gave no answer: who is open then has no protection. And until when somebody may go by that.
+        self.unprotected, self._away_until = False, 0.0
         self.lost = set[str]()  # sessions, by what their members say
         self._unacked: dict[str, set[Run]] = defaultdict(set)
         self._checked: dict[LogName, int] = defaultdict(int)
@@ -264,6 +264,16 @@ class Judges:
         for record in lost.again:
             record.excused = True
 
+    def store_away(self, for_s: float) -> None:
+        """Some calls of the store have no answer for so long."""
+        self.unprotected = True
+        self._away_until = max(self._away_until, self._now() + for_s + self._lease_s + _LEARNT_S)
+
+    @property
+    def away(self) -> bool:
+        """Whether some have none, or it has been back for no longer than it takes all to learn of it."""
+        return self._now() < self._away_until
+
     @property
     def open(self) -> bool:
         """By choice nothing protected what has run."""
@@ -277,7 +287,7 @@ class Judges:
 
     def unsure(self, log: LogName) -> bool:
         """The store may say what no member was told, or has forgotten lately what it knew of that log."""
-        return self.unprotected or self._took_away(log)
+        return self.away or self._took_away(log)
 
     def _took_away(self, log: LogName) -> bool:
         """The store has lost who owns that log, lately: it may take it away."""

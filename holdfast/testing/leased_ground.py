@@ -163,7 +163,7 @@ class _Proxy(Proxy):
         record.delivered_at = stage.now
         before = None if copy.lease is None else copy.lease.holder
         member = next((each for each in stage.living if each.name == before), None)
-        if member is None or member.engine is None or member.engine.parts.stopping.begun or stage.judges.unprotected:
+        if member is None or member.engine is None or member.engine.parts.stopping.begun or stage.judges.away:
             return
         inline = not stage.world.settings.workers
         for run in record.unit.runs:

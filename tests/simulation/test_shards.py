@@ -29,7 +29,7 @@ def sharded(world: World, scheduler: Scheduler) -> StoreServer:
 
 def fail_over(self: Faults, fault: Fault) -> None:
     """Shards are away for a while before their replicas serve: with a store that is open then, nothing is promised."""
-    self._stage.judges.unprotected = True
+    self._stage.judges.store_away(fault.for_s)
     _FAIL_OVER(self, fault)
 
 

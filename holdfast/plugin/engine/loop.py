@@ -210,7 +210,7 @@ class Engine:
     # ---- for the family: see `family.Loop`
     @property
     def starts_inside(self) -> bool:
-        """They do."""
+        """Records start meanwhile."""
         return True
 
     def settle(self) -> None:

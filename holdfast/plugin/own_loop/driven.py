@@ -275,7 +275,7 @@ class Driven:
 
     @property
     def starts_inside(self) -> bool:
-        """They do not: the thread that would ask for them waits."""
+        """Nothing starts meanwhile: the thread that would ask for it waits."""
         return False
 
     def settle(self) -> None:

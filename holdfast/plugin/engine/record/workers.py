@@ -307,9 +307,7 @@ class Workers:
     def _add_thread(self) -> None:
         if len(self._threads) < self._count and self._of_threads > len(self._threads):
             try:
-                self._threads.append(
-                    self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}")
-                )
+                self._threads.append(self._runtime.spawn(self._work, f"{self._name}-{next(self._numbers)}"))
             except RuntimeError as error:  # the machine's limit, or the end of the process: those that run go on
                 if not self._threads:
                     raise

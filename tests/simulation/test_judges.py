@@ -71,6 +71,15 @@ def played(world: World) -> str | None:
     return found and found.rule
 
 
+def of_one_record(takes_s: float = 0.0) -> World:
+    return World(
+        settings=Settings(),
+        handlers=(Handling(name="h", topics=("t",)),),
+        topics=(Topic(name="t"),),
+        records=(Planned(topic="t", takes_s=takes_s),),
+    )
+
+
 def test_one_kind_of_handler_has_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(
         settings=Settings(workers=0),
@@ -93,24 +102,14 @@ def test_one_kind_of_handler_has_every_turn(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_could_start_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(
-        settings=Settings(),
-        handlers=(Handling(name="h", topics=("t",)),),
-        topics=(Topic(name="t"),),
-        records=(Planned(topic="t"),),
-    )
+    world = of_one_record()
     assert played(world) is None
     monkeypatch.setattr(Dispatch, "step", lambda _: None)
     assert played(world) == "STANDS"
 
 
 def test_a_loop_waits_for_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(
-        settings=Settings(),
-        handlers=(Handling(name="h", topics=("t",)),),
-        topics=(Topic(name="t"),),
-        records=(Planned(topic="t", takes_s=3.0),),
-    )
+    world = of_one_record(takes_s=3.0)
     assert played(world) is None
     turn = Engine.turn
 
@@ -124,12 +123,7 @@ def test_a_loop_waits_for_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_member_that_is_asked_to_leave_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(
-        settings=Settings(),
-        handlers=(Handling(name="h", topics=("t",)),),
-        topics=(Topic(name="t"),),
-        records=(Planned(topic="t"),),
-    )
+    world = of_one_record()
     assert played(world) is None
     monkeypatch.setattr(AppMember, "stop", lambda _: None)
     assert played(world) == "NO END"

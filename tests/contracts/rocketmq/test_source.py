@@ -91,14 +91,17 @@ class TestHandOver:
                 else:
                     begin()
 
-            def go_on_and_wait(deadline: Deadline) -> bool:
+            def release() -> None:
                 client.begin_commit = begin_commit  # type: ignore[method-assign]
                 while held:
                     held.pop()()
+
+            def wait_for_late_answers(deadline: Deadline) -> bool:
+                threading.Timer(1.0, release).start()  # sooner than the wait ends, later than a queue goes without one
                 return wait(deadline)
 
             client.begin_commit = hold  # type: ignore[method-assign]
-            offsets.wait = go_on_and_wait  # type: ignore[method-assign]
+            offsets.wait = wait_for_late_answers  # type: ignore[method-assign]
             field.produce_many(0, ["c"])
             field.produce_many(1, ["d"])
             field.wait(lambda: len(held) == 2)

@@ -16,7 +16,7 @@ from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field, numbered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.records import Partition
+    from holdfast.records import Partition, Record
     from holdfast.timing import Deadline
     from tests.harness.servers.rocketmq import RocketMQServer
 
@@ -114,15 +114,26 @@ class TestHandOver:
             field.produce_many(0, numbered("a", 200))
             field.produce_many(1, numbered("b", 200))
             settings = replace(QUICK, ordering="partition", poll_batch=20)
-            field.do = lambda _: time.sleep(0.001)
+            second_came = threading.Event()
+
+            def work(_: Record) -> None:
+                if len(field.handled) > 40:
+                    assert second_came.wait(PATIENCE_S)
+                time.sleep(0.001)
+
+            field.do = work
             first = field.app("first", settings=settings)
             field.wait(lambda: len(field.handled) > 40)
             second = field.app("second", settings=settings)
+            field.wait(lambda: len(first.owns) == 1)  # one is being handed over, and waits for its handler
+            second_came.set()
             field.wait(lambda: len(first.owns) == len(second.owns) == 1)
             field.wait_committed()
             queues = field.queues()
-        for queue in queues:
-            assert [offset for _, each, offset in field.handled if each == queue] == list(range(200))
+        of_queues = [[(name, offset) for name, each, offset in field.handled if each == queue] for queue in queues]
+        for handled in of_queues:
+            assert [offset for _, offset in handled] == list(range(200))
+        assert sorted(len({name for name, _ in handled}) for handled in of_queues) == [1, 2]
 
 
 class TestRecords:

@@ -133,9 +133,15 @@ def handler_longer_than_poll_interval(field: Field) -> None:
     a, b = field.start("a"), field.start("b")
     field.flow(150)
     field.until_spread(a, b)
-    field.until_started(field.send_slow(8_000, partitions=[0, 3, 6]))
+    settled = field.until_even(a, b) if field.kind == "holdfast" else None  # others tell no such events
+    slow = field.send_slow(8_000, partitions=[0, 3, 6])
+    field.until_started(slow)
     field.stay(5)  # past max.poll.interval.ms, with the handlers still running
     field.until_spread(a, b)
+    field.until_done(slow)
+    field.until_spread(a, b)  # who was thrown out has heard of it
+    if settled is not None:
+        field.nothing_moved(settled)
 
 
 @story(protocols=EVERYWHERE)
@@ -154,15 +160,25 @@ def slow_loops(field: Field) -> None:
 @story(config={"drain_timeout_s": 1.0}, kinds=_HOLDFAST, protocols=EVERYWHERE)
 def handler_outlives_the_drain(field: Field) -> None:
     """Partitions move by a join, then by a leave, while a handler runs on each; the handlers go on for seconds."""
-    a = field.start("a")
+    a, b = field.start("a"), field.ready("b")  # the handlers are not to end while Python starts
     field.flow(150)
     field.until_works(a)
     field.until_started(field.send_slow(6_000))
-    b = field.start("b")
+    field.let_begin(b)
     field.until_works(b)
+    joined = _overruns(field, "as b joined")
     field.until_started(field.send_slow(6_000))
     field.stop(a)
     field.until_spread(b)
+    _overruns(field, "as a left", than=joined)
+
+
+def _overruns(field: Field, when: str, *, than: int = 0) -> int:
+    """How many handlers have outlived a drain. Raises FieldError where there are not more."""
+    count = len([each for each in field.told() if each["event"] == "Overrun"])
+    if count <= than:
+        raise field.error(f"no handler outlived the drain {when}: nothing was shown")
+    return count
 
 
 def _failed_once_then_ended(outcome: Outcome) -> list[str]:

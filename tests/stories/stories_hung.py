@@ -86,8 +86,10 @@ def spin(field: Field) -> None:
     a, b = field.start("a"), field.start("b")
     field.flow(50)
     field.until_spread(a, b)
+    settled = field.until_even(a, b)
     field.until_done(field.send_spinning(8_000), within_s=60)
-    field.until_spread(a, b)
+    field.until_spread(a, b)  # who was thrown out has heard of it
+    field.nothing_moved(settled)
 
 
 @story(kinds=_HOLDFAST, check=_nothing_again)

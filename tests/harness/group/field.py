@@ -340,6 +340,47 @@ class Field:
         file = self.home / "events.jsonl"
         self.until(lambda: file.exists() and f'"event": "{name}"' in file.read_text(), f"an event {name}")
 
+    def told(self) -> list[dict[str, Any]]:
+        """What holdfast's members have told their observers so far, in order."""
+        file = self.home / "events.jsonl"
+        whole = file.read_text().rpartition("\n")[0] if file.exists() else ""
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def until_even(self, *members: Member) -> int:
+        """By what these members tell (holdfast only) each has its share of all partitions: nothing moves any more.
+        Returns how many events they have told by then."""
+        everything, seen = sum(map(len, self._partitions.values())), 0
+
+        def even() -> bool:
+            nonlocal seen
+            told = self.told()
+            seen = len(told)
+            has: dict[str, set[tuple[Any, ...]]] = {each.name: set() for each in members}
+            for each in told:
+                if each["member"] in has:
+                    has[each["member"]] |= self._came(each)
+                    has[each["member"]] -= self._ours(each.get("given"))
+            counts = [len(each) for each in has.values()]
+            return sum(counts) == everything and max(counts) - min(counts) <= 1
+
+        self.until(even, f"{', '.join(each.name for each in members)} have even shares")
+        return seen
+
+    def nothing_moved(self, since: int) -> None:
+        """Raises FieldError where, after so many events, partitions came or went, or a session was lost. The ledger
+        alone does not tell: whose membership ends without a handler that runs again, repeats nothing."""
+        for each in self.told()[since:]:
+            if self._came(each) or each["event"] == "SessionLost" or self._ours(each.get("given")):
+                raise self.error(f"a membership was not kept: {each}")
+
+    def _came(self, told: dict[str, Any]) -> set[tuple[Any, ...]]:
+        """By the event of the moment: the report of it comes when its effects are over."""
+        return self._ours(told["partitions"]) if told["event"] == "Assigned" else set()
+
+    def _ours(self, partitions: Iterable[Iterable[Any]] | None) -> set[tuple[Any, ...]]:
+        """Those of the topics that are judged: on RocketMQ members have queues of the retry topic too."""
+        return {tuple(each) for each in partitions or () if next(iter(each)) in self.topics}
+
     def until_handled(self, more: int) -> None:
         """That many more records have ended than now."""
         goal = self._ended() + more
@@ -425,9 +466,7 @@ class Field:
 
     def _happened(self) -> Iterator[Happened]:
         """What holdfast's members told of, and that explains repeats."""
-        file = self.home / "events.jsonl"
-        for line in file.read_text().splitlines() if file.exists() else ():
-            told = json.loads(line)
+        for told in self.told():
             if told["event"] in _EXPLAINING:
                 yield Happened(told["at_ns"], told["member"], told["pid"], told["event"])
 

@@ -74,14 +74,17 @@ class TestReadOnly:
                 except Exception as error:  # noqa: BLE001 - what is looked for
                     wrong.append(error)
 
+        def await_more(count: int) -> None:
+            enough = len(refused) + count
+            until(lambda: len(refused) >= enough)
+
         callers = [threading.Thread(target=calls, args=(n,)) for n in range(8)]
         for each in callers:
             each.start()
         with server.client() as raw:
             for _ in range(10):
                 raw.replicaof("127.0.0.1", "1")
-                enough = len(refused) + len(callers) + 1  # more than can be late answers of the turn before
-                until(lambda enough=enough: len(refused) >= enough)
+                await_more(len(callers) + 1)  # more than can be late answers of the turn before
                 raw.replicaof("NO", "ONE")
         over.set()
         for each in callers:

@@ -90,6 +90,22 @@ def _more(consumer: KafkaConsumer, got: list[Message]) -> int:
     return len(got)
 
 
+def assigned(consumer: KafkaConsumer) -> set[int]:
+    """The numbers of its partitions."""
+    return {each.partition for each in consumer.assignment()}
+
+
+def poll_both(one: KafkaConsumer, other: KafkaConsumer) -> None:
+    for each in (one, other):
+        each.poll(0.1)
+
+
+def static_ids(loops: Loops) -> list[str]:
+    """Those in the group, as the broker sees it."""
+    found = loops.kafka.admin.describe_consumer_groups([loops.group])[loops.group].result(_PATIENCE_S)
+    return sorted(member.group_instance_id for member in found.members)
+
+
 def nothing_comes(consumer: KafkaConsumer, polls: int = 5) -> bool:
     return all(consumer.poll(0.1) is None for _ in range(polls))
 
@@ -356,17 +372,22 @@ def test_the_ends_of_partitions_are_told_to_who_asks(loops: Loops) -> None:
 
 
 def test_a_static_member_comes_back_to_its_partitions_and_leaves_for_good_where_it_says_so(loops: Loops) -> None:
-    loops.produce(["a", "b"], partition=0)
+    loops.kafka.set_session(loops.group, 60_000)  # it does not end here
+    loops.produce(["a"], partition=0)
     first = loops.joined(static_id="one")
     assert read(first, 1) == ["a"]
     first.done()
+    other = loops.joined(static_id="two")
+    until(lambda: len(assigned(first)) == len(assigned(other)) == 2, meanwhile=lambda: poll_both(first, other))
+    had, others = assigned(first), assigned(other)
     first.close()
+    assert static_ids(loops) == ["one", "two"]
     again = loops.joined(static_id=lambda: "one", leave=True)
-    assert read(again, 1) == ["b"]
-    again.done()
+    until(lambda: assigned(again), meanwhile=lambda: poll_both(again, other))
+    assert (assigned(again), assigned(other)) == (had, others)
     again.close()
-    loops.produce(["c"], partition=0)
-    assert read(loops.joined(), 1) == ["c"]  # at once: the session of "one" would outlast the test's patience
+    assert static_ids(loops) == ["two"]
+    until(lambda: len(assigned(other)) == 4, meanwhile=lambda: other.poll(0.1))
 
 
 def test_what_is_not_ours_is_refused_as_the_client_does_it(loops: Loops) -> None:

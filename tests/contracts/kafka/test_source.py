@@ -86,6 +86,11 @@ class Running:
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
+    def phases(self) -> dict[int, str]:
+        """Of each partition that is assigned."""
+        return {each.partition.number: each.phase for each in self.app.snapshot().partitions}
+
+    @property
     def alive(self) -> bool:
         return self._thread.is_alive()
 
@@ -167,18 +172,24 @@ def test_what_is_assigned_while_the_store_is_away_begins_where_it_has_to_when_it
     first.stop()
     produce(kafka, topic, 50)
     second = Running(kafka, redis_url, topic, topic, dict(protocol))
-    until(lambda: second.told(RebalanceReport) or second.handled)
+    until(lambda: kafka.committed(topic, topic).get(0) == 100)
     redis_server.pause()
     try:
+        kafka.add_partitions(topic, 3)
+        produce(kafka, topic, 50, partition=2)
+        until(lambda: 2 in (phases := second.phases) and phases[2] != "owned")
         third = Running(kafka, None, topic, f"{topic}-b", dict(protocol))  # proves that the broker goes on
-        until(lambda: len(third.handled) == 100)
+        until(lambda: len(third.handled) == 150)
+        assert second.phases[2] != "owned"
+        assert not any(number == 2 for number, _ in list(second.handled))
     finally:
         redis_server.resume()
     produce(kafka, topic, 50, partition=1)
-    until(lambda: {(0, 99), (1, 49)} <= set(second.handled))
+    until(lambda: {(1, 49), (2, 49)} <= set(second.handled))
     for one in (second, third):
         one.stop()
-    assert sorted(first.handled + second.handled) == [(0, n) for n in range(100)] + [(1, n) for n in range(50)]
+    handled = [(0, n) for n in range(100)] + [(number, n) for number in (1, 2) for n in range(50)]
+    assert sorted(first.handled + second.handled) == handled
 
 
 class Holding(Running):

@@ -134,8 +134,12 @@ def test_so_does_one_that_has_no_partition(
 ) -> None:
     kafka, topic = patient, patient_topic
     running = [start(kafka, redis_url, topic, name, protocol) for name in ("one", "two", "three")]
-    until(lambda: sorted(len(owned(each)) for each in running) == [0, 1, 1])
+    if "group.protocol" not in protocol:
+        # The broker lists one that joins before its client has heard its own id: nothing can say before then that it
+        # leaves.
+        until(lambda: all(each.source._callbacks.assignments for each in running))
     until(lambda: len(members(kafka, topic)) == 3)
+    until(lambda: sorted(len(owned(each)) for each in running) == [0, 1, 1])
     [idle] = [each for each in running if not owned(each)]
     idle.stop(leave=True)
     until(lambda: len(members(kafka, topic)) == 2)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.full
 
-SETTINGS = Settings(workers=8, commit_interval_s=0.01)
+#: Few marks at a time: a session that is lost repeats little.
+SETTINGS = Settings(workers=8, commit_interval_s=0.01, mark_batch=20)
 KEYED: dict[str, Any] = {"key": lambda record: record.value or b""}
 PARTITIONS = 4
 SHARDS = 6
@@ -282,13 +283,14 @@ def test_a_shard_that_is_away_for_longer_than_the_lease_pauses_everything_and_is
         others = [node for node in cluster.nodes if node not in still]
         until(lambda: all(node.info()["cluster_state"] == ("fail" if full_coverage else "ok") for node in others))
         assert (len(member.told(StoreDown)), len(member.told(StoreUp))) == (before[0] + 1, before[1])
-        started = len(bench.work.started)
         assert not bench.work.running
+        started, polls = len(bench.work.started), member.source.polls
+        bench.wait(lambda: member.source.polls >= polls + 20)
+        assert len(bench.work.started) == started
         for node in still:
             node.resume()
         load.goes_on()
         load.end()
-        assert len(bench.work.started) > started
 
 
 def _done(cluster: RedisCluster) -> set[str]:

@@ -60,6 +60,7 @@ class TestReadOnly:
         claims = RedisClaims.from_url(server.url)
         f = idempotent(claims, key="order_id", name="f")(lambda order_id: order_id)
         wrong: list[Exception] = []
+        refused: list[StoreError] = []
         over = threading.Event()
 
         def calls(caller: int) -> None:
@@ -68,10 +69,14 @@ class TestReadOnly:
                 number += 1
                 try:
                     f(f"{caller}-{number}")
-                except StoreError:
-                    pass
+                except StoreError as error:
+                    refused.append(error)
                 except Exception as error:  # noqa: BLE001 - what is looked for
                     wrong.append(error)
+
+        def await_more(count: int) -> None:
+            enough = len(refused) + count
+            until(lambda: len(refused) >= enough)
 
         callers = [threading.Thread(target=calls, args=(n,)) for n in range(8)]
         for each in callers:
@@ -79,6 +84,7 @@ class TestReadOnly:
         with server.client() as raw:
             for _ in range(10):
                 raw.replicaof("127.0.0.1", "1")
+                await_more(len(callers) + 1)  # more than can be late answers of the turn before
                 raw.replicaof("NO", "ONE")
         over.set()
         for each in callers:

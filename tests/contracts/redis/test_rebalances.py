@@ -12,6 +12,7 @@ from holdfast.plugin.engine.partition.hand_over import HandOver
 from holdfast.plugin.events import Overrun, RebalanceReport
 from holdfast.plugin.ports import CommitFate
 from tests.harness.engine import Bench, Letters, numbered, partition
+from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 #: A drain that a held handler always outlives.
 SHORT = Settings(workers=4, commit_interval_s=0.01, drain_timeout_s=0.02)
+#: A drain that outlives whatever a test has to look at meanwhile.
+PATIENT = Settings(workers=4, commit_interval_s=0.01, drain_timeout_s=PATIENCE_S)
 P0, P1 = partition(0), partition(1)
 
 
@@ -169,15 +172,20 @@ class TestRevoke:
         assert set(bench.work.starts().values()) == {1}
 
     def test_the_eager_protocol_takes_all_and_repeats_nothing(self) -> None:
+        held = [f"{number}x50" for number in range(4)]
         with Bench(orders=4, eager=True) as bench:
+            bench.work.hold(*held)
             for number in range(4):
                 bench.broker.produce("orders", number, *numbered(f"{number}x", range(100)), key="k")
-            bench.member("a", settings=SETTINGS)
-            bench.wait(lambda: len(bench.work.ended) > 20)
-            bench.member("b", settings=SETTINGS)
-            bench.wait(lambda: any(seen.member == "b" for seen in bench.work.ended) or len(bench.work.ended) == 400)
+            first = bench.member("a", settings=PATIENT)
+            bench.wait_running(*held)
+            bench.member("b", settings=PATIENT)
+            bench.wait(lambda: first.owns == set())  # fenced, and draining
+            assert len(bench.group.of(first.source)) == 4
+            bench.work.let_go()
             for number in range(4):
                 bench.wait_committed(100, number)
+            _nothing_was_abandoned(bench)
         assert set(bench.work.starts().values()) == {1}
         assert len(bench.work.ended) == 400
 
@@ -196,14 +204,20 @@ class TestRevoke:
         assert bench.work.starts() == dict.fromkeys(numbered("x", range(3)), 1)
 
     def test_without_a_store_a_graceful_move_repeats_nothing_either(self) -> None:
+        held = [f"{number}x25" for number in range(4)]
         with Bench(orders=4) as bench:
+            bench.work.hold(*held)
             for number in range(4):
                 bench.broker.produce("orders", number, *numbered(f"{number}x", range(50)), key="k")
-            first = bench.member("a", settings=SETTINGS, claims=None)
-            bench.wait(lambda: len(bench.work.ended) > 20)
-            bench.member("b", settings=SETTINGS, claims=None)
-            bench.wait(lambda: len(first.owns) == 2)
+            first = bench.member("a", settings=PATIENT, claims=None)
+            bench.wait_running(*held)
+            second = bench.member("b", settings=PATIENT, claims=None)
+            bench.wait(lambda: len(first.owns) == 2)  # the others are fenced, and draining
+            assert len(bench.group.of(first.source)) == 4
+            assert second.owns == set()
+            bench.work.let_go()
             bench.wait(lambda: len(bench.work.ended) == 200)
+            _nothing_was_abandoned(bench)
         assert set(bench.work.starts().values()) == {1}
         assert [bench.group.offset(partition(number)) for number in range(4)] == [50] * 4
 
@@ -313,6 +327,15 @@ class TestTroubleInACallback:
                 member.join()
             assert bench.group.members == []
             assert bench.ids() == []
+
+
+def _nothing_was_abandoned(bench: Bench) -> None:
+    """The first member gave up what it had in hand when that had ended, and both have worked."""
+    first = bench.members[0]
+    assert {seen.member for seen in bench.work.ended} == {"a", "b"}
+    reports = [each for each in first.told(RebalanceReport) if each.given]
+    assert sum(each.drained for each in reports) > 0
+    assert [each.abandoned for each in reports] == [0] * len(reports)
 
 
 def test_what_goes_while_the_app_leaves_is_waited_for_no_longer_than_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

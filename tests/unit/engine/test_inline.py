@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import BatchOf, Settings
 from holdfast.errors import SettingError
+from holdfast.plugin.events import RebalanceReport
 from tests.harness.engine import QUICK, Bench, Letters, Member, numbered, partition
 
 if TYPE_CHECKING:
@@ -85,16 +86,27 @@ def test_a_record_that_fails_for_good_goes_to_the_dead_letter_from_another_threa
         assert letters.values() == ["a1"]
 
 
-def test_a_hand_over_finds_nothing_running() -> None:
+def test_a_hand_over_finds_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.plugin.engine.loop.LATE_S", 0.0)  # a poll after each record
     with Bench(orders=2) as bench:
+        bench.work.hold("a25")
         bench.broker.produce("orders", 0, *numbered("a", range(50)))
         bench.broker.produce("orders", 1, *numbered("b", range(50)))
-        bench.member("a", settings=inline())
-        bench.wait(lambda: bench.work.ended)
-        bench.member("b", settings=inline())
+        first = bench.member("a", settings=inline())
+        bench.wait_running("a25")
+        second = bench.member("b", settings=inline())
+        bench.wait(lambda: len(bench.group.members) == 2)
+        assert first.owns == {partition(0), partition(1)}  # its thread is in the handler
+        bench.work.let_go()
+        bench.wait(lambda: second.owns)
         bench.wait_committed(50, 0)
         bench.wait_committed(50, 1)
-        assert set(bench.work.times().values()) == {1}
+        [report] = [each for each in first.told(RebalanceReport) if each.given]
+        assert (report.drained, report.abandoned) == (0, 0)
+        assert report.handed_back > 0
+        assert {seen.member for seen in bench.work.ended} == {"a", "b"}
+    assert set(bench.work.times().values()) == {1}
+    assert len(bench.work.times()) == 100
 
 
 def test_a_coroutine_or_a_timeout_is_refused_with_the_remedy() -> None:

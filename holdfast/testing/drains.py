@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.partition.partitioned import Partitioned
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.testing.stage import Actor, Stage
 
 #: A partition that stays waits so long for what is drained, besides one call of the store.
-_UNREAD_S = 1.5
+_UNREAD_S = 1.75
 
 
 class Drains:
@@ -33,8 +33,8 @@ class Drains:
         """See whether one of its partitions has waited for too long. Of a member that is not in order that says
         nothing."""
         stage, now, before = self._stage, self._stage.now, self._since.get(member.name, {})
-        judged = in_order and not engine.parts.sessions.storeless
-        found = dry(engine) if judged and _drains(engine) else ()
+        judged = in_order and _drains(engine) and not engine.parts.sessions.storeless and _is_heard(engine)
+        found = dry(engine) if judged else ()
         since = self._since[member.name] = {partition: before.get(partition, now) for partition in found}
         at_most_s = _UNREAD_S + stage.world.store_timeout_s
         for partition, at in since.items():
@@ -56,6 +56,13 @@ def dry(engine: Engine | Driven | None) -> AbstractSet[Partition]:
     ]
     ends = engine.family.source.end_offsets(empty)
     return {each for each in empty if ends.get(each, 0) > owners[each].next_offset}
+
+
+def _is_heard(engine: Engine | Driven) -> bool:
+    """Whether it can learn where logs end: the broker is asked, and answers at once."""
+    family: Any = engine.family
+    source = family.source
+    return bool(source.line.hears and source.line.speaks and not source.line.delay_s)
 
 
 def _left(owner: Ownership) -> bool:

@@ -4,11 +4,15 @@ Inside a rebalance nothing is read: a client of Kafka's cannot be polled in its 
 stay go on with what is in the process, and then they stand still until the drain is over. What outlives a drain is
 handed over as in hand, and its new owner waits for it: nothing is repeated by a drain that ends early. Without a store
 nobody would know of it, so there the drain takes what it takes.
+
+The broker is asked for the ends of the logs: librdkafka fetches nothing of any partition until its callback returns, so
+what its last answers said stays what it was.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SourceError
@@ -28,7 +32,7 @@ _log = logging.getLogger("holdfast")
 
 #: A partition that stays waits so long for handlers of those that go.
 _PATIENCE_S = 1.0
-_LOOK_S = 0.1
+_LOOK_S = 0.2
 _STARTED = frozenset({Gate.STUCK, Gate.ENDED, Gate.GONE})
 
 
@@ -42,6 +46,7 @@ class Starving:
         self._starts = loop.starts_inside
         #: Who has nothing left, and since when.
         self._since: dict[Partition, float] = {}
+        self._ends: dict[Partition, int] = {}
         self._began = self._looked = parts.runtime.now()
 
     @property
@@ -63,8 +68,8 @@ class Starving:
         return bool(waits)
 
     def _dry(self) -> list[Partition]:
-        """Partitions that stay, of which nothing goes on here, though more could: their logs do, as far as the client
-        knows."""
+        """Partitions that stay, of which nothing goes on here, though more could: their logs do, by the broker's last
+        answer."""
         parts = self._parts
         if not parts.sessions.remembered:
             return []
@@ -73,14 +78,13 @@ class Starving:
             for owner in self._owners.values()
             if owner.open and parts.intake.lets_in(owner.partition) and not self._goes_on(owner)
         ]
-        try:
-            ends = self._source.end_offsets([owner.partition for owner in stand]) if stand else {}
-        except SourceError:
-            return []
+        if stand:
+            with suppress(SourceError):  # no answer: asked again
+                self._ends.update(self._source.look_at_ends([owner.partition for owner in stand]) or {})
         return [
             owner.partition
             for owner in stand
-            if ends.get(owner.partition, 0) > owner.next_offset or any(map(_waits, owner.entries.values()))
+            if self._ends.get(owner.partition, 0) > owner.next_offset or any(map(_waits, owner.entries.values()))
         ]
 
     def _goes_on(self, owner: Ownership) -> bool:

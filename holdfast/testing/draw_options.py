@@ -73,7 +73,7 @@ def slow_handlers(chance: random.Random, world: World) -> World:
     return replace(
         world,
         settings=replace(world.settings, drain_timeout_s=5.0),
-        records=tuple(map(slow, range(len(world.records)), world.records)),
+        records=tuple(slow(number, record) for number, record in enumerate(world.records)),
         faults=tuple(sorted((*world.faults, *joins), key=lambda each: each.at_s)),
     )
 

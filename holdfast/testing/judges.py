@@ -175,7 +175,7 @@ class Judges:
         for run in self._running(member, record):
             run.given_up = True
 
-    def overran(self, member: str, record: Placed, *, hurried: bool, starving: bool = False) -> None:
+    def overran(self, member: str, record: Placed, *, hurried: bool, starving: bool) -> None:
         """The engine says that a handler outlived the drain; which is short where partitions that stay wait for it."""
         running = next((run for run in self._running(member, record) if run.record is record), None)
         if running is None or running.given_up or hurried or self._took_away(record.log) or self.open:

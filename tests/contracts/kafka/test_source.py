@@ -208,36 +208,43 @@ class Holding(Running):
     @property
     def draining(self) -> set[int]:
         """Partitions that are fenced, and still here."""
-        return {
-            each.partition.number for each in self.app.snapshot().partitions if each.phase == Phase.FENCED.name.lower()
-        }
+        return {number for number, phase in self.phases.items() if phase == Phase.FENCED.name.lower()}
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> type[Holding]:
+    """Nobody may go on yet."""
+    for which in ("go_on", "others"):
+        monkeypatch.setattr(Holding, which, threading.Event(), raising=False)
+    return Holding
+
+
+def produce_to_both(kafka: KafkaServer, topic: str, what: str, count: int) -> None:
+    """So many in all, each with a key of its own."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in range(count):
+        producer.produce(topic, what, key=f"{what} {number}", partition=number % 2)
+    assert producer.flush(20) == 0
 
 
 @pytest.mark.parametrize("name", [pytest.param("cooperative", marks=pytest.mark.full), "consumer"])
 def test_a_partition_that_stays_is_handled_on_while_another_is_drained(
-    kafka: KafkaServer, redis_url: str, topic: str, name: str, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaServer, redis_url: str, topic: str, name: str, held: type[Holding]
 ) -> None:
     """With what is in the process: inside a rebalance no client of Kafka's reads on."""
-    monkeypatch.setattr(Holding, "go_on", threading.Event(), raising=False)
-    monkeypatch.setattr(Holding, "others", threading.Event(), raising=False)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    for number in (0, 1):
-        producer.produce(topic, "hold", key="held", partition=number)
-    assert producer.flush(20) == 0
-    first = Holding(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
+    produce_to_both(kafka, topic, "hold", 2)
+    first = held(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
     until(lambda: first.app.snapshot().load.in_flight == 2)
-    for number in range(1000):
-        producer.produce(topic, "go", key=f"{number}", partition=number % 2)
-    assert producer.flush(20) == 0
+    produce_to_both(kafka, topic, "go", 1000)
     until(lambda: first.app.snapshot().load.in_flight == 1002)
     second = Running(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
     until(lambda: first.draining)
     [goes] = first.draining
-    Holding.others.set()
+    held.others.set()
     until(lambda: first.handled_of(1 - goes) == 500)
     assert first.draining == {goes}
     assert first.handled_of(goes) < 50  # those that had started
-    Holding.go_on.set()
+    held.go_on.set()
     until(lambda: any(report.given for report in first.told(RebalanceReport)))
     [report] = [each for each in first.told(RebalanceReport) if each.given]
     until(lambda: len(first.handled) + len(second.handled) >= 1002)
@@ -250,33 +257,24 @@ def test_a_partition_that_stays_is_handled_on_while_another_is_drained(
 
 @pytest.mark.parametrize("name", [pytest.param("cooperative", marks=pytest.mark.full), "consumer"])
 def test_a_drain_ends_where_a_partition_that_stays_has_no_records_left(
-    kafka: KafkaServer, redis_url: str, topic: str, name: str, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaServer, redis_url: str, topic: str, name: str, held: type[Holding]
 ) -> None:
     """And what runs on is waited for by its new owner."""
-    monkeypatch.setattr(Holding, "go_on", threading.Event(), raising=False)
-    monkeypatch.setattr(Holding, "others", threading.Event(), raising=False)
-    Holding.others.set()
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-
-    def produce_to_both(what: str, count: int) -> None:
-        for number in range(count):
-            producer.produce(topic, what, key=f"{what} {number}", partition=number % 2)
-        assert producer.flush(20) == 0
-
-    produce_to_both("hold", 2)
+    held.others.set()
+    produce_to_both(kafka, topic, "hold", 2)
     long_drain = {"drain_timeout_s": 2 * PATIENCE_S, "max.poll.interval.ms": 600_000}
     # No fetch that is under way may tell of what comes: the client begins none in its callback.
     long_drain |= dict(PROTOCOLS[name]) | {"fetch.wait.max.ms": 10}
-    first = Holding(kafka, redis_url, topic, topic, long_drain)
+    first = held(kafka, redis_url, topic, topic, long_drain)
     until(lambda: first.app.snapshot().load.in_flight == 2)
-    second = Holding(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
+    second = held(kafka, redis_url, topic, topic, dict(PROTOCOLS[name]))
     until(lambda: first.draining)
     [goes] = first.draining
-    produce_to_both("go", 100)
+    produce_to_both(kafka, topic, "go", 100)
     until(lambda: first.handled_of(1 - goes) == 50)
     until(lambda: second.handled_of(goes) == 50)
     assert (goes, 0) not in first.handled + second.handled
-    Holding.go_on.set()
+    held.go_on.set()
     until(lambda: len(first.handled) + len(second.handled) == 102)
     until(lambda: kafka.committed(topic, topic) == {0: 51, 1: 51})
     for one in (first, second):

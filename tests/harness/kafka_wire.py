@@ -1,4 +1,5 @@
-"""A wire to a Kafka broker that can answer as a broker does which its controller has fenced: it names no brokers.
+"""A wire to a Kafka broker that can answer as a broker does which its controller has fenced: it names no brokers. And as
+one does that hangs where it has groups: commits get no answer.
 
 A real one answers so for some hundred milliseconds, after it was silent and before its controller has let it in again.
 """
@@ -19,17 +20,19 @@ if TYPE_CHECKING:
     from tests.harness.wire import Way
 
 _METADATA, _LEADER_NOT_AVAILABLE = 3, 5
+_OFFSET_COMMIT = 8
 #: Versions whose answer is written here: librdkafka asks in one of them.
 _VERSIONS = range(11, 14)
 
 
 class KafkaWire(Wire):
-    """A `Wire`; and while `fenced` is set, Metadata that names topics is answered here, without any broker."""
+    """A `Wire`; and while `fenced` is set, Metadata that names topics is answered here, without any broker. While
+    `deaf` is set, what is to be committed does not arrive."""
 
     def __init__(self, target: int, *, encrypted: bool = False) -> None:
         """Args: target: the broker's port; encrypted: it speaks TLS there, so no request can be read."""
         self._encrypted = encrypted
-        self.fenced = threading.Event()
+        self.fenced, self.deaf = threading.Event(), threading.Event()
         #: How often a client was told so.
         self.lies = 0
         super().__init__(target)
@@ -44,6 +47,8 @@ class KafkaWire(Wire):
                     if self.fenced.is_set() and (lie := _without_brokers(request)) is not None:
                         self.lies += 1
                         source.sendall(lie)  # alone on this connection, as far as clients ask for metadata
+                        continue
+                    if self.deaf.is_set() and struct.unpack(">h", request[:2]) == (_OFFSET_COMMIT,):
                         continue
                     self._open[way].wait()
                     sink.sendall(head + request)

@@ -6,12 +6,14 @@ import struct
 from contextlib import suppress
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.kafka import KafkaSource
+from holdfast.adapters.kafka.broker_features import NOT_ASKED
 from holdfast.adapters.kafka.config import check
+from holdfast.adapters.kafka.emission import emit
 from holdfast.adapters.kafka.leave_static import (
     StaticMember,
     cannot,
@@ -19,10 +21,12 @@ from holdfast.adapters.kafka.leave_static import (
     decode_leave,
     encode_find,
     encode_leave,
+    leave,
 )
 from holdfast.adapters.kafka.static_member import PROPERTY, Refusals, check_name, with_id
 from holdfast.adapters.kafka.wire import Malformed
 from holdfast.errors import SettingError, SourceFatal, StaticIdTaken
+from holdfast.timing import Deadline
 
 CONF = {"bootstrap.servers": "b:9092", "group.id": "g"}
 FATAL = KafkaError(KafkaError._FATAL, "somebody else has it")
@@ -124,3 +128,11 @@ def test_where_nothing_can_be_said_by_hand_it_says_why() -> None:
     assert "ssl.keystore.location" in str(
         cannot({**CONF, "security.protocol": "ssl", "ssl.keystore.location": "/k.p12"})
     )
+
+
+def test_one_that_stops_before_it_is_let_in_says_that_it_may_stay(caplog: pytest.LogCaptureFixture) -> None:
+    client = emit(check({**CONF, "bootstrap.servers": "127.0.0.1:1", PROPERTY: "pod-3"}, "keep"), NOT_ASKED)
+    consumer = Consumer({**client.conf, "log_level": 0})
+    consumer.subscribe(["orders"])
+    leave(consumer, client, Deadline(5))
+    assert "pod-3 stops before g has let it in" in caplog.text

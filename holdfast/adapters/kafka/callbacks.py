@@ -65,6 +65,8 @@ class Callbacks:
         self.assignments = 0
         #: The credentials were good: brokers have answered. That they are good for the group is known by `assignments`.
         self.connected = False
+        #: How many commits have no answer yet.
+        self.commits_under_way = 0
         #: What only a person can cure, until it is raised.
         self.trouble: SourceError | None = None
         #: What is ridden out, and when it was told.
@@ -84,6 +86,7 @@ class Callbacks:
     def given_up(self) -> None:
         """Lose what the client had; nothing that it calls counts from now on."""
         self.clients += 1
+        self.commits_under_way = 0
         self.listener.lost(sorted(self.assigned))
         self.assigned.clear()
 
@@ -158,6 +161,7 @@ class Callbacks:
     # ---- commits
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Keep the outcome until the next poll: inside a rebalance the engine is not to be surprised."""
+        self.commits_under_way -= 1
         sent = {Partition(one.topic, one.partition): one.offset for one in offsets}
         fates = {Partition(one.topic, one.partition): self._fate(one.error or error) for one in offsets}
         self._fates.append((sent, fates))

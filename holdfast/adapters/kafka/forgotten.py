@@ -114,13 +114,15 @@ def told(group: str, wait_s: float) -> SourceFatal:
 
 
 def give_up(consumer: Consumer, deadline: Deadline | None = None) -> None:
-    """Close a client that may never return from it, in a thread of its own. Waits for it until the deadline."""
+    """Close a client that may not return from it, in a thread of its own. Waits for it until the deadline."""
     closing = threading.Thread(target=_close, args=(consumer,), name="holdfast-kafka-close", daemon=True)
     closing.start()
     if deadline is not None:
         closing.join(deadline.left_s())
         if closing.is_alive():
-            _log.warning("the client of Kafka cannot be closed: it has no brokers; it ends with the process")
+            _log.warning(
+                "the client of Kafka is not closed in time: its brokers do not answer; it ends with the process"
+            )
 
 
 def _close(consumer: Consumer) -> None:

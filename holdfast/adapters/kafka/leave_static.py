@@ -65,7 +65,14 @@ def cannot(conf: Mapping[str, object]) -> str | None:
 def leave(consumer: Consumer, client: ClientConfig, deadline: Deadline) -> None:
     """Leave for good, and close. Where that cannot be said, one line of the log does. The client's thread."""
     if client.protocol is not GroupProtocol.CONSUMER:
-        # It leaves once its partitions are given back, in a poll; then it has no member id any more.
+        # It leaves once its partitions are given back, in a poll; then it has no member id any more. While it joins for
+        # the first time it has none yet, and nothing to leave with.
+        if not consumer.memberid():
+            _log.warning(
+                "%s stops before %s has let it in: if it comes in yet, others wait for its session",
+                client.static_id,
+                client.group,
+            )
         consumer.unsubscribe()
         while consumer.memberid() and not deadline.passed:
             consumer.poll(_LOOK_S)

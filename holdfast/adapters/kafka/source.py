@@ -205,12 +205,14 @@ class KafkaSource:
         """Give the membership up. Everything is committed and let go before: a commit inside it can hang the process.
 
         Measured on Kafka 4.3: with an unpolled rebalance pending, close() with a synchronous commit in on_revoke hung
-        in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7.
+        in 5 of 10 tries; after polls and commits, with nothing left to commit, in none of 7. It waits as well for the
+        answer to each commit, for as long as requests may take (socket.timeout.ms, 60 s): a group's coordinator that
+        hangs is not waited for.
         """
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return
-        if self._brokers.may_hang(consumer):
+        if self._callbacks.commits_under_way or self._brokers.may_hang(consumer):
             self._callbacks.clients += 1  # what it calls then comes from another thread, and is nobody's any more
             give_up(consumer, deadline)
         elif self._client is not None and self._client.static_id is not None and (leave or self._leave):
@@ -368,6 +370,7 @@ class KafkaSource:
         answered, or its request has timed out, and a synchronous commit has no bound at all (95 s were seen)."""
         try:
             self._client_or_raise().commit(offsets=self._mark.on(offsets), asynchronous=True)
+            self._callbacks.commits_under_way += 1
         except KafkaException as error:
             self._callbacks.not_sent(error.args[0], offsets)
 

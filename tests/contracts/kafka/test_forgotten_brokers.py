@@ -80,6 +80,24 @@ def forget(kafka: KafkaServer) -> Iterator[Callable[[Callable[[], object]], None
     wire.fenced.clear()
 
 
+def test_a_member_ends_though_its_last_commit_has_no_answer(
+    kafka: KafkaServer, redis_url: str, topic: str, conf: dict[str, Any], protocol: dict[str, Any]
+) -> None:
+    [wire] = kafka.wires(0)
+    app = Running(kafka, redis_url, topic, topic, conf | protocol | {"auto.offset.reset": "earliest"})
+    produce(kafka, topic, 10)
+    until(lambda: kafka.committed(topic, topic) == {0: 10, 1: 0})
+    wire.deaf.set()
+    try:
+        produce(kafka, topic, 10)
+        until(lambda: len(app.handled) == 20)
+        app.stop()
+    finally:
+        wire.deaf.clear()
+    assert kafka.committed(topic, topic) == {0: 10, 1: 0}
+    assert app.error is None
+
+
 class Down:
     """An error_cb of the application."""
 

@@ -1,5 +1,5 @@
-"""A wire to a Kafka broker that can answer as a broker does which its controller has fenced: it names no brokers. And as
-one does that hangs where it has groups: commits get no answer.
+"""A wire to a Kafka broker that can answer as a broker does which its controller has fenced: it names no brokers. And
+it can lose commits, as a coordinator does that hangs.
 
 A real one answers so for some hundred milliseconds, after it was silent and before its controller has let it in again.
 """

@@ -20,7 +20,7 @@ FULL_ARGS ?= $(PYTEST_ARGS) -n 3
 WITHOUT_SPARK := $(foreach part,test_spark test_bench_peers test_audit_damaged test_audit_planted test_audit_re test_audit_whole test_soak,--ignore-glob='tests/unit/$(part)*')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all test test-all oracles simulate lint docs demo audit chaos soak compat compat-stores bench clean distclean
+.PHONY: help setup setup-all test test-all oracles simulate lint lint-ruff lint-mypy lint-pyright lint-arrows docs demo audit chaos soak compat compat-stores bench clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -58,10 +58,19 @@ simulate: setup ## worlds by their seeds, in virtual time, until a promise break
 
 lint: ## ruff, mypy, pyright on what users write, and the arrows between the packages
 	@tools/setup.sh lint
+	@$(MAKE) --no-print-directory -j 4 -Otarget lint-ruff lint-mypy lint-pyright lint-arrows
+
+lint-ruff:
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
-	$(PYTHON) -m mypy holdfast tests $(wildcard examples)
+
+lint-mypy:
+	$(PYTHON) -m mypy -n 2 holdfast tests $(wildcard examples)
+
+lint-pyright:
 	.venv/bin/basedpyright
+
+lint-arrows:
 	.venv/bin/lint-imports
 
 docs: ## the documentation site, in site/; a broken link or an unknown name ends it

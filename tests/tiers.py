@@ -6,6 +6,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from tests.harness.group.config import KAFKA
 
@@ -100,3 +101,14 @@ def chosen(nodeid: str, seed: int) -> Protocol:
     # Not hash(): that differs between the processes of one run.
     test = nodeid.partition("[")[0]
     return KAFKA[(zlib.crc32(test.encode()) + seed) % len(KAFKA)]
+
+
+def first_and_full(values: Iterable[int], count: int) -> list[object]:
+    """The first `count` values of a test's parameter for `make test`, the others for `make test-all`."""
+    return [value if n < count else pytest.param(value, marks=pytest.mark.full) for n, value in enumerate(values)]
+
+
+def examples(count: int) -> int:
+    """How many examples of a property are drawn: so many where they are other ones each time (`make test-all`), a third
+    where they are the same in each run."""
+    return max(1, count // 3) if settings.default.derandomize else count

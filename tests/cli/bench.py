@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
 import threading
 import uuid
 from collections import Counter
@@ -15,10 +13,11 @@ from confluent_kafka import Producer
 
 from holdfast import Holdfast, RedisClaims, Settings, Unretriable
 from holdfast.adapters.kafka import KafkaSource
-from tests.harness.forks import fork
+from tests.harness import forks
 from tests.harness.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterable, Sequence
 
     from holdfast.records import Record
@@ -40,18 +39,7 @@ class Declined(Exception):
 
 def holdfast(*arguments: object, code: int | Sequence[int] = 0) -> subprocess.CompletedProcess[str]:
     """Run the command and expect its exit code."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        command = ["holdfast", *map(str, arguments)]
-        forked = fork(*command, out=out.fileno(), err=err.fileno(), strict=True)
-        try:
-            forked.wait(PATIENCE_S * 2)
-        finally:
-            forked.kill()
-        said = []
-        for each in (out, err):
-            each.seek(0)
-            said.append(each.read().decode())
-    ran = subprocess.CompletedProcess(command, forked.wait(), *said)
+    ran = forks.run("holdfast", *map(str, arguments), timeout_s=PATIENCE_S * 2)
     assert ran.returncode in ([code] if isinstance(code, int) else code), ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr, ran.stderr
     return ran

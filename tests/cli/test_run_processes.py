@@ -39,6 +39,7 @@ def test_all_drain_once_at_a_signal_whoever_else_got_it(tmp_path: Path) -> None:
     assert [log.count(f"process {each} has ended (exit code 0)") for each in (0, 1)] == [1, 1]
 
 
+@pytest.mark.full
 def test_a_second_signal_hands_over_what_runs_in_all_of_them(tmp_path: Path) -> None:
     with Run(tmp_path, *TWO, gated=True) as run:
         run.until_seen("begins", 2)
@@ -116,6 +117,7 @@ def test_within_a_grace_what_runs_is_handed_over_and_what_hangs_is_killed(tmp_pa
     assert "process 0 has not ended within the grace: it is killed" in log
 
 
+@pytest.mark.full
 def test_each_has_a_port_and_a_health_file_of_its_own(tmp_path: Path) -> None:
     while True:
         [port] = free_ports(1)
@@ -133,6 +135,7 @@ def test_each_has_a_port_and_a_health_file_of_its_own(tmp_path: Path) -> None:
             return
 
 
+@pytest.mark.full
 def test_the_environment_says_how_many_and_the_command_line_wins(tmp_path: Path) -> None:
     said = {"HOLDFAST_RUN_PROCESSES": "2", "HOLDFAST_RUN_PORT": "none", "HOLDFAST_RUN_HEALTH_FILE": str(tmp_path / "f")}
     with Run(tmp_path, SHOP, "--health-file", tmp_path / "health", environment=said) as run:
@@ -156,6 +159,7 @@ def test_ctrl_c_at_a_terminal_is_one_stop(tmp_path: Path) -> None:
     assert len(run.seen("billed")) == 2
 
 
+@pytest.mark.full
 def test_what_an_app_starts_is_not_supervised(tmp_path: Path) -> None:
     code = "import os; print(sorted(each for each in os.environ if each.startswith('HOLDFAST_')))"
     (tmp_path / "starts.py").write_text(

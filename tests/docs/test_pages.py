@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from holdfast.adapters.cli.entry import parser
+from tests.harness import forks
+from tests.harness.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -63,7 +63,15 @@ def test_an_example_is_accepted_as_it_stands(code: str, tmp_path: Path) -> None:
     for each in OTHERS:
         if f"import {each}" in code:
             pytest.importorskip(each)
-    subprocess.run([sys.executable, "-W", "error", "-c", GIVEN + APP + code], check=True, cwd=ROOT, timeout=120)
+    accept(GIVEN + APP + code, tmp_path)
+
+
+def accept(code: str, folder: Path) -> None:
+    """Run an example to its end, in a process of its own."""
+    file = folder / "example.py"
+    file.write_text(code, encoding="utf-8")
+    ran = forks.run("tests.harness.python_file", str(file), timeout_s=PATIENCE_S * 2)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_there_are_commands() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.examples.fence_bench import Member
@@ -37,6 +38,7 @@ class Flow:
         assert self._producer.flush(30) == 0
 
 
+@pytest.mark.full
 def test_clocks_that_differ_by_hours_and_step_repeat_nothing_and_cost_no_session(
     kafka: KafkaServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -133,6 +134,21 @@ def fork(module: str, *arguments: str, out: int, err: int, strict: bool = False)
     and dies with this process. `strict`: its warnings are errors, as by -W error, from when it begins."""
     how = {"module": module, "arguments": arguments, "environment": dict(os.environ), "strict": strict}
     return Forked([module, *arguments], _forks().start(how, out, err))
+
+
+def run(module: str, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run` with `fork`, its warnings errors. Raises subprocess.TimeoutExpired, with it killed."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        forked = fork(module, *arguments, out=out.fileno(), err=err.fileno(), strict=True)
+        try:
+            forked.wait(timeout_s)
+        finally:
+            forked.kill()
+        said = []
+        for each in (out, err):
+            each.seek(0)
+            said.append(each.read().decode())
+    return subprocess.CompletedProcess([module, *arguments], forked.wait(), *said)
 
 
 # -- the process that forks --------------------------------------------------------------------------------------------

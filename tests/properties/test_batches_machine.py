@@ -15,6 +15,7 @@ from holdfast.dedup.memory_spark_batches import MemoryBatches
 from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.spark_batches import Attempt, BatchId, Begun, Elsewhere, Finished
 from tests.harness.stores import MemoryBench, RedisBench
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from holdfast.dedup.memory_session import MemorySession
@@ -160,7 +161,7 @@ def test_redis_does_what_the_specification_says(redis_url: str, hash_keys: bool)
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=30,
+            max_examples=examples(30),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -27,6 +27,7 @@ from holdfast.testing.clocks import HandClock
 from holdfast.timing import SYSTEM_CLOCK
 from tests.properties.stranger import Stranger
 from tests.properties.test_claiming import behind
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -257,7 +258,7 @@ OPS = st.one_of(
 
 
 @pytest.mark.parametrize(("ordering", "batch"), [("key", False), ("partition", False), ("none", False), ("key", True)])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ops=st.lists(OPS, min_size=15, max_size=70), seed=st.integers(0, 3))
 def test_every_record_ends_each_key_runs_once_and_nothing_is_held_at_the_end(
     ordering: Ordering, batch: bool, ops: list[tuple[str, Any, int]], seed: int

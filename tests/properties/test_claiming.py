@@ -23,6 +23,7 @@ from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
 from holdfast.testing.clocks import HandClock
 from tests.properties.stranger import Stranger
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +133,7 @@ OPS = st.tuples(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(ops=st.lists(OPS, min_size=20, max_size=80), seed=st.integers(0, 5))
 def test_who_waits_holds_nothing_and_every_key_runs_once(ops: list[tuple[str, int]], seed: int) -> None:
     random.seed(seed)

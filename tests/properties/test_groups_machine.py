@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from holdfast.dedup.groups import Beat, Member, Plan
 from holdfast.errors import StoreUnavailable
 from tests.harness.store_groups import MemoryBench, RedisBench, queues
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,6 +208,9 @@ def test_redis_does_what_the_specification_says(redis_url: str) -> None:
     run_state_machine_as_test(
         type("GroupsMachineHere", (GroupsMachine,), {"url": redis_url}),
         settings=settings(
-            max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+            max_examples=examples(50),
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
         ),
     )

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from holdfast import Fenced, MemoryClaims, RedisClaims, Skipped, current_claim, idempotent
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,7 +196,7 @@ def run(make_store: Callable[[], Callable[[], Any]], **choices: Any) -> None:
 
 
 def test_histories_in_memory_are_those_of_the_model() -> None:
-    run(in_memory, max_examples=60)
+    run(in_memory, max_examples=examples(60))
 
 
 def test_histories_on_redis_are_those_of_the_model(redis_url: str) -> None:
@@ -205,4 +206,4 @@ def test_histories_on_redis_are_those_of_the_model(redis_url: str) -> None:
         namespace = f"n{next(namespaces)}"
         return lambda: RedisClaims.from_url(redis_url, namespace=namespace, lease_s=3600.0)
 
-    run(make, max_examples=30)
+    run(make, max_examples=examples(30))

@@ -13,6 +13,7 @@ from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
 from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -127,7 +128,7 @@ OPS = st.tuples(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(ops=st.lists(OPS, min_size=20, max_size=80), often=st.booleans())
 def test_order_no_double_take_and_no_lost_wake_up(ops: list[tuple[str, int]], *, often: bool) -> None:
     play = Play()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from holdfast.errors import StateError
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.record.offsets import joined, spans
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -69,7 +70,7 @@ def poll_run(ledger: Ledger, model: Model, came: range) -> None:
         assert (ledger.polled(offset) if known else True) == model.polled(offset)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     start=st.integers(0, 10),
     done=st.sets(st.integers(0, SPAN)),

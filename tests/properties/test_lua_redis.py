@@ -21,6 +21,7 @@ from tests.harness import store_groups as groups
 from tests.harness import stores
 from tests.properties.test_claims_machine import ClaimsMachine
 from tests.properties.test_groups_machine import GroupsMachine
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,14 +33,14 @@ ALL = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 def test_claims_do_what_the_specification_says(layout: dict[str, Any]) -> None:
     run_state_machine_as_test(
         type("ClaimsMachineInLua", (ClaimsMachine,), {"url": "", "bench": stores.LuaBench, "settings": layout}),
-        settings=settings(max_examples=25, stateful_step_count=50, deadline=None, suppress_health_check=ALL),
+        settings=settings(max_examples=examples(25), stateful_step_count=50, deadline=None, suppress_health_check=ALL),
     )
 
 
 def test_groups_do_what_the_specification_says() -> None:
     run_state_machine_as_test(
         type("GroupsMachineInLua", (GroupsMachine,), {"url": "", "bench": groups.LuaBench}),
-        settings=settings(max_examples=20, stateful_step_count=40, deadline=None, suppress_health_check=ALL),
+        settings=settings(max_examples=examples(20), stateful_step_count=40, deadline=None, suppress_health_check=ALL),
     )
 
 
@@ -96,7 +97,7 @@ def _asked(client: redis.Redis, words: Sequence[bytes]) -> object:
     return reply
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=ALL)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=ALL)
 @given(st.lists(commands, min_size=1, max_size=40))
 def test_each_command_replies_as_a_real_server(redis_url: str, words: list[list[bytes]]) -> None:
     lua = LuaClient(LuaRedis(MACHINE).call, 30.0)

@@ -24,6 +24,7 @@ from holdfast.adapters.rocketmq.remoting.routes import read_route
 from holdfast.errors import MissingExtraError, SettingError, SourceError
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,7 +227,7 @@ answers = st.builds(
 
 
 @given(answers)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_answer_is_read_or_a_source_error(answer: Answer) -> None:
     for read in readers:
         try:
@@ -248,7 +249,7 @@ QUEUE = Partition("t", 0, "a")
 
 
 @given(answers)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_whatever_servers_answer_tools_get_a_value_or_a_source_error(answer: Answer) -> None:
     client = _Scripted(answer)
     admin, sender, deadline = Admin(client), Sender(client), Deadline(5)

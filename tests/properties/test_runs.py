@@ -19,6 +19,7 @@ from holdfast.plugin.engine.record.lanes import Lanes
 from holdfast.plugin.handlers import Handler
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK
+from tests.tiers import examples
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -153,7 +154,7 @@ OPS = st.one_of(
 
 
 @pytest.mark.parametrize("ordering", ["key", "partition", "none"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(ops=st.lists(OPS, min_size=10, max_size=60))
 def test_each_record_goes_its_way_once_and_in_the_order_of_its_lane(
     ordering: Ordering, ops: list[tuple[str, Any, int]]

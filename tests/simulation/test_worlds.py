@@ -16,16 +16,17 @@ from holdfast.testing.draw import draw
 from holdfast.testing.play import play
 from holdfast.testing.world import World
 from tests.simulation.worlds_kept import OPEN, kept, names
+from tests.tiers import first_and_full
 
-#: `make test` plays these, and no others: no landing hangs on luck. `make simulate` plays any.
-_FIXED, _AT_ONCE = 500, 10
-#: `make test-all` plays so many more, that nobody has chosen.
-_RANDOM = 2_000
+#: `make test` plays the first of these, and no others: no landing hangs on luck. `make simulate` plays any.
+_FIXED, _AT_ONCE = 150, 10
+#: `make test-all` plays all of these, and so many more, that nobody has chosen.
+_FIXED_IN_ALL, _RANDOM = 500, 2_000
 _DIGESTS = "from holdfast.testing.draw import draw; from holdfast.testing.play import play; \
-print([play(draw(seed)).figures.digest for seed in (*range(5), 46, 61)])"  # the last two lease their messages
+print([play(draw(seed)).figures.digest for seed in (*range(3), 46, 61)])"  # the last two lease their messages
 
 
-@pytest.mark.parametrize("first", range(0, _FIXED, _AT_ONCE))
+@pytest.mark.parametrize("first", first_and_full(range(0, _FIXED_IN_ALL, _AT_ONCE), _FIXED // _AT_ONCE))
 def test_no_promise_is_broken(first: int) -> None:
     for seed in range(first, first + _AT_ONCE):
         played = play(draw(seed))
@@ -80,7 +81,7 @@ def test_a_world_of_another_version_is_refused() -> None:
         World.from_json(draw(1).to_json().replace('"version": 1', '"version": 0'))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_and_full(range(6), 2))
 def test_four_times_as_many_records_cost_no_more_each(seed: int) -> None:
     # What is quadratic shows in calls, not in virtual time. Each time as many records of a key as before: a lane of
     # which most wait for their key is looked through for each of them.

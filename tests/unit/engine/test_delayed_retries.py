@@ -365,4 +365,4 @@ def test_in_worlds_that_are_drawn_nothing_is_lost_and_no_key_runs_twice() -> Non
 
     records = [make_record({"id": number}, topic="orders", key=f"c{number % 3}") for number in range(24)]
     begin: Callable[[Any], object] = lambda _: failed.clear()  # noqa: E731
-    assert simulate(make, records, 12, begin=begin).worlds == 12
+    assert simulate(make, records, 6, begin=begin).worlds == 6

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
 
 #: One turn, by the clock of the tests.
-TURN_S = 0.005
+TURN_S = 0.01
 P0, P1 = partition(0), partition(1)
 
 

@@ -46,8 +46,8 @@ test-all: setup-all ## everything: each story, those in which the broker decides
 	  run $$python -m pytest $(PYTEST_ARGS) $(WITHOUT_SPARK) -m "not full" tests/unit tests/properties; \
 	  run $$python -m holdfast.testing --count 100 --seed $(SEED) --jobs $(JOBS); \
 	done; \
-	run $(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED) --oracles live; \
-	run $(PYTHON) -m pytest $(FULL_ARGS) -m full --seed $(SEED) --oracles live; \
+	run $(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED) --oracles live --hypothesis-profile=free; \
+	run $(PYTHON) -m pytest $(FULL_ARGS) -m full --seed $(SEED) --oracles live --hypothesis-profile=free; \
 	exit $$failed
 
 oracles: setup ## ask the brokers' own Java classes again what tests/golden has of them

@@ -55,7 +55,13 @@ def compared(written: Path, events: Path, asked: AuditSettings) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_files_and_a_topic_are_judged_as_without_spark(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "session", ["quick", pytest.param("spark", marks=pytest.mark.full)]
+)  # as interpreted, compiled
+def test_files_and_a_topic_are_judged_as_without_spark(
+    session: str, kafka: KafkaServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    spark: SparkSession = request.getfixturevalue(session)
     folder, rest = tmp_path / "events, in ä", tmp_path / "rest"
     folder.mkdir()
     groups = [played(f"{mix}-{seed}", seed, mix) for seed, mix in enumerate(MIXES)]
@@ -66,12 +72,13 @@ def test_files_and_a_topic_are_judged_as_without_spark(spark: SparkSession, kafk
     for number, case in enumerate(each for each in cases() if each.name not in NAMELESS):
         put(folder / "planted" / str(number), case, number)
     rest.mkdir()
-    kafka.create_topic("judged", 2)
+    topic = f"judged-{session}"
+    kafka.create_topic(topic, 2)
     for group in groups[-_IN_KAFKA:]:
-        streamed.send(kafka.bootstrap, "judged", group.lines)
+        streamed.send(kafka.bootstrap, topic, group.lines)
         (folder / f"{group.name}.jsonl").rename(rest / f"{group.name}.jsonl")
     asked = AuditSettings(complete=True)
-    lines = read(spark, str(folder)).unionByName(read(spark, f"kafka:{kafka.bootstrap}/judged"))
+    lines = read(spark, str(folder)).unionByName(read(spark, f"kafka:{kafka.bootstrap}/{topic}"))
     with audit(spark, lines, asked) as it:
         it.write(str(tmp_path / "tables"))
         gaps = Audit(tables={"gaps": it.tables["gaps"]})

@@ -171,6 +171,10 @@ class PartitionWriter:
             SettingError: the lake has another format or `partition_by`.
         """
         files = Files(spark)
+        size = file_mb * 1_000_000
+        work = Compaction(files, self.path, self._marks, name_of(attempt), grace_s=grace_s, small=size)
+        something = work.look()
+        # After the look: queries go on, and a column that came meanwhile would be missing in the copy.
         layout = known(files, self._marks)
         if layout and (layout.format, layout.partition_by) != (self.format, self.partition_by):
             raise SettingError(
@@ -178,9 +182,7 @@ class PartitionWriter:
                 f"format={self.format!r}, partition_by={self.partition_by!r}",
                 f"give what {self.path} has: format={layout.format!r}, partition_by={layout.partition_by!r}",
             )
-        size = file_mb * 1_000_000
-        work = Compaction(files, self.path, self._marks, name_of(attempt), grace_s=grace_s, small=size)
-        if not work.look():
+        if not something:
             return Compacted(path=self.path)
         work.write(lambda sources, to: self._loading(spark).copy(sources, layout, to, size))
         finish()

@@ -24,7 +24,7 @@ from holdfast.adapters.spark.keys import lacking
 from holdfast.adapters.spark.writers.compaction import Compacted, Compaction
 from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standing, name_of
 from holdfast.adapters.spark.writers.files import Files
-from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, Layout, Loading, fitted, known
+from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, RESERVED, Layout, Loading, fitted, known
 from holdfast.adapters.spark.writers.marks import Mark
 from holdfast.dedup.spark_batches import fence_of
 from holdfast.errors import SettingError
@@ -83,6 +83,7 @@ class PartitionWriter:
 
         Raises:
             BatchRefused: a column has another type than in the lake. Nothing is written.
+            SettingError: a column has a name of the lake's own.
         """
         files = Files(rows.sparkSession)
         self._fit(files, rows, batch)
@@ -195,6 +196,9 @@ class PartitionWriter:
 
     def _fit(self, files: Files, rows: DataFrame, batch: BatchWrite) -> None:
         spark, marks = rows.sparkSession, self._marks
+        for name in rows.schema.names:
+            if name.lower() in RESERVED:
+                raise SettingError("rows", name, "the lake has a column of that name by itself: rename it, or drop it")
         old = known(files, marks, batch.fence)
         if (
             old is None and any(self._counting(files).all()) and known(files, marks) is None

@@ -299,6 +299,16 @@ def test_keys_of_a_finished_attempt_are_done_for_a_window_from_its_end(redis_url
     bench.close()
 
 
+def test_a_sink_is_known_for_as_long_as_its_keys_are_done(redis_url: str) -> None:
+    """Else its last batch, come again, is begun anew: with all keys done, and so with nothing, in place of all."""
+    bench = RedisBench(redis_url, window_s=365 * 86_400.0)
+    field = Field(bench, RedisBatches.of(bench.claims))
+    for end in (lambda _: None, field.batches.finish):
+        end(field.begin())
+        assert bench.raw.pttl("{hf:t:0}:b:" + SINK) > 365 * 86_400_000
+    bench.close()
+
+
 def test_attempts_whose_keys_are_past_their_window_are_swept_and_their_ids_are_not_used_again(redis_url: str) -> None:
     bench = RedisBench(redis_url)
     field = Field(bench, RedisBatches.of(bench.claims))

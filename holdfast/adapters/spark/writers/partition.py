@@ -23,7 +23,7 @@ from holdfast.adapters.spark._pyspark import F
 from holdfast.adapters.spark.keys import lacking
 from holdfast.adapters.spark.writers.compaction import Compacted, Compaction
 from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standing, name_of
-from holdfast.adapters.spark.writers.files import Files
+from holdfast.adapters.spark.writers.files import Files, check_path
 from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, RESERVED, Layout, Loading, fitted, known
 from holdfast.adapters.spark.writers.marks import Mark
 from holdfast.dedup.spark_batches import fence_of
@@ -57,7 +57,7 @@ def partition(
         options: of Spark's writer.
 
     Raises:
-        SettingError: no path, or a format that is not one of these.
+        SettingError: no path, or one that is a pattern; or a format that is not one of these.
     """
     return PartitionWriter(path=path, format=format, partition_by=tuple(partition_by), options=dict(options or {}))
 
@@ -75,6 +75,7 @@ class PartitionWriter:
     def __post_init__(self) -> None:
         if not self.path:
             raise SettingError("path", self.path, "give the folder of the sink")
+        check_path("path", self.path)
         if self.format not in ("parquet", "orc"):
             raise SettingError("format", self.format, "give 'parquet' or 'orc'")
 

@@ -38,6 +38,12 @@ class Times(NamedTuple):
         so: the window, and more than a write takes."""
         return self.window + self.window // 4 + 3_600_000
 
+    @property
+    def sink(self) -> int:
+        """How long a sink is kept unused: no shorter than its keys. Its last batch would be begun anew when it comes
+        again, with all keys done: with nothing, in place of what was written."""
+        return max(self.position, self.claimed)
+
 
 class Batch(NamedTuple):
     """Keys that are asked for in one round trip."""

@@ -126,7 +126,7 @@ class RedisBatches:
 
     def _ask(self, name: str, batch: BatchId, session: str, *args: int | bytes) -> Any:  # noqa: ANN401 - a script's reply
         keys = [self._sessions, self._parts.layout.sink(batch.sink), self._parts.layout.attempts]
-        given: Args = [*_NOBODY, self._parts.times.position, encode(session), encode(batch.query), batch.batch, *args]
+        given: Args = [*_NOBODY, self._parts.times.sink, encode(session), encode(batch.query), batch.batch, *args]
         [reply] = self._parts.scripts.run(name, [ScriptCall(keys, given)], durable=True)
         return reply
 

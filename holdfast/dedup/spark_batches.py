@@ -20,7 +20,7 @@ decides nothing, and says what has happened.
 | | the session is dead | - | FENCED |
 | | it has begun this very attempt | - | Begun |
 | | an attempt of another query lives | - | Elsewhere |
-| | else | the attempt before, if it lives, is dead; number + 1 | Begun |
+| | else | the attempt before, if it lives, is dead; number + 1; more, if some may be lost | Begun |
 | claim(attempt, key) | the attempt does not live, or is finished | - | FENCED |
 | | key is done | - | DONE |
 | | claimed by this attempt | - | NEW |

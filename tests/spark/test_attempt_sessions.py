@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from holdfast.adapters.spark import BatchFenced
 from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish
 from holdfast.adapters.spark.marking import fenced
 from holdfast.adapters.spark.store import StoreAt
+from holdfast.adapters.spark.tasks import NAME, ROWS, VERDICT, claiming
 from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
-from holdfast.dedup.spark_batches import BatchId, Begun, Finished
+from holdfast.dedup.spark_batches import BatchId, BatchVerdict, Begun, Finished
 from holdfast.errors import StoreUnavailable
 from tests.harness.servers.redis import RedisServer
 
@@ -67,6 +69,19 @@ def test_a_redis_that_is_away_at_a_step_is_asked_again(
         assert isinstance(begun, Begun)
         finish(begun.attempt, batches, own.session, _PATIENCE_S)
         assert begin(OF, batches, own, _PATIENCE_S) == Finished(begun.attempt)
+    assert len(asked) > 1
+
+
+def test_a_redis_that_is_away_when_a_task_comes_to_it_is_asked_again(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = pa.RecordBatch.from_pydict({NAME: ["s:a", "s:b"]})
+    with at(server).opened(_PATIENCE_S) as (store, batches), attempt_session(store, batches, 300.0, _PATIENCE_S) as own:
+        begun = begin(OF, batches, own, _PATIENCE_S)
+        assert isinstance(begun, Begun)
+        asked = away_for_the_first(monkeypatch, server, RedisClaims, "parts")
+        [told] = claiming(at(server), begun.attempt, _PATIENCE_S)([names])
+        assert (told[VERDICT].to_pylist(), told[ROWS].to_pylist()) == ([BatchVerdict.NEW.value], [2])
     assert len(asked) > 1
 
 

@@ -132,6 +132,7 @@ def test_a_text_that_is_not_utf8_is_a_key_of_bytes_and_among_several_columns_non
     [
         ({"write": writers.delta_merge("/t"), "bad_rows": "why"}, "merges by the key cannot take rows without one"),
         ({"write": lambda *_: None, "safe": "upsert", "bad_rows": "why"}, "merges by the key"),
+        ({"write": writers.postgres("t", "postgresql://host/db"), "bad_rows": "why"}, "merges by the key"),
         ({"write": writers.partition("/t"), "bad_rows": writers.partition("/t/")}, "is the path of the other rows"),
         (
             {"write": writers.partition("/t"), "bad_rows": writers.delta_replace("/u")},

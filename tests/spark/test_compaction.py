@@ -11,6 +11,7 @@ from pyspark.sql import DataFrameWriter
 
 from holdfast.adapters.spark import BatchRefused, writers
 from holdfast.adapters.spark.attempt_session import AttemptSession
+from holdfast.adapters.spark.writers.compaction import Compaction
 from holdfast.adapters.spark.writers.files import Files
 from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
@@ -97,6 +98,27 @@ def test_a_lake_whose_columns_nobody_has_noted_is_put_together(lake: Lake, tmp_p
     lake.sink().compact(lake.spark)
     rows = lake.writer.read(lake.spark).select("order_id", "amount", "note", "hf_batch").orderBy("order_id")
     assert [tuple(row) for row in rows.collect()] == [("a", 1, None, 0), ("b", None, "n", 1), ("c", 1, None, 2)]
+
+
+def test_a_column_that_comes_while_a_compaction_begins_keeps_its_values(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Compaction.look
+
+    def late(work: Compaction) -> bool:
+        for batch in (1, 2):
+            lake.sink(query="q")(
+                lake.spark.createDataFrame([(f"k{batch}", "n")], "order_id string, note string"), batch
+            )
+        return look(work)
+
+    lake.put(0, ("k0", 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Compaction, "look", late)
+        [done] = lake.sink().compact(lake.spark)
+    assert done.attempts == 2
+    rows = lake.writer.read(lake.spark).select("order_id", "amount", "note").orderBy("order_id")
+    assert [tuple(row) for row in rows.collect()] == [("k0", 1, None), ("k1", None, "n"), ("k2", None, "n")]
 
 
 def test_a_query_goes_on_beside_compactions(lake: Lake) -> None:

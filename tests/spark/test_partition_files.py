@@ -12,9 +12,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 from holdfast.adapters.spark import BatchRefused, BatchWrite, writers
+from holdfast.adapters.spark.audit.writing import TableFolders
 from holdfast.adapters.spark.writers.layout import known
 from holdfast.adapters.spark.writers.marks import Mark, Marks
 from holdfast.dedup.spark_batches import Attempt, BatchId
+from holdfast.errors import SettingError
 from tests.spark.frozen import Frozen
 
 _BORN = 1_700_000_000_000
@@ -234,3 +236,18 @@ def test_an_old_lake_is_gone_on_with(lake: Written) -> None:
     assert lake.sweep(lake.attempt(3)) == []
     lake.write(lake.attempt(4))  # another attempt at the finished batch
     assert (lake.path / "hf_query=q" / "hf_batch=0" / f"hf_attempt={done.name}").exists()
+
+
+@pytest.mark.parametrize("name", ["orders[1]", "orders{1}", "orders*", "orders?"])
+def test_a_path_that_spark_takes_for_a_pattern_is_refused(name: str) -> None:
+    """Marks would not be found below it: a Delta table lost finished rows, and a lake never showed any."""
+    path = f"/lake/{name}"
+    for make in (
+        writers.partition,
+        writers.delta_replace,
+        writers.delta_merge,
+        lambda at: TableFolders(output=at, format="parquet"),
+    ):
+        with pytest.raises(SettingError, match="takes for a pattern"):
+            make(path)
+    assert writers.delta_replace("shop.orders").table == "shop.orders"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast.adapters.spark import BatchRefused, writers
+from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,3 +50,10 @@ def test_a_lake_whose_columns_nobody_has_noted_is_read_with_all_of_them(lake: La
     assert {"amount", "note"} <= set(lake.writer.read(lake.spark).columns)
     with pytest.raises(BatchRefused, match="column 'note' is int here and string in"):
         put(lake, 2, "order_id string, note int", ("c", 1))
+
+
+@pytest.mark.parametrize("name", ["hf_query", "HF_Batch", "hf_of_attempt"])
+def test_a_column_with_a_name_of_the_lakes_own_is_refused_before_its_values_are_hidden(lake: Lake, name: str) -> None:
+    with pytest.raises(SettingError, match="the lake has a column of that name by itself: rename it, or drop it"):
+        put(lake, 0, f"order_id string, {name} string", ("a", "of another lake"))
+    assert lake.put(0, ("a", 1)).owned == 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.spark._pyspark import F, types
 from holdfast.adapters.spark.keys import column, with_key
 from holdfast.adapters.spark.tasks import NAME
-from holdfast.adapters.spark.writers import DeltaReplaceWriter, PartitionWriter
+from holdfast.adapters.spark.writers import DeltaReplaceWriter, PartitionWriter, PostgresWriter
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def bad_rows_of(given: str | PartitionWriter | None, main: Writer) -> BadRows | 
         return None
     if not given or not isinstance(given, str):
         raise SettingError("bad_rows", given, "give writers.partition(path), or the name of a column")
-    if main.safe == "upsert":
+    if main.safe == "upsert" or isinstance(main, PostgresWriter):
         raise SettingError(
             "bad_rows",
             given,

@@ -70,7 +70,7 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
             told = _to_ask(names, last)
             new = told == 0
             try:
-                said = _claimed(at.batches(), attempt, names.filter(pa.array(new)), patience_s)
+                said = _claimed(patiently(patience_s, at.batches), attempt, names.filter(pa.array(new)), patience_s)
             except StoreError as error:
                 failed = FAILED + str(error)
                 continue

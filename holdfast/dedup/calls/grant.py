@@ -6,6 +6,7 @@ And the claim under which the body runs, for the body and whatever it calls.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -114,7 +115,8 @@ class Grant:
             StoreRefused: the store says no.
         """
         for _ in range(_SESSIONS):
-            self._here.debts.pay()
+            with suppress(StoreError):  # whether the store is there, the claim is told
+                self._here.debts.pay()
             self.session = self._calls.session()
             replies = self._asked(self.session)
             verdicts = [verdict for verdict, _ in replies]

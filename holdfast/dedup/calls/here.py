@@ -79,13 +79,18 @@ class Debts:
         """Pay what is owed now, unless another thread is about it.
 
         Raises:
-            StoreError: no answer; it stays owed.
+            StoreError: no answer; it stays owed, behind the others.
         """
         if not self._owed or not self._paying.acquire(blocking=False):
             return
         try:
             for debt in list(self._owed):
-                debt.pay()
+                try:
+                    debt.pay()
+                except BaseException:
+                    with self._lock:
+                        self._owed.rotate(-1)  # a store that never takes this one may take the others
+                    raise
                 with self._lock:
                     self._owed.popleft()  # only who holds `_paying` takes from the left
         finally:

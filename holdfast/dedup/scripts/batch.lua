@@ -3,7 +3,8 @@
 --            last one; last = what was finished last, and "f:<query>" of a query: "batch:number:session", in `last` with ":query"
 --            behind; "o:<query>" = the origin of what a query has finished last
 --   KEYS[3]  hash of attempts, see keys.lua; an attempt's id is its number + 1, for 1 is what a key holds that is done. It has
---            the number given last too, and never expires: two attempts of one id would have each other's keys
+--            the number given last too, and never expires: two attempts of one id would have each other's keys; and at = when
+--            that was, server = by which server
 --   ARGV[3]  ms that a sink is kept unused
 --   ARGV[4]  the attempt's session, [5] = query, [6] = batch
 local SINK, ATTEMPTS, BY, QUERY, BATCH = KEYS[2], KEYS[3], ARGV[4], ARGV[5], tonumber(ARGV[6])

@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import MemoryClaims, RedisClaims, Skipped, current_claim, idempotent
 from holdfast.dedup.calls.here import Here
+from holdfast.dedup.memory_session import MemorySession
 from holdfast.errors import StoreRefused, StoreUnavailable, Unconfirmed
 from tests.contracts.redis.test_faults import answered
 from tests.harness.servers.redis import RedisServer
@@ -211,6 +212,28 @@ class TestAfter:
             f(1)
         claims.speak_again()
         assert f(1) == "done"
+
+    def test_what_the_store_never_takes_stops_no_other_call(
+        self, claims: MemoryClaims, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        finish = MemorySession.finish
+
+        def limited(session: MemorySession, done: Any, results: Any = None) -> Any:
+            if any(len(result) > 10 for result in results):  # as a server with a limit does
+                raise StoreRefused("too large")
+            return finish(session, done, results)
+
+        monkeypatch.setattr(MemorySession, "finish", limited)
+        ran: list[int] = []
+
+        @idempotent(claims, key="order_id", name="f")
+        def f(order_id: int) -> str:
+            ran.append(order_id)
+            return "a long result" if order_id == 0 else "ok"
+
+        assert f(0) == "a long result"
+        assert [f(n % 5 + 1) for n in range(20)] == ["ok"] * 20
+        assert ran == [0, 1, 2, 3, 4, 5]
 
     def test_the_session_is_not_ended_before_all_is_paid(self, claims: MemoryClaims) -> None:
         f, _ = self.make(claims, hears=False)

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from holdfast.adapters.spark._pyspark import ClassicDataFrame, F
 from holdfast.adapters.spark.session import query_of
-from holdfast.adapters.spark.writers.files import Files
+from holdfast.adapters.spark.writers.files import Files, check_path
 from holdfast.errors import SettingError
 from holdfast.plugin.audit_report.tables import SUMMARY, TABLES
 
@@ -41,8 +41,9 @@ def check_not_streamed(rows: DataFrame, output: str) -> None:
     """Before tables are replaced.
 
     Raises:
-        SettingError: they are a stream's, which could not make them again.
+        SettingError: they are a stream's, which could not make them again; or the path is a pattern.
     """
+    check_path("output", output)
     if isinstance(rows, ClassicDataFrame) and Files(rows.sparkSession).found(f"{output}/{_MARKS}/*"):
         remedy = "a stream writes its tables there, and would lose them: name another folder, or follow its topic"
         raise SettingError("output", output, remedy)
@@ -53,7 +54,7 @@ class TableFolders:
     """Where the tables are.
 
     Raises:
-        SettingError: another format.
+        SettingError: another format, or a path that is a pattern.
     """
 
     output: str
@@ -61,6 +62,7 @@ class TableFolders:
 
     def __post_init__(self) -> None:
         check_format(self.format)
+        check_path("output", self.output)
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """For foreachBatch: `table`, and the row as JSON.

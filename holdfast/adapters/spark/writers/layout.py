@@ -135,6 +135,8 @@ OWN = types.StructType().add("hf_query", "string").add(_BATCH, "long").add(ATTEM
 #: Columns of a part, whose folder has the names of the part itself.
 _INSIDE = {"hf_of_batch": _BATCH, "hf_of_attempt": ATTEMPT}
 _PART = types.StructType().add("hf_of_batch", "long").add("hf_of_attempt", "string")
+#: A reader takes these from the folders, whatever is in the files: rows of another lake would lose theirs unseen.
+RESERVED = frozenset([*OWN.names, *_PART.names])
 #: Whatever the session says: rows that are left out of a copy are gone when the files are.
 _ALL_OR_NOTHING = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 

@@ -23,8 +23,8 @@ from holdfast.adapters.spark._pyspark import F
 from holdfast.adapters.spark.keys import lacking
 from holdfast.adapters.spark.writers.compaction import Compacted, Compaction
 from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standing, name_of
-from holdfast.adapters.spark.writers.files import Files
-from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, Layout, Loading, fitted, known
+from holdfast.adapters.spark.writers.files import Files, check_path
+from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, RESERVED, Layout, Loading, fitted, known
 from holdfast.adapters.spark.writers.marks import Mark
 from holdfast.dedup.spark_batches import fence_of
 from holdfast.errors import SettingError
@@ -57,7 +57,7 @@ def partition(
         options: of Spark's writer.
 
     Raises:
-        SettingError: no path, or a format that is not one of these.
+        SettingError: no path, or one that is a pattern; or a format that is not one of these.
     """
     return PartitionWriter(path=path, format=format, partition_by=tuple(partition_by), options=dict(options or {}))
 
@@ -75,6 +75,7 @@ class PartitionWriter:
     def __post_init__(self) -> None:
         if not self.path:
             raise SettingError("path", self.path, "give the folder of the sink")
+        check_path("path", self.path)
         if self.format not in ("parquet", "orc"):
             raise SettingError("format", self.format, "give 'parquet' or 'orc'")
 
@@ -83,6 +84,7 @@ class PartitionWriter:
 
         Raises:
             BatchRefused: a column has another type than in the lake. Nothing is written.
+            SettingError: a column has a name of the lake's own.
         """
         files = Files(rows.sparkSession)
         self._fit(files, rows, batch)
@@ -171,6 +173,10 @@ class PartitionWriter:
             SettingError: the lake has another format or `partition_by`.
         """
         files = Files(spark)
+        size = file_mb * 1_000_000
+        work = Compaction(files, self.path, self._marks, name_of(attempt), grace_s=grace_s, small=size)
+        something = work.look()
+        # After the look: queries go on, and a column that came meanwhile would be missing in the copy.
         layout = known(files, self._marks)
         if layout and (layout.format, layout.partition_by) != (self.format, self.partition_by):
             raise SettingError(
@@ -178,9 +184,7 @@ class PartitionWriter:
                 f"format={self.format!r}, partition_by={self.partition_by!r}",
                 f"give what {self.path} has: format={layout.format!r}, partition_by={layout.partition_by!r}",
             )
-        size = file_mb * 1_000_000
-        work = Compaction(files, self.path, self._marks, name_of(attempt), grace_s=grace_s, small=size)
-        if not work.look():
+        if not something:
             return Compacted(path=self.path)
         work.write(lambda sources, to: self._loading(spark).copy(sources, layout, to, size))
         finish()
@@ -193,6 +197,9 @@ class PartitionWriter:
 
     def _fit(self, files: Files, rows: DataFrame, batch: BatchWrite) -> None:
         spark, marks = rows.sparkSession, self._marks
+        for name in rows.schema.names:
+            if name.lower() in RESERVED:
+                raise SettingError("rows", name, "the lake has a column of that name by itself: rename it, or drop it")
         old = known(files, marks, batch.fence)
         if (
             old is None and any(self._counting(files).all()) and known(files, marks) is None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.adapters.spark._pyspark import JavaPackage
 from holdfast.adapters.spark.keys import quoted
 from holdfast.adapters.spark.values import BatchFenced, BatchRefused
-from holdfast.adapters.spark.writers.files import Files
+from holdfast.adapters.spark.writers.files import Files, check_path
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -78,11 +78,13 @@ class Table:
 
     @property
     def path(self) -> str:
-        """The table's folder, if it exists."""
+        """The table's folder, if it exists. Raises SettingError: it is a pattern."""
         if is_path(self._at):
             return self._at
         with told_of_confs(self._spark):
-            return str(self._spark.sql(f"DESCRIBE DETAIL {self.name}").collect()[0].location)
+            folder = str(self._spark.sql(f"DESCRIBE DETAIL {self.name}").collect()[0].location)
+        check_path("table", folder)
+        return folder
 
     def make(self, rows: DataFrame, partition_by: tuple[str, ...] = ()) -> None:
         """Create it, if it is not there, with the columns of the rows and without the rows."""
@@ -168,6 +170,8 @@ class MarkedTable:
     def __post_init__(self) -> None:
         if not self.table:
             raise SettingError("table", self.table, "give a path, or a name in the catalog")
+        if is_path(self.table):
+            check_path("table", self.table)
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
         """Whether a mark beside the data says so. Raises BatchRefused: it is of a later batch."""

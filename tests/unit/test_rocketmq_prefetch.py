@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
 from holdfast.adapters.rocketmq import prefetch as module
+from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.prefetch import Prefetch
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
 from holdfast.adapters.rocketmq.settings import PullSettings
@@ -15,11 +16,13 @@ from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import End
 from holdfast.records import Partition
 from holdfast.testing.clocks import HandClock
+from tests.properties.test_rocketmq_messages import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.adapters.rocketmq.remoting import PullRequest
+    from holdfast.timing import Deadline
 
 Q = [Partition("orders", number, "a") for number in range(4)]
 EVERYTHING = Subscription(topic="orders")
@@ -245,3 +248,77 @@ def test_queues_are_taken_from_in_turn() -> None:
         broker.last(Q[0]).answer(answer(end, status=PullStatus.NONE_MATCHED))
     broker.last(Q[1]).answer(answer(5, status=PullStatus.NONE_MATCHED))
     assert [end.partition.number for end in some.take(10, {}).ends] == [*[0] * 8, 1, 0, 0]
+
+
+def records(first: int, count: int) -> PullAnswer:
+    body = b"".join(Stored("orders", b"x", offset=offset).encode() for offset in range(first, first + count))
+    return answer(first + count, body=body)
+
+
+class Master:
+    """What it says of its log."""
+
+    def check_master(self, queue: Partition, deadline: Deadline) -> None: ...
+
+    def begins(self, queue: Partition, deadline: Deadline) -> int:
+        return 2
+
+    def ends(self, queues: Sequence[Partition], deadline: Deadline) -> dict[Partition, int]:
+        return dict.fromkeys(queues, 100)
+
+
+def moves(some: Prefetch) -> Moves:
+    return Moves(some, cast("Any", Master()), cast("Any", None))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        PullAnswer(PullStatus.MOVED, 2, 0, 2, b"", "a:1", 0, None),  # by a slave that is behind
+        PullAnswer(PullStatus.MOVED, 9, 9, 100, b"", "a:1", 0, None),  # by one that has less
+    ],
+)
+def test_what_has_come_is_delivered_where_the_master_has_not_moved_the_offset(
+    clock: HandClock, said: PullAnswer
+) -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    broker.last(Q[0]).answer(records(0, 3))
+    broker.last(Q[0]).answer(said)
+    moves(some).follow(some.moved.popleft(), cast("Any", None))
+    batch = some.take(10, {Q[0]: cast("Any", object())})
+    assert [record.offset for record in batch.records] == [0, 1, 2]
+    assert broker.asked() == [(0, 0), (0, 3)]
+    clock.sleep(1.0)
+    some.look()
+    assert broker.asked() == [(0, 0), (0, 3), (0, 3)]
+
+
+def test_what_came_before_the_rest_has_expired_is_delivered_first() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    broker.last(Q[0]).answer(records(0, 1))
+    broker.last(Q[0]).answer(PullAnswer(PullStatus.MOVED, 2, 2, 100, b"", "a:1", 0, None))
+    found = moves(some)
+    found.follow(some.moved.popleft(), cast("Any", None))
+    batch = some.take(10, {Q[0]: cast("Any", object())})
+    assert [record.offset for record in batch.records] == [0]
+    assert batch.ends == [End(Q[0], 1), End(Q[0], 2)]
+    assert found.starts == {Q[0]: 2}
+    assert broker.asked() == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_what_a_broker_has_said_of_an_offset_is_over_where_the_queue_was_sought_elsewhere(
+    clock: HandClock,
+) -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 9, paused=False)
+    broker.last(Q[0]).answer(PullAnswer(PullStatus.MOVED, 5, 0, 5, b"", "a:1", 0, None))
+    some.seek(Q[0], 7)
+    moves(some).follow(some.moved.popleft(), cast("Any", None))
+    clock.sleep(1.0)
+    some.look()
+    assert broker.asked() == [(0, 9), (0, 7)]

@@ -90,15 +90,28 @@ class Prefetch:
                 if reading is not None:
                     self._drop(reading, None)
 
-    def seek(self, queue: Partition, offset: int, *, wait_s: float = 0.0) -> bool:
-        """Read on from there, after a wait. False = that queue is not read."""
+    def seek(self, queue: Partition, offset: int) -> bool:
+        """Read on from there. False = that queue is not read."""
         with self._changed:
             reading = self._readings.get(queue)
             if reading is None:
                 return False
             self._drop(reading, offset)
-            reading.troubles = 0
-            reading.wait_until = SYSTEM_CLOCK.now() + wait_s if wait_s else 0.0
+            reading.troubles, reading.wait_until = 0, 0.0
+        self._pull([reading])
+        return True
+
+    def go_on_at(self, moved: Moved, offset: int, *, wait_s: float = 0.0) -> bool:
+        """Read on from there, after a wait, behind what has come already: nothing else would bring that. False = the
+        queue was sought elsewhere meanwhile, or is not read any more."""
+        with self._changed:
+            reading = self._readings.get(moved.queue)
+            if reading is None or reading.pulls.next is not None:
+                return False
+            reading.pulls.restart(offset)
+            reading.troubles, reading.wait_until = 0, SYSTEM_CLOCK.now() + wait_s if wait_s else 0.0
+            reading.chunks.append(Chunk(moved.answer._replace(body=b"", next_offset=offset), moved.asked))
+            self._enqueue(reading)
         self._pull([reading])
         return True
 

@@ -322,3 +322,40 @@ def test_what_a_broker_has_said_of_an_offset_is_over_where_the_queue_was_sought_
     clock.sleep(1.0)
     some.look()
     assert broker.asked() == [(0, 9), (0, 7)]
+
+
+RESET = PullAnswer(PullStatus.MOVED, 20, 0, 1000, b"", "a:1", 0, None)
+
+
+def test_a_reset_that_a_pull_before_a_seek_was_told_of_counts() -> None:
+    """Brokers tell of it once, to whichever pull of the group is the next."""
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 50, paused=False)
+    old = broker.last(Q[0])
+    some.seek(Q[0], 70)
+    old.answer(RESET)
+    assert [(moved.queue, moved.answer.next_offset) for moved in some.moved] == [(Q[0], 20)]
+    broker.last(Q[0]).answer(answer(102, body=b"x"))
+    assert broker.asked() == [(0, 50), (0, 70)]  # nothing is read on before the engine has sought
+
+
+def test_so_does_one_that_a_pull_ahead_was_told_of() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    for end in (32, 64):
+        broker.last(Q[0]).answer(answer(end, body=b"x"))
+    first, ahead, _ = broker.pulls[-3:]
+    ahead.answer(RESET)
+    first.answer(answer(70, body=b"x"))
+    assert [moved.answer.next_offset for moved in some.moved] == [20]
+
+
+def test_one_of_a_queue_that_is_not_read_any_more_is_nobodys() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 50, paused=False)
+    some.remove([Q[0]])
+    broker.last(Q[0]).answer(RESET)
+    assert not some.moved

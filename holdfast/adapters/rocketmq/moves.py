@@ -39,16 +39,10 @@ class Moves:
         self.starts: dict[Partition, int] = {}
 
     def follow(self, moved: Moved, listener: RebalanceListener) -> None:
-        """Tell the engine, which seeks; or read on here.
-
-        A reset is told by no code of its own. But no other reason moves an offset that lies within the log, or to a
-        place that is neither its beginning nor its end.
-        """
-        queue, asked, answer = moved
-        inside = answer.min_offset <= asked <= answer.max_offset
-        if inside or answer.next_offset not in (answer.min_offset, answer.max_offset):
-            listener.reset(queue, answer.next_offset)
-        elif asked < answer.min_offset:
+        """Tell the engine, which seeks; or read on here."""
+        if moved.is_reset:
+            listener.reset(moved.queue, moved.answer.next_offset)
+        elif moved.asked < moved.answer.min_offset:
             self._look_at_beginning(moved)
         else:
             self._look_at_cut(moved, listener)

@@ -241,7 +241,7 @@ class Prefetch:
     def _answered(self, reading: Reading, turn: int, asked: int, answer: PullAnswer | SourceError) -> None:
         """A connection's thread."""
         with self._changed:
-            if reading.pulls.turn != turn:
+            if self._is_reset(reading.queue, asked, answer) or reading.pulls.turn != turn:
                 return
             if isinstance(answer, SourceError):
                 reading.pulls.restart(reading.pulls.next)
@@ -263,11 +263,25 @@ class Prefetch:
         of_all = settings.pull_threshold_for_all - self._count
         return min(of_all, settings.pull_threshold_for_queue - reading.count)
 
+    def _is_reset(self, queue: Partition, asked: int, answer: PullAnswer | SourceError) -> bool:
+        """Brokers tell of a reset once, to whichever pull of the group is the next: also to one that counts no more, or
+        not yet."""
+        if isinstance(answer, SourceError) or answer.status is not PullStatus.MOVED:
+            return False
+        moved, reading = Moved(queue, asked, answer), self._readings.get(queue)
+        if reading is None or not moved.is_reset:
+            return False
+        self._move(reading, moved)
+        return True
+
+    def _move(self, reading: Reading, moved: Moved) -> None:
+        reading.pulls.restart(None)  # until the source says where
+        self.moved.append(moved)
+        self._changed.notify_all()
+
     def _came(self, reading: Reading, asked: int, answer: PullAnswer) -> None:
         if answer.status is PullStatus.MOVED:
-            reading.pulls.restart(None)  # until the source says where
-            self.moved.append(Moved(reading.queue, asked, answer))
-            self._changed.notify_all()
+            self._move(reading, Moved(reading.queue, asked, answer))
         elif answer.body or answer.next_offset > asked:
             if self._logs is not None:
                 self._logs.came(reading.queue, answer.body)

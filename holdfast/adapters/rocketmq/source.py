@@ -179,6 +179,7 @@ class RocketMQSource:
         self._watch.stop(_CLOSE_S)
         if self._open:  # trouble may have ended the engine's own wait for them
             self._offsets.wait(Deadline(deadline.left_s(_LAST_COMMIT_S)))
+            self._offsets.forget(self._assigned)
             self._note_logs()
         self._place.leave(deadline)
         if self._open:

@@ -255,6 +255,23 @@ def records(first: int, count: int) -> PullAnswer:
     return answer(first + count, body=body)
 
 
+class Logs:
+    """Whether they are proved is a test's to say."""
+
+    def __init__(self) -> None:
+        self.doubted: set[Partition] = set()
+        self.seen: list[Partition] = []
+
+    def proved(self, queue: Partition) -> bool:
+        return queue not in self.doubted
+
+    def doubt(self, queue: Partition) -> None:
+        self.doubted.add(queue)
+
+    def came(self, queue: Partition, body: bytes) -> None:
+        self.seen.append(queue)
+
+
 class Master:
     """What it says of its log."""
 
@@ -359,3 +376,21 @@ def test_one_of_a_queue_that_is_not_read_any_more_is_nobodys() -> None:
     some.remove([Q[0]])
     broker.last(Q[0]).answer(RESET)
     assert not some.moved
+
+
+def test_what_comes_while_it_is_in_doubt_which_log_it_is_of_is_pulled_again_once_that_is_proved() -> None:
+    """A pull that waited for a connection is answered by whoever is there then, maybe with another log."""
+    broker, logs = Broker(), Logs()
+    settings = PullSettings(namesrv="a:1", group="g")
+    some = Prefetch(cast("Any", broker), threading.Condition(), settings, cast("Any", logs))
+    some.add(Q[0], EVERYTHING, 7, paused=False)
+    logs.doubt(Q[0])
+    broker.last(Q[0]).answer(records(7, 3))
+    assert not some.has_some
+    assert not logs.seen
+    logs.doubted.clear()
+    some.go_on(Q[0])
+    assert broker.asked() == [(0, 7), (0, 7)]
+    broker.last(Q[0]).answer(records(7, 3))
+    assert some.take(10, {}).ends == [End(Q[0], 10)]
+    assert logs.seen == [Q[0]]

@@ -222,7 +222,7 @@ class Prefetch:
             if (
                 reading.paused
                 or self._readings.get(reading.queue) is not reading
-                or (self._logs is not None and not self._logs.proved(reading.queue))
+                or not self._is_proved(reading.queue)
                 or reading.size >= self._most_size_of_queue
                 or self._size >= self._most_size
                 or (reading.wait_until and SYSTEM_CLOCK.now() < reading.wait_until)
@@ -253,11 +253,17 @@ class Prefetch:
                 self._changed.notify_all()
                 return
             reading.troubles, reading.wait_until = 0, 0.0
+            if not self._is_proved(reading.queue):  # by whoever is there since the connection broke
+                reading.pulls.restart(reading.pulls.next)
+                return
             for at, due in reading.pulls.answered(asked, answer):
                 self._came(reading, at, due)
         self._pull([reading])
 
     # ---- under the lock
+    def _is_proved(self, queue: Partition) -> bool:
+        return self._logs is None or self._logs.proved(queue)
+
     def _room(self, reading: Reading) -> int:
         settings = self._settings
         of_all = settings.pull_threshold_for_all - self._count

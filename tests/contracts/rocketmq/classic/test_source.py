@@ -115,6 +115,7 @@ class TestRecords:
         with App(topic.source(), [topic.name], gate, claims, handler={"dead_letter": "%DLQ%"}):
             gate.wait(lambda: sorted(gate.ended) == ["m0", "m2"])
             topic.wait(lambda: topic.lag() == 0)
+        assert topic.letters() == [b"m1"]
 
 
 class TestWhatComesAgain:

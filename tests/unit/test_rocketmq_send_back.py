@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.adapters.rocketmq.remoting import RemotingClient, codes
+from holdfast.adapters.rocketmq.remoting.decoding import INNER_BATCH
 from holdfast.adapters.rocketmq.send_back import BrokerRetries
 from holdfast.errors import DeadLetterError, DeadLetterRefused
 from holdfast.plugin.retrying.dead_letter import Letter
@@ -70,6 +72,15 @@ def test_what_is_read_is_sent_back_by_its_place_in_the_log() -> None:
     assert (error, moved) == (None, [])
     [_, back] = asked
     assert (back.code, back.fields["offset"], back.fields["group"]) == (36, "4711", "billing")
+
+
+def test_one_that_says_that_it_is_several_and_is_not_is_sent_back_too() -> None:
+    """Its producer may set that flag; where there is no dead letter topic there is no other way for it."""
+    body = bytearray(Stored("orders", b"x", offset=7, physical_offset=4711).encode())
+    body[36:40] = struct.pack(">i", INNER_BATCH)
+    error, _, asked = send(codes.SUCCESS, (0, 9), bytes(body))
+    assert error is None
+    assert asked[1].fields["offset"] == "4711"
 
 
 @pytest.mark.parametrize(("says", "level"), [("orders", "0"), ("payments", "-1")])

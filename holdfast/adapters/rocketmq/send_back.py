@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.names import retry_topic
 from holdfast.adapters.rocketmq.reading import Moved
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting.decoding import decode_each
 from holdfast.adapters.rocketmq.remoting.messages import RECONSUME_TIMES, RETRY_TOPIC
 from holdfast.adapters.rocketmq.remoting.sending import Sender
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
@@ -83,7 +84,7 @@ class BrokerRetries:
             suspend_s=0,
         )
         answer = self._client.pull(request, deadline)
-        for each in answer.messages():
+        for each in decode_each(answer.body, answer.next_offset):  # also one that cannot be read
             if each.offset == record.offset:
                 return each
         if record.offset < answer.min_offset:

@@ -201,6 +201,30 @@ def test_all_of_them_together_are_bounded_in_bytes() -> None:
     assert len(broker.pulls) == len(Q) + 1  # after the first answer there was room left
 
 
+@pytest.mark.parametrize(
+    "at_most", [{"pull_threshold_for_all": 64}, {"pull_threshold_size_for_all": 64 / 1024 / 1024}], ids=["", "bytes"]
+)
+def test_what_is_kept_of_queues_that_are_paused_keeps_no_other_out(at_most: dict[str, Any]) -> None:
+    """A member that is handed many queues with a backlog holds these back for a while; the others are to go on."""
+    broker = Broker()
+    some = prefetch(broker, **at_most)
+    for queue in Q[:2]:
+        some.add(queue, EVERYTHING, 0, paused=False)
+        broker.last(queue).answer(answer(32, body=b"x" * 32))
+    some.add(Q[2], EVERYTHING, 0, paused=False)
+    assert all(queue != 2 for queue, _ in broker.asked())  # there is no room
+    some.pause(Q[:2])
+    some.look()
+    broker.last(Q[2]).answer(answer(32, body=b"x" * 32))
+    assert broker.asked()[-1] == (2, 0)  # what it has is enough
+    some.take(1000, {})
+    assert broker.asked()[-1] == (2, 32)
+    some.resume(Q[:1])
+    some.remove(Q[1:2])
+    some.take(1000, {})
+    assert (some._count, some._size, some._kept) == (0, 0, 0)
+
+
 def test_what_is_paused_stays_and_is_delivered_later() -> None:
     broker = Broker()
     some = prefetch(broker)

@@ -61,6 +61,8 @@ class Prefetch:
         self._readings: dict[Partition, Reading] = {}
         self._row: deque[Reading] = deque()
         self._count = self._size = 0
+        #: Of these, how many are of queues that are paused.
+        self._kept = 0
         self._look_at = 0.0
         self._most_size = int(settings.pull_threshold_size_for_all * _MIB)
         self._most_size_of_queue = int(settings.pull_threshold_size_for_queue * _MIB)
@@ -120,14 +122,14 @@ class Prefetch:
         with self._changed:
             for queue in queues:
                 if queue in self._readings:
-                    self._readings[queue].paused = True
+                    self._pause(self._readings[queue], paused=True)
 
     def resume(self, queues: Collection[Partition]) -> None:
         """Go on."""
         with self._changed:
             going = [self._readings[queue] for queue in queues if queue in self._readings]
             for reading in going:
-                reading.paused = False
+                self._pause(reading, paused=False)
                 self._enqueue(reading)
         self._pull(going)
 
@@ -224,7 +226,6 @@ class Prefetch:
                 or self._readings.get(reading.queue) is not reading
                 or not self._is_proved(reading.queue)
                 or reading.size >= self._most_size_of_queue
-                or self._size >= self._most_size
                 or (reading.wait_until and SYSTEM_CLOCK.now() < reading.wait_until)
                 or (offset := reading.pulls.begin(self._room(reading))) is None
             ):
@@ -266,7 +267,9 @@ class Prefetch:
 
     def _room(self, reading: Reading) -> int:
         settings = self._settings
-        of_all = settings.pull_threshold_for_all - self._count
+        of_all = settings.pull_threshold_for_all - self._count if self._size < self._most_size else 0
+        if self._kept and not reading.chunks:
+            of_all = max(of_all, 1)  # what is kept of queues that are paused keeps no other out
         return min(of_all, settings.pull_threshold_for_queue - reading.count)
 
     def _is_reset(self, queue: Partition, asked: int, answer: PullAnswer | SourceError) -> bool:
@@ -310,7 +313,12 @@ class Prefetch:
         self._count_in(reading, -reading.count, -reading.size)
         reading.chunks.clear()
 
+    def _pause(self, reading: Reading, *, paused: bool) -> None:
+        self._kept += reading.count * (paused - reading.paused)
+        reading.paused = paused
+
     def _count_in(self, reading: Reading, count: int, size: int) -> None:
+        self._kept += count * reading.paused
         reading.count += count
         reading.size += size
         self._count += count

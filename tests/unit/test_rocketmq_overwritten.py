@@ -104,3 +104,14 @@ def test_an_answer_to_the_last_commit_of_one_that_has_gone_says_nothing_any_more
     broker.offsets[Q0] = 12
     offsets.look(Deadline(1.0))
     assert not offsets.overwritten
+
+
+def test_who_hands_a_queue_over_waits_for_its_own_commit_and_not_for_those_of_a_broker_that_hangs() -> None:
+    broker, offsets = made()
+    broker.slow = True
+    offsets.commit(Q1, 7)
+    assert offsets.wait(Deadline(0.0), [Q0])
+    assert not offsets.wait(Deadline(0.0), [Q0, Q1])
+    assert not offsets.wait(Deadline(0.0))
+    broker.answer()
+    assert offsets.wait(Deadline(0.0), [Q0, Q1])

@@ -23,7 +23,7 @@ from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient
 
@@ -97,10 +97,14 @@ class Offsets:
         with self._changed:
             self._fates.append((queue, offset, CommitFate.DISCARD))
 
-    def wait(self, deadline: Deadline) -> bool:
-        """Until all that is under way is answered. False = the deadline has passed before."""
+    def wait(self, deadline: Deadline, queues: Collection[Partition] | None = None) -> bool:
+        """Until all that is under way of these queues (None: of all) is answered. False = the deadline has passed
+        before."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._under_way, deadline.left_s())
+            under_way = self._under_way
+            return self._changed.wait_for(
+                lambda: not under_way if queues is None else under_way.isdisjoint(queues), deadline.left_s()
+            )
 
     def fates(self) -> Iterable[tuple[Partition, int, CommitFate]]:
         """The fate of commits, each told once."""

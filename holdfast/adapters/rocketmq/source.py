@@ -268,7 +268,7 @@ class RocketMQSource:
             self._handing_over = True
             try:
                 # What is under way may be a queue's last commit: then the engine adds none to wait for.
-                self._offsets.wait(Deadline(_LAST_COMMIT_S))
+                self._offsets.wait(Deadline(_LAST_COMMIT_S), change.gone)
                 self._listener.revoked(change.gone)
             finally:
                 self._handing_over = False
@@ -373,7 +373,7 @@ class RocketMQSource:
                 self._offsets.commit(queue, offset)
                 if self._logs.done(queue, offset):
                     self._watch.note_soon()
-        if self._handing_over and not self._offsets.wait(Deadline(_LAST_COMMIT_S)):
+        if self._handing_over and not self._offsets.wait(Deadline(_LAST_COMMIT_S), offsets):
             _log.warning("the last commit of %s is not answered yet: its position in the store holds", sorted(offsets))
 
     def seek(self, partition: Partition, offset: int) -> None:

@@ -337,6 +337,23 @@ def test_a_code_is_its_error_and_words_decide_nothing(code: int, error: type[Sou
         assert type(answers.get(timeout=LONG_S)) is error
 
 
+def test_a_broker_that_cannot_find_what_is_there_and_would_go_on_behind_it_gives_no_answer() -> None:
+    """Its index cannot be read there (OFFSET_FOUND_NULL): it says that there is nothing new, and where the next file of
+    the index begins, up to 300,000 messages on."""
+    with (
+        broker(MOVED_ON, codes.PULL_NOT_FOUND) as server,
+        name_server(one_broker(server)) as names,
+        client_of(names.address) as client,
+    ):
+        client.route("orders", deadline())
+        request = PullRequest(queue=QUEUE, group="g", offset=3, subscription=ORDERS)
+        with pytest.raises(SourceUnavailable, match="cannot find messages 3 to 6"):
+            client.pull(request, deadline())
+        answers: SimpleQueue[Any] = SimpleQueue()
+        client.begin_pull(request, answers.put)
+        assert isinstance(answers.get(timeout=LONG_S), SourceUnavailable)
+
+
 @pytest.mark.parametrize(("code", "status"), [(19, "NONE_NEW"), (20, "NONE_MATCHED"), (21, "MOVED"), (0, "FOUND")])
 def test_what_a_pull_brought(code: int, status: str) -> None:
     with (

@@ -219,6 +219,24 @@ def test_after_trouble_the_newest_message_that_was_read_is_looked_at_not_the_mar
     assert bench.same_up_to(found(0, 51)) == 0
 
 
+def test_an_answer_about_the_mark_that_was_asked_for_before_the_trouble_does_not_end_the_doubt() -> None:
+    bench = Bench()
+    bench.begin(0)
+    bench.logs.came(Q, found(0, 50).body)
+    bench.logs.done(Q, 5)
+    bench.logs.look()
+    bench.logs.came(Q, found(7, 57).body + found(8, 58).body)
+    bench.logs.done(Q, 9)
+    bench.logs.look()  # asks at the mark, for a newer one
+    bench.logs.broken("a:1")
+    bench.pulls[-1].answer(found(0, 50))
+    assert not bench.logs.proved(Q)
+    bench.logs.step()
+    assert [pull.request.offset for pull in bench.pulls] == [0, 8]
+    bench.pulls[-1].answer(found(8, 58))
+    assert bench.logs.proved(Q)
+
+
 def test_what_was_done_before_the_trouble_is_noted_in_the_midst_of_it() -> None:
     """Who reads the queue next would know nothing of its log otherwise."""
     bench = Bench()

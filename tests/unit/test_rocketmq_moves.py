@@ -12,7 +12,6 @@ from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.reading import Moved
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus
 from holdfast.errors import SourceUnavailable
-from holdfast.plugin.ports import End
 from holdfast.records import Partition
 
 if TYPE_CHECKING:
@@ -26,11 +25,21 @@ Q = Partition("orders", 0, "a")
 class Parts:
     """Prefetch, offsets, logs and listener in one: notes what it is asked for. The master's log; None = it is away.
 
-    same: up to where the log is the one that was read. acting: it is a slave's, which acts for the master.
+    same: up to where the log is the one that was read. acting: it is a slave's, which acts for the master. waits: the
+    queue was not sought elsewhere meanwhile.
     """
 
-    def __init__(self, end: int | None = 0, beginning: int | None = 0, *, same: int = 0, acting: bool = False) -> None:
+    def __init__(
+        self,
+        end: int | None = 0,
+        beginning: int | None = 0,
+        *,
+        same: int = 0,
+        acting: bool = False,
+        waits: bool = True,
+    ) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self._waits = waits
         self._end, self._beginning, self._same, self._acting = end, beginning, same, acting
 
     def check_master(self, queue: Partition, deadline: Deadline) -> None:
@@ -40,9 +49,9 @@ class Parts:
     def same_up_to(self, queue: Partition, deadline: Deadline) -> int:
         return self._same
 
-    def seek(self, queue: Partition, offset: int, *, wait_s: float = 0.0) -> bool:
-        self.asked.append(("seek", offset, wait_s > 0))
-        return True
+    def go_on_at(self, moved: Moved, offset: int, *, wait_s: float = 0.0) -> bool:
+        self.asked.append(("go on", offset, wait_s > 0))
+        return self._waits
 
     def ends(self, queues: Sequence[Partition], deadline: Deadline) -> dict[Partition, int]:
         if self._end is None:
@@ -58,9 +67,11 @@ class Parts:
         self.asked.append(("cut" if cut else "reset", offset))
 
 
-def follow(parts: Any, asked: int, to: int, *, log: tuple[int, int]) -> End | None:
+def follow(parts: Any, asked: int, to: int, *, log: tuple[int, int]) -> Moves:
     answer = PullAnswer(PullStatus.MOVED, to, *log, b"", "a:1", 0, None)
-    return Moves(parts, parts, parts).follow(Moved(Q, asked, answer), parts)
+    moves = Moves(parts, parts, parts)
+    moves.follow(Moved(Q, asked, answer), parts)
+    return moves
 
 
 @pytest.mark.parametrize(
@@ -77,24 +88,22 @@ def follow(parts: Any, asked: int, to: int, *, log: tuple[int, int]) -> End | No
 )
 def test_a_reset(asked: int, to: int, log: tuple[int, int]) -> None:
     parts = Parts()
-    assert follow(parts, asked, to, log=log) is None
+    follow(parts, asked, to, log=log)
     assert parts.asked == [("reset", to)]
 
 
 @pytest.mark.parametrize("beginning", [0, 5, None])
 def test_a_slave_that_has_less_and_a_master_that_is_away_expire_nothing(beginning: int | None) -> None:
     parts = Parts(beginning=beginning)
-    assert follow(parts, 5, 10, log=(10, 100)) is None
-    assert parts.asked == [("seek", 5, True)]
+    assert follow(parts, 5, 10, log=(10, 100)).starts == {}
+    assert parts.asked == [("go on", 5, True)]
 
 
-def test_what_has_expired_counts_as_read() -> None:
-    parts = Parts(beginning=10)
-    moves = Moves(parts, parts, parts)  # type: ignore[arg-type]  # what they ask of both
-    answer = PullAnswer(PullStatus.MOVED, 10, 10, 100, b"", "a:1", 0, None)
-    assert moves.follow(Moved(Q, 5, answer), parts) == End(Q, 10)  # type: ignore[arg-type]  # and of the engine
-    assert parts.asked == [("seek", 10, False)]
-    assert moves.starts == {Q: 10}
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_has_expired_counts_as_read_where_it_was_to_be_read(*, waits: bool) -> None:
+    parts = Parts(beginning=10, waits=waits)
+    assert follow(parts, 5, 10, log=(10, 100)).starts == ({Q: 10} if waits else {})
+    assert parts.asked == [("go on", 10, False)]
 
 
 def test_a_log_that_ends_before_what_was_read_is_read_from_its_beginning() -> None:
@@ -112,15 +121,15 @@ def test_what_it_still_has_of_what_was_read_is_not_read_again() -> None:
 @pytest.mark.parametrize("asked", [5, 150])
 def test_a_slave_that_acts_for_its_master_moves_nothing(asked: int) -> None:
     parts = Parts(end=100, beginning=10, acting=True)
-    assert follow(parts, asked, 10 if asked == 5 else 100, log=(10, 100)) is None
-    assert parts.asked == [("seek", asked, True)]
+    follow(parts, asked, 10 if asked == 5 else 100, log=(10, 100))
+    assert parts.asked == [("go on", asked, True)]
 
 
 @pytest.mark.parametrize("end", [60, None])
 def test_a_slave_that_is_behind_and_a_master_that_is_away_cut_nothing(end: int | None) -> None:
     parts = Parts(end=end)
     follow(parts, 50, 30, log=(0, 30))
-    assert parts.asked == [("seek", 50, True)]
+    assert parts.asked == [("go on", 50, True)]
 
 
 class Others:

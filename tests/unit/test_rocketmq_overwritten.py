@@ -5,32 +5,46 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from holdfast.adapters.rocketmq.offsets import Offsets
+from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Q0 = Partition("orders", 0, "a")
+Q0, Q1 = Partition("orders", 0, "a"), Partition("orders", 0, "b")
 
 
 class Broker:
-    """Answers at once."""
+    """Answers at once, but of queues that it has away."""
 
     def __init__(self) -> None:
         self.offsets: dict[Partition, int] = {}
+        self.away: set[Partition] = set()
+        #: Commits are answered when a test says so.
+        self.slow = False
+        self._waits: list[Callable[[None], None]] = []
 
     def begin_query_offset(
-        self, queue: Partition, group: str, on_answer: Callable[[int | None], None], *, timeout_s: float
+        self, queue: Partition, group: str, on_answer: Callable[[Any], None], *, timeout_s: float
     ) -> None:
-        on_answer(self.offsets.get(queue))
+        on_answer(SourceUnavailable("away") if queue in self.away else self.offsets.get(queue))
 
     def begin_commit(
         self, queue: Partition, group: str, offset: int, on_answer: Callable[[None], None], *, timeout_s: float
     ) -> None:
         self.offsets[queue] = offset
-        on_answer(None)
+        if self.slow:
+            self._waits.append(on_answer)
+        else:
+            on_answer(None)
+
+    def answer(self) -> None:
+        while self._waits:
+            self._waits.pop()(None)
 
 
 def made() -> tuple[Broker, Offsets]:
@@ -65,3 +79,39 @@ def test_of_one_that_has_gone_it_is_others_word() -> None:
     broker.offsets[Q0] = 3
     offsets.look(Deadline(1.0))
     assert not offsets.overwritten
+
+
+def test_though_another_broker_is_away_which_is_asked_again() -> None:
+    broker, offsets = made()
+    for queue in (Q1, Q0):
+        offsets.commit(queue, 7)
+        broker.offsets[queue] = 3
+    broker.away.add(Q1)
+    with pytest.raises(SourceUnavailable, match="away"):
+        offsets.look(Deadline(1.0))
+    assert list(offsets.overwritten) == [(Q0, 3)]
+
+
+def test_an_answer_to_the_last_commit_of_one_that_has_gone_says_nothing_any_more() -> None:
+    broker, offsets = made()
+    broker.slow = True
+    offsets.commit(Q0, 7)
+    offsets.commit(Q0, 9)
+    offsets.forget([Q0])
+    broker.answer()
+    assert broker.offsets == {Q0: 7}  # the other was not sent yet: the next owner may have committed since
+    assert offsets.wait(Deadline(0.0))
+    broker.offsets[Q0] = 12
+    offsets.look(Deadline(1.0))
+    assert not offsets.overwritten
+
+
+def test_who_hands_a_queue_over_waits_for_its_own_commit_and_not_for_those_of_a_broker_that_hangs() -> None:
+    broker, offsets = made()
+    broker.slow = True
+    offsets.commit(Q1, 7)
+    assert offsets.wait(Deadline(0.0), [Q0])
+    assert not offsets.wait(Deadline(0.0), [Q0, Q1])
+    assert not offsets.wait(Deadline(0.0))
+    broker.answer()
+    assert offsets.wait(Deadline(0.0), [Q0, Q1])

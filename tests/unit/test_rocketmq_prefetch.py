@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
 from holdfast.adapters.rocketmq import prefetch as module
+from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.prefetch import Prefetch
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
 from holdfast.adapters.rocketmq.settings import PullSettings
@@ -15,11 +16,13 @@ from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import End
 from holdfast.records import Partition
 from holdfast.testing.clocks import HandClock
+from tests.properties.test_rocketmq_messages import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.adapters.rocketmq.remoting import PullRequest
+    from holdfast.timing import Deadline
 
 Q = [Partition("orders", number, "a") for number in range(4)]
 EVERYTHING = Subscription(topic="orders")
@@ -198,6 +201,30 @@ def test_all_of_them_together_are_bounded_in_bytes() -> None:
     assert len(broker.pulls) == len(Q) + 1  # after the first answer there was room left
 
 
+@pytest.mark.parametrize(
+    "at_most", [{"pull_threshold_for_all": 64}, {"pull_threshold_size_for_all": 64 / 1024 / 1024}], ids=["", "bytes"]
+)
+def test_what_is_kept_of_queues_that_are_paused_keeps_no_other_out(at_most: dict[str, Any]) -> None:
+    """A member that is handed many queues with a backlog holds these back for a while; the others are to go on."""
+    broker = Broker()
+    some = prefetch(broker, **at_most)
+    for queue in Q[:2]:
+        some.add(queue, EVERYTHING, 0, paused=False)
+        broker.last(queue).answer(answer(32, body=b"x" * 32))
+    some.add(Q[2], EVERYTHING, 0, paused=False)
+    assert all(queue != 2 for queue, _ in broker.asked())  # there is no room
+    some.pause(Q[:2])
+    some.look()
+    broker.last(Q[2]).answer(answer(32, body=b"x" * 32))
+    assert broker.asked()[-1] == (2, 0)  # what it has is enough
+    some.take(1000, {})
+    assert broker.asked()[-1] == (2, 32)
+    some.resume(Q[:1])
+    some.remove(Q[1:2])
+    some.take(1000, {})
+    assert (some._count, some._size, some._kept) == (0, 0, 0)
+
+
 def test_what_is_paused_stays_and_is_delivered_later() -> None:
     broker = Broker()
     some = prefetch(broker)
@@ -245,3 +272,149 @@ def test_queues_are_taken_from_in_turn() -> None:
         broker.last(Q[0]).answer(answer(end, status=PullStatus.NONE_MATCHED))
     broker.last(Q[1]).answer(answer(5, status=PullStatus.NONE_MATCHED))
     assert [end.partition.number for end in some.take(10, {}).ends] == [*[0] * 8, 1, 0, 0]
+
+
+def records(first: int, count: int) -> PullAnswer:
+    body = b"".join(Stored("orders", b"x", offset=offset).encode() for offset in range(first, first + count))
+    return answer(first + count, body=body)
+
+
+class Logs:
+    """Whether they are proved is a test's to say."""
+
+    def __init__(self) -> None:
+        self.doubted: set[Partition] = set()
+        self.seen: list[Partition] = []
+
+    def proved(self, queue: Partition) -> bool:
+        return queue not in self.doubted
+
+    def doubt(self, queue: Partition) -> None:
+        self.doubted.add(queue)
+
+    def came(self, queue: Partition, body: bytes) -> None:
+        self.seen.append(queue)
+
+
+class Master:
+    """What it says of its log."""
+
+    def check_master(self, queue: Partition, deadline: Deadline) -> None: ...
+
+    def begins(self, queue: Partition, deadline: Deadline) -> int:
+        return 2
+
+    def ends(self, queues: Sequence[Partition], deadline: Deadline) -> dict[Partition, int]:
+        return dict.fromkeys(queues, 100)
+
+
+def moves(some: Prefetch) -> Moves:
+    return Moves(some, cast("Any", Master()), cast("Any", None))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        PullAnswer(PullStatus.MOVED, 2, 0, 2, b"", "a:1", 0, None),  # by a slave that is behind
+        PullAnswer(PullStatus.MOVED, 9, 9, 100, b"", "a:1", 0, None),  # by one that has less
+    ],
+)
+def test_what_has_come_is_delivered_where_the_master_has_not_moved_the_offset(
+    clock: HandClock, said: PullAnswer
+) -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    broker.last(Q[0]).answer(records(0, 3))
+    broker.last(Q[0]).answer(said)
+    moves(some).follow(some.moved.popleft(), cast("Any", None))
+    batch = some.take(10, {Q[0]: cast("Any", object())})
+    assert [record.offset for record in batch.records] == [0, 1, 2]
+    assert broker.asked() == [(0, 0), (0, 3)]
+    clock.sleep(1.0)
+    some.look()
+    assert broker.asked() == [(0, 0), (0, 3), (0, 3)]
+
+
+def test_what_came_before_the_rest_has_expired_is_delivered_first() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    broker.last(Q[0]).answer(records(0, 1))
+    broker.last(Q[0]).answer(PullAnswer(PullStatus.MOVED, 2, 2, 100, b"", "a:1", 0, None))
+    found = moves(some)
+    found.follow(some.moved.popleft(), cast("Any", None))
+    batch = some.take(10, {Q[0]: cast("Any", object())})
+    assert [record.offset for record in batch.records] == [0]
+    assert batch.ends == [End(Q[0], 1), End(Q[0], 2)]
+    assert found.starts == {Q[0]: 2}
+    assert broker.asked() == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_what_a_broker_has_said_of_an_offset_is_over_where_the_queue_was_sought_elsewhere(
+    clock: HandClock,
+) -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 9, paused=False)
+    broker.last(Q[0]).answer(PullAnswer(PullStatus.MOVED, 5, 0, 5, b"", "a:1", 0, None))
+    some.seek(Q[0], 7)
+    moves(some).follow(some.moved.popleft(), cast("Any", None))
+    clock.sleep(1.0)
+    some.look()
+    assert broker.asked() == [(0, 9), (0, 7)]
+
+
+RESET = PullAnswer(PullStatus.MOVED, 20, 0, 1000, b"", "a:1", 0, None)
+
+
+def test_a_reset_that_a_pull_before_a_seek_was_told_of_counts() -> None:
+    """Brokers tell of it once, to whichever pull of the group is the next."""
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 50, paused=False)
+    old = broker.last(Q[0])
+    some.seek(Q[0], 70)
+    old.answer(RESET)
+    assert [(moved.queue, moved.answer.next_offset) for moved in some.moved] == [(Q[0], 20)]
+    broker.last(Q[0]).answer(answer(102, body=b"x"))
+    assert broker.asked() == [(0, 50), (0, 70)]  # nothing is read on before the engine has sought
+
+
+def test_so_does_one_that_a_pull_ahead_was_told_of() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 0, paused=False)
+    for end in (32, 64):
+        broker.last(Q[0]).answer(answer(end, body=b"x"))
+    first, ahead, _ = broker.pulls[-3:]
+    ahead.answer(RESET)
+    first.answer(answer(70, body=b"x"))
+    assert [moved.answer.next_offset for moved in some.moved] == [20]
+
+
+def test_one_of_a_queue_that_is_not_read_any_more_is_nobodys() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 50, paused=False)
+    some.remove([Q[0]])
+    broker.last(Q[0]).answer(RESET)
+    assert not some.moved
+
+
+def test_what_comes_while_it_is_in_doubt_which_log_it_is_of_is_pulled_again_once_that_is_proved() -> None:
+    """A pull that waited for a connection is answered by whoever is there then, maybe with another log."""
+    broker, logs = Broker(), Logs()
+    settings = PullSettings(namesrv="a:1", group="g")
+    some = Prefetch(cast("Any", broker), threading.Condition(), settings, cast("Any", logs))
+    some.add(Q[0], EVERYTHING, 7, paused=False)
+    logs.doubt(Q[0])
+    broker.last(Q[0]).answer(records(7, 3))
+    assert not some.has_some
+    assert not logs.seen
+    logs.doubted.clear()
+    some.go_on(Q[0])
+    assert broker.asked() == [(0, 7), (0, 7)]
+    broker.last(Q[0]).answer(records(7, 3))
+    assert some.take(10, {}).ends == [End(Q[0], 10)]
+    assert logs.seen == [Q[0]]

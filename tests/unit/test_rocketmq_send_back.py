@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.adapters.rocketmq.remoting import RemotingClient, codes
+from holdfast.adapters.rocketmq.remoting.decoding import INNER_BATCH
 from holdfast.adapters.rocketmq.send_back import BrokerRetries
 from holdfast.errors import DeadLetterError, DeadLetterRefused
 from holdfast.plugin.retrying.dead_letter import Letter
@@ -34,10 +36,15 @@ class Letters:
     def close(self, deadline: Deadline) -> None: ...
 
 
-def send(code: int, log: tuple[int, int], body: bytes = b"") -> tuple[Exception | None, list[Moved], list[Command]]:
-    """One letter, to a broker that answers the read like this; its log from and to."""
+def send(
+    code: int, log: tuple[int, int], body: bytes = b"", *, group: tuple[int, bytes] = (0, b'{"retryQueueNums":1}')
+) -> tuple[Exception | None, list[Moved], list[Command]]:
+    """One letter, to a broker that answers the read like this; its log from and to; what it says of the group."""
 
     def broker(command: Command, peer: Peer) -> None:
+        if command.code == codes.Request.GET_SUBSCRIPTION_GROUP:
+            peer.answer(command, body=group[1], code=group[0])
+            return
         if command.code != codes.Request.PULL_MESSAGE:
             peer.answer(command)
             return
@@ -68,8 +75,17 @@ def test_what_is_read_is_sent_back_by_its_place_in_the_log() -> None:
     body = Stored("orders", b"x", offset=7, physical_offset=4711).encode()
     error, moved, asked = send(codes.SUCCESS, (0, 9), body)
     assert (error, moved) == (None, [])
-    [_, back] = asked
+    [*_, back] = asked
     assert (back.code, back.fields["offset"], back.fields["group"]) == (36, "4711", "billing")
+
+
+def test_one_that_says_that_it_is_several_and_is_not_is_sent_back_too() -> None:
+    """Its producer may set that flag; where there is no dead letter topic there is no other way for it."""
+    body = bytearray(Stored("orders", b"x", offset=7, physical_offset=4711).encode())
+    body[36:40] = struct.pack(">i", INNER_BATCH)
+    error, _, asked = send(codes.SUCCESS, (0, 9), bytes(body))
+    assert error is None
+    assert asked[-1].fields["offset"] == "4711"
 
 
 @pytest.mark.parametrize(("says", "level"), [("orders", "0"), ("payments", "-1")])
@@ -77,7 +93,7 @@ def test_one_whose_producer_says_that_it_was_born_elsewhere_is_put_away(says: st
     body = Stored("orders", b"x", {"RETRY_TOPIC": says}, offset=7).encode()
     error, _, asked = send(codes.SUCCESS, (0, 9), body)
     assert error is None
-    assert asked[1].fields["delayLevel"] == level
+    assert asked[-1].fields["delayLevel"] == level
 
 
 def test_a_reset_that_is_told_here_is_handed_on_and_the_letter_is_tried_again() -> None:
@@ -96,3 +112,26 @@ def test_a_slave_that_is_behind_is_asked_again_later(code: int) -> None:
 def test_what_has_expired_is_refused() -> None:
     error, moved, _ = send(codes.PULL_OFFSET_MOVED, (8, 9))
     assert (type(error), moved) == (DeadLetterRefused, [])
+
+
+READ = Stored("orders", b"x", offset=7).encode()
+
+
+def test_a_broker_that_would_drop_it_and_say_that_all_is_well_does_not_get_it() -> None:
+    error, _, asked = send(codes.SUCCESS, (0, 9), READ, group=(0, b'{"retryQueueNums":0}'))
+    assert type(error) is DeadLetterRefused
+    assert "retryQueueNums" in str(error)
+    assert codes.Request.CONSUMER_SEND_MSG_BACK not in [each.code for each in asked]
+
+
+def test_nor_does_one_that_does_not_know_the_group() -> None:
+    error, _, asked = send(codes.SUCCESS, (0, 9), READ, group=(codes.GROUP_NOT_EXIST, b""))
+    assert type(error) is DeadLetterError
+    assert codes.Request.CONSUMER_SEND_MSG_BACK not in [each.code for each in asked]
+
+
+@pytest.mark.parametrize("code", [codes.NOT_SUPPORTED, codes.NO_PERMISSION])
+def test_one_that_does_not_tell_does(code: int) -> None:
+    error, _, asked = send(codes.SUCCESS, (0, 9), READ, group=(code, b""))
+    assert error is None
+    assert asked[-1].code == codes.Request.CONSUMER_SEND_MSG_BACK

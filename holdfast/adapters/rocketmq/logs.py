@@ -304,10 +304,11 @@ class Logs:
     # ---- inside
     def _ask(self, log: Log) -> None:
         with self._changed:
-            mark = log.mark if log.stage is Stage.PROVED else log.newest
+            asked_in = log.stage
+            mark = log.mark if asked_in is Stage.PROVED else log.newest
             at = log.begins - 1 if mark is None else mark.offset
             log.asking = True
-        answered = partial(self._answered, log, at, mark)
+        answered = partial(self._answered, log, asked_in, at, mark)
         try:
             self._client.begin_pull(self._look_at_offset(log.queue, at), answered)
         except SourceError as error:
@@ -323,13 +324,15 @@ class Logs:
             suspend_s=0,
         )
 
-    def _answered(self, log: Log, at: int, mark: Mark | None, answer: PullAnswer | SourceError) -> None:
+    def _answered(
+        self, log: Log, asked_in: Stage, at: int, mark: Mark | None, answer: PullAnswer | SourceError
+    ) -> None:
         """A connection's thread."""
         with self._changed:
             if self._logs.get(log.queue) is not log:
                 return
             log.asking = False
-            was_read = log.stage is Stage.PROVED
+            was_read = asked_in is Stage.PROVED  # in doubt since then: that answer does not end it
             if isinstance(answer, SourceError):
                 log.times += 1
                 log.ask_at = SYSTEM_CLOCK.now() + (BACKOFF.wait_s(log.times, answer) or _AGAIN_S)
@@ -354,7 +357,7 @@ class Logs:
             self._is_other(log, found)
         elif found is Found.RESET:
             self.moved.append(Moved(log.queue, at, answer))
-        elif found in (Found.SAME, Found.GONE) and log.is_due:
+        elif found in (Found.SAME, Found.GONE) and log.is_due and log.stage is Stage.PROVED:
             log.mark, log.candidate = log.candidate, None
 
     def _prove(self, log: Log, at: int, mark: Mark | None, answer: PullAnswer) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.marks import Found
 from holdfast.errors import SourceError
-from holdfast.plugin.ports import End
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -39,21 +38,14 @@ class Moves:
         #: Of logs that begin behind what was to be read: where they do. Nothing is known of them before the next seek.
         self.starts: dict[Partition, int] = {}
 
-    def follow(self, moved: Moved, listener: RebalanceListener) -> End | None:
-        """Tell the engine, which seeks; or seek here. Replies with what now counts as read.
-
-        A reset is told by no code of its own. But no other reason moves an offset that lies within the log, or to a
-        place that is neither its beginning nor its end.
-        """
-        queue, asked, answer = moved
-        inside = answer.min_offset <= asked <= answer.max_offset
-        if inside or answer.next_offset not in (answer.min_offset, answer.max_offset):
-            listener.reset(queue, answer.next_offset)
-        elif asked < answer.min_offset:
-            return self._look_at_beginning(queue, asked)
+    def follow(self, moved: Moved, listener: RebalanceListener) -> None:
+        """Tell the engine, which seeks; or read on here."""
+        if moved.is_reset:
+            listener.reset(moved.queue, moved.answer.next_offset)
+        elif moved.asked < moved.answer.min_offset:
+            self._look_at_beginning(moved)
         else:
-            self._look_at_cut(queue, asked, listener)
-        return None
+            self._look_at_cut(moved, listener)
 
     def begin_others(self, listener: RebalanceListener) -> None:
         """Of these the log is another. A master that does not answer is asked for one of its queues, not for each:
@@ -93,24 +85,24 @@ class Moves:
         first = self._offsets.begins(queue, Deadline(_LOOK_S))
         return max(first, self._logs.same_up_to(queue, Deadline(_LOOK_S)))
 
-    def _look_at_beginning(self, queue: Partition, asked: int) -> End | None:
+    def _look_at_beginning(self, moved: Moved) -> None:
         """Asked of the master, since a slave that was added later may have less."""
+        queue, asked, _ = moved
         try:
             self._offsets.check_master(queue, Deadline(_LOOK_S))
             first = self._offsets.begins(queue, Deadline(_LOOK_S))
         except SourceError as error:
             _log.info("%s begins behind %d, says a broker; asking again: %s", queue, asked, error)
             first = asked
-        if asked < first:
-            self._prefetch.seek(queue, first)
+        if asked >= first:
+            self._prefetch.go_on_at(moved, asked, wait_s=_AGAIN_S)
+        elif self._prefetch.go_on_at(moved, first):
             self.starts[queue] = first  # the engine tells of it: it knows what was done of that
-            return End(queue, first)
-        self._prefetch.seek(queue, asked, wait_s=_AGAIN_S)
-        return None
 
-    def _look_at_cut(self, queue: Partition, asked: int, listener: RebalanceListener) -> None:
+    def _look_at_cut(self, moved: Moved, listener: RebalanceListener) -> None:
         """Asked of the master, since a slave may only be behind. What is new in the log would be lost where it was read
         on from the same offset."""
+        queue, asked, _ = moved
         try:
             self._offsets.check_master(queue, Deadline(_LOOK_S))
             if self._offsets.ends([queue], Deadline(_LOOK_S))[queue] < asked:
@@ -118,4 +110,4 @@ class Moves:
                 return
         except SourceError as error:
             _log.info("%s ends before %d, says a broker; asking again: %s", queue, asked, error)
-        self._prefetch.seek(queue, asked, wait_s=_AGAIN_S)
+        self._prefetch.go_on_at(moved, asked, wait_s=_AGAIN_S)

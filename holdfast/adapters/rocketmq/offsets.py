@@ -23,7 +23,7 @@ from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient
 
@@ -63,6 +63,8 @@ class Offsets:
         self._under_way: set[Partition] = set()
         self._next: dict[Partition, int] = {}
         self._acknowledged: dict[Partition, int] = {}
+        #: Queues that went while their commit was under way.
+        self._gone: set[Partition] = set()
         #: Queues whose last commit was not taken. Of connections' threads.
         self._refused: set[Partition] = set()
         #: Queues whose offset at the broker is not the one that it has acknowledged, with that offset.
@@ -76,6 +78,7 @@ class Offsets:
     def commit(self, queue: Partition, offset: int) -> None:
         """Begin to commit. Never waits. One at a time of a queue: a broker may work on two the other way round."""
         with self._changed:
+            self._gone.discard(queue)
             if queue in self._under_way:
                 self._next[queue] = offset
                 return
@@ -94,10 +97,14 @@ class Offsets:
         with self._changed:
             self._fates.append((queue, offset, CommitFate.DISCARD))
 
-    def wait(self, deadline: Deadline) -> bool:
-        """Until all that is under way is answered. False = the deadline has passed before."""
+    def wait(self, deadline: Deadline, queues: Collection[Partition] | None = None) -> bool:
+        """Until all that is under way of these queues (None: of all) is answered. False = the deadline has passed
+        before."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._under_way, deadline.left_s())
+            under_way = self._under_way
+            return self._changed.wait_for(
+                lambda: not under_way if queues is None else under_way.isdisjoint(queues), deadline.left_s()
+            )
 
     def fates(self) -> Iterable[tuple[Partition, int, CommitFate]]:
         """The fate of commits, each told once."""
@@ -112,10 +119,14 @@ class Offsets:
         return bool(self._fates or self.overwritten)
 
     def forget(self, queues: Iterable[Partition]) -> None:
-        """Forget queues that are not ours any more."""
+        """Forget queues that are not ours any more: what was to be committed after an answer that has not come is not
+        sent any more, since their next owner may have committed meanwhile."""
         with self._changed:
             for queue in queues:
                 self._acknowledged.pop(queue, None)
+                self._next.pop(queue, None)
+                if queue in self._under_way:
+                    self._gone.add(queue)
 
     def _answered(self, queue: Partition, offset: int, error: SourceError | None) -> None:
         fate = _fate(error)
@@ -128,10 +139,11 @@ class Offsets:
             following = self._next.pop(queue, None)
             if following is None:
                 self._under_way.discard(queue)
-            if fate is CommitFate.DONE:
+            if fate is CommitFate.DONE and queue not in self._gone:
                 self._acknowledged[queue] = offset
             else:
                 self._acknowledged.pop(queue, None)
+            self._gone.discard(queue)
             self._fates.append((queue, offset, fate))
             self._changed.notify_all()
         if following is not None:
@@ -139,17 +151,21 @@ class Offsets:
 
     def look(self, deadline: Deadline) -> None:
         """Compare what brokers have with what they have acknowledged, or had when a queue came. Waits: not for the
-        loop. Raises SourceError."""
+        loop. Raises SourceError: one does not say; what the others have is compared all the same."""
         with self._changed:
             known = [(queue, at) for queue, at in self._acknowledged.items() if queue not in self._under_way]
-        found = self._ask([queue for queue, _ in known], self._begin_query, deadline)
+        found = self._answers([queue for queue, _ in known], self._begin_query, deadline)
+        trouble: SourceError | None = None
         with self._changed:
             for queue, at in known:
-                still = self._acknowledged.get(queue) == at and queue not in self._under_way
-                if still and found[queue] != at:
-                    other = found[queue]
+                other = found[queue]
+                if isinstance(other, SourceError):
+                    trouble = other
+                elif self._acknowledged.get(queue) == at and queue not in self._under_way and other != at:
                     self.overwritten.append((queue, -1 if other is None else other))
             self._changed.notify_all()
+        if trouble is not None:
+            raise trouble
 
     # ---- questions
     def committed(self, queues: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:

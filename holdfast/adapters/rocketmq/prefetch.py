@@ -61,6 +61,8 @@ class Prefetch:
         self._readings: dict[Partition, Reading] = {}
         self._row: deque[Reading] = deque()
         self._count = self._size = 0
+        #: Of these, how many are of queues that are paused.
+        self._kept = 0
         self._look_at = 0.0
         self._most_size = int(settings.pull_threshold_size_for_all * _MIB)
         self._most_size_of_queue = int(settings.pull_threshold_size_for_queue * _MIB)
@@ -90,15 +92,28 @@ class Prefetch:
                 if reading is not None:
                     self._drop(reading, None)
 
-    def seek(self, queue: Partition, offset: int, *, wait_s: float = 0.0) -> bool:
-        """Read on from there, after a wait. False = that queue is not read."""
+    def seek(self, queue: Partition, offset: int) -> bool:
+        """Read on from there. False = that queue is not read."""
         with self._changed:
             reading = self._readings.get(queue)
             if reading is None:
                 return False
             self._drop(reading, offset)
-            reading.troubles = 0
-            reading.wait_until = SYSTEM_CLOCK.now() + wait_s if wait_s else 0.0
+            reading.troubles, reading.wait_until = 0, 0.0
+        self._pull([reading])
+        return True
+
+    def go_on_at(self, moved: Moved, offset: int, *, wait_s: float = 0.0) -> bool:
+        """Read on from there, after a wait, behind what has come already: nothing else would bring that. False = the
+        queue was sought elsewhere meanwhile, or is not read any more."""
+        with self._changed:
+            reading = self._readings.get(moved.queue)
+            if reading is None or reading.pulls.next is not None:
+                return False
+            reading.pulls.restart(offset)
+            reading.troubles, reading.wait_until = 0, SYSTEM_CLOCK.now() + wait_s if wait_s else 0.0
+            reading.chunks.append(Chunk(moved.answer._replace(body=b"", next_offset=offset), moved.asked))
+            self._enqueue(reading)
         self._pull([reading])
         return True
 
@@ -107,14 +122,14 @@ class Prefetch:
         with self._changed:
             for queue in queues:
                 if queue in self._readings:
-                    self._readings[queue].paused = True
+                    self._pause(self._readings[queue], paused=True)
 
     def resume(self, queues: Collection[Partition]) -> None:
         """Go on."""
         with self._changed:
             going = [self._readings[queue] for queue in queues if queue in self._readings]
             for reading in going:
-                reading.paused = False
+                self._pause(reading, paused=False)
                 self._enqueue(reading)
         self._pull(going)
 
@@ -209,9 +224,8 @@ class Prefetch:
             if (
                 reading.paused
                 or self._readings.get(reading.queue) is not reading
-                or (self._logs is not None and not self._logs.proved(reading.queue))
+                or not self._is_proved(reading.queue)
                 or reading.size >= self._most_size_of_queue
-                or self._size >= self._most_size
                 or (reading.wait_until and SYSTEM_CLOCK.now() < reading.wait_until)
                 or (offset := reading.pulls.begin(self._room(reading))) is None
             ):
@@ -228,7 +242,7 @@ class Prefetch:
     def _answered(self, reading: Reading, turn: int, asked: int, answer: PullAnswer | SourceError) -> None:
         """A connection's thread."""
         with self._changed:
-            if reading.pulls.turn != turn:
+            if self._is_reset(reading.queue, asked, answer) or reading.pulls.turn != turn:
                 return
             if isinstance(answer, SourceError):
                 reading.pulls.restart(reading.pulls.next)
@@ -240,21 +254,43 @@ class Prefetch:
                 self._changed.notify_all()
                 return
             reading.troubles, reading.wait_until = 0, 0.0
+            if not self._is_proved(reading.queue):  # by whoever is there since the connection broke
+                reading.pulls.restart(reading.pulls.next)
+                return
             for at, due in reading.pulls.answered(asked, answer):
                 self._came(reading, at, due)
         self._pull([reading])
 
     # ---- under the lock
+    def _is_proved(self, queue: Partition) -> bool:
+        return self._logs is None or self._logs.proved(queue)
+
     def _room(self, reading: Reading) -> int:
         settings = self._settings
-        of_all = settings.pull_threshold_for_all - self._count
+        of_all = settings.pull_threshold_for_all - self._count if self._size < self._most_size else 0
+        if self._kept and not reading.chunks:
+            of_all = max(of_all, 1)  # what is kept of queues that are paused keeps no other out
         return min(of_all, settings.pull_threshold_for_queue - reading.count)
+
+    def _is_reset(self, queue: Partition, asked: int, answer: PullAnswer | SourceError) -> bool:
+        """Brokers tell of a reset once, to whichever pull of the group is the next: also to one that counts no more, or
+        not yet."""
+        if isinstance(answer, SourceError) or answer.status is not PullStatus.MOVED:
+            return False
+        moved, reading = Moved(queue, asked, answer), self._readings.get(queue)
+        if reading is None or not moved.is_reset:
+            return False
+        self._move(reading, moved)
+        return True
+
+    def _move(self, reading: Reading, moved: Moved) -> None:
+        reading.pulls.restart(None)  # until the source says where
+        self.moved.append(moved)
+        self._changed.notify_all()
 
     def _came(self, reading: Reading, asked: int, answer: PullAnswer) -> None:
         if answer.status is PullStatus.MOVED:
-            reading.pulls.restart(None)  # until the source says where
-            self.moved.append(Moved(reading.queue, asked, answer))
-            self._changed.notify_all()
+            self._move(reading, Moved(reading.queue, asked, answer))
         elif answer.body or answer.next_offset > asked:
             if self._logs is not None:
                 self._logs.came(reading.queue, answer.body)
@@ -277,7 +313,12 @@ class Prefetch:
         self._count_in(reading, -reading.count, -reading.size)
         reading.chunks.clear()
 
+    def _pause(self, reading: Reading, *, paused: bool) -> None:
+        self._kept += reading.count * (paused - reading.paused)
+        reading.paused = paused
+
     def _count_in(self, reading: Reading, count: int, size: int) -> None:
+        self._kept += count * reading.paused
         reading.count += count
         reading.size += size
         self._count += count

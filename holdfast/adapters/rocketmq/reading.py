@@ -37,6 +37,13 @@ class Moved(NamedTuple):
     asked: int
     answer: PullAnswer
 
+    @property
+    def is_reset(self) -> bool:
+        """A reset is told by no code of its own. But no other reason moves an offset that lies within the log, or to a
+        place that is neither its beginning nor its end."""
+        least, most = self.answer.min_offset, self.answer.max_offset
+        return least <= self.asked <= most or self.answer.next_offset not in (least, most)
+
 
 class Chunk:
     """The messages of one pull. Decoded by who takes it."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.names import retry_topic
 from holdfast.adapters.rocketmq.reading import Moved
-from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting import Admin, PullRequest, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting.decoding import decode_each
 from holdfast.adapters.rocketmq.remoting.messages import RECONSUME_TIMES, RETRY_TOPIC
 from holdfast.adapters.rocketmq.remoting.sending import Sender
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
@@ -58,12 +59,19 @@ class BrokerRetries:
         if letter.topic != self._topic:
             self._letters.send(letter, deadline)
             return
+        broker = letter.record.partition.broker
         try:
             stored = self._stored(letter.record, deadline)
+            if Admin(self._client).retry_queues(self._group, broker, deadline) == 0:
+                raise DeadLetterRefused(
+                    f"{letter.record.partition}@{letter.record.offset}: {broker} has retryQueueNums=0 for the group "
+                    f"{self._group}, and drops what is sent back: give it 1 (mqadmin updateSubGroup -q 1), or use "
+                    f"retry='in_place'"
+                )
             # A broker keeps a RETRY_TOPIC that is there already: it would come again as born where its producer says.
             forged = letter.record.topic not in (self._topic, stored.origin_topic)
             Sender(self._client).send_back(
-                letter.record.partition.broker,
+                broker,
                 self._group,
                 stored,
                 deadline,
@@ -83,7 +91,7 @@ class BrokerRetries:
             suspend_s=0,
         )
         answer = self._client.pull(request, deadline)
-        for each in answer.messages():
+        for each in decode_each(answer.body, answer.next_offset):  # also one that cannot be read
             if each.offset == record.offset:
                 return each
         if record.offset < answer.min_offset:

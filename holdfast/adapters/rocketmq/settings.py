@@ -127,7 +127,8 @@ class PullSettings:
     max_poll_interval_s: float = 300.0
     #: Messages a pull; brokers give 32 by default, whatever is asked for.
     pull_batch_size: int = 32
-    #: Messages, and MiB, that wait here of one queue; and of all.
+    #: Messages, and MiB, that wait here of one queue; and of all, but that queues which are paused leave each other one
+    #: room for a pull.
     pull_threshold_for_queue: int = 1_000
     pull_threshold_size_for_queue: float = 16
     pull_threshold_for_all: int = 10_000

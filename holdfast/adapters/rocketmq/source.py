@@ -27,7 +27,7 @@ from holdfast.adapters.rocketmq.topics import Topics
 from holdfast.adapters.rocketmq.unique_keys import unique_key_of
 from holdfast.adapters.rocketmq.watch import Watch
 from holdfast.errors import NotAuthorised, SourceError, SourceFatal, SourceUnavailable, StoreError
-from holdfast.plugin.ports import NOTHING, Batch, Committed, End
+from holdfast.plugin.ports import NOTHING, Batch, Committed
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ class RocketMQSource:
         self._assigned: set[Partition] = set()
         #: Assigned, and the engine has not said where to begin.
         self._held: set[Partition] = set()
-        self._ends: list[End] = []
         self._handing_over = self._open = self._closed = False
         self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
@@ -180,6 +179,7 @@ class RocketMQSource:
         self._watch.stop(_CLOSE_S)
         if self._open:  # trouble may have ended the engine's own wait for them
             self._offsets.wait(Deadline(deadline.left_s(_LAST_COMMIT_S)))
+            self._offsets.forget(self._assigned)
             self._note_logs()
         self._place.leave(deadline)
         if self._open:
@@ -196,20 +196,13 @@ class RocketMQSource:
             return NOTHING  # the engine asks for fewer than before
         self._logs.step()
         self._prefetch.look()
-        batch = self._take(max_records)
+        batch = self._prefetch.take(max_records, self._owners)
         if batch.records or batch.ends or timeout_s <= 0:
             return batch
         with self._changed:
             self._changed.wait_for(self._has_news, _LEASE_LOOK_S if self._held else timeout_s)
         self._tell()
-        return self._take(max_records)
-
-    def _take(self, at_most: int) -> Batch:
-        batch = self._prefetch.take(at_most, self._owners)
-        if self._ends:
-            batch = batch._replace(ends=[*self._ends, *batch.ends])
-            self._ends.clear()
-        return batch
+        return self._prefetch.take(max_records, self._owners)
 
     def _has_news(self) -> bool:
         prefetch = self._prefetch
@@ -253,8 +246,7 @@ class RocketMQSource:
             while told:
                 moved = told.popleft()
                 if moved.queue in self._assigned:
-                    end = self._moves.follow(moved, self._listener)
-                    self._ends += [] if end is None else [end]
+                    self._moves.follow(moved, self._listener)
         while self._offsets.overwritten:
             self._listener.overwritten(*self._offsets.overwritten.popleft())
 
@@ -276,7 +268,7 @@ class RocketMQSource:
             self._handing_over = True
             try:
                 # What is under way may be a queue's last commit: then the engine adds none to wait for.
-                self._offsets.wait(Deadline(_LAST_COMMIT_S))
+                self._offsets.wait(Deadline(_LAST_COMMIT_S), change.gone)
                 self._listener.revoked(change.gone)
             finally:
                 self._handing_over = False
@@ -381,7 +373,7 @@ class RocketMQSource:
                 self._offsets.commit(queue, offset)
                 if self._logs.done(queue, offset):
                     self._watch.note_soon()
-        if self._handing_over and not self._offsets.wait(Deadline(_LAST_COMMIT_S)):
+        if self._handing_over and not self._offsets.wait(Deadline(_LAST_COMMIT_S), offsets):
             _log.warning("the last commit of %s is not answered yet: its position in the store holds", sorted(offsets))
 
     def seek(self, partition: Partition, offset: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Retry
 from holdfast.adapters.rocketmq.remoting import PullRequest, Subscription
-from holdfast.errors import HandlerFailed
+from holdfast.errors import DeadLetterRefused, HandlerFailed
 from holdfast.plugin.events import DeadLettered, SentBack
 from holdfast.records import Partition
 from holdfast.timing import Deadline
@@ -58,6 +58,23 @@ class TestByTheBroker:
             assert second.header("UNIQ_KEY") == first.header("UNIQ_KEY")
             assert second.header("RECONSUME_TIMES") == b"1"
             assert second.header("holdfast-retry-of") == field.topic.encode()
+
+    def test_a_group_of_which_the_broker_keeps_no_retries_loses_nothing(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        """It answers that all is well, and drops what is sent back."""
+        with Field(rocketmq, redis_url, queues=1) as field:
+            field.admin.create_group(field.group, Deadline(PATIENCE_S), retry_queues=0)
+
+            def fail(_: Record) -> None:
+                raise ValueError("no")
+
+            field.do = fail
+            field.produce("x")
+            app = field.app(retry="broker")
+            with pytest.raises(DeadLetterRefused, match="retryQueueNums=0"):
+                app.join()
+            assert set(field.committed().values()) == {0}
 
     def test_past_the_last_time_the_broker_puts_it_away(self, rocketmq: RocketMQServer, redis_url: str) -> None:
         with Field(rocketmq, redis_url, queues=1) as field:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.remoting import Admin, RemotingClient
+from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused, RemotingClient, codes
 from holdfast.errors import SourceError
 from holdfast.plugin.ports import Seen
 from holdfast.records import Partition
@@ -30,16 +30,34 @@ class Servers:
         self._topics: Collection[str] = ()
 
     def open(self, topics: Collection[str], deadline: Deadline, *, latest: bool) -> None:
-        """All of these topics exist, and the group has an offset in each queue. Raises SourceUnavailable, UnknownTopic.
+        """All of these topics exist, the group has an offset in each queue, and brokers take back what is given back.
+        Raises SourceUnavailable, UnknownTopic, SourceError.
 
         Where it has none the client begins at the end or at the beginning, by what the broker has in memory just then.
         """
+        brokers: set[str] = set()
         for topic in topics:
             for queue in self._client.route(topic, deadline, fresh=True).queues():
+                if queue.broker not in brokers:
+                    brokers.add(queue.broker)
+                    self._check_retries(queue.broker, deadline)
                 if self._client.query_offset(queue, self._group, deadline) is None:
                     look = self._client.max_offset if latest else self._client.min_offset
                     self._begin_at(queue, look(queue, deadline), deadline)
         self._topics = topics
+
+    def _check_retries(self, broker: str, deadline: Deadline) -> None:
+        try:
+            found = Admin(self._client).retry_queues(self._group, broker, deadline)
+        except BrokerRefused as refusal:
+            if refusal.code != codes.GROUP_NOT_EXIST:
+                raise
+            return  # it is made by the first who consumes, with one
+        if found == 0:
+            raise SourceError(
+                f"{broker} has retryQueueNums=0 for the group {self._group}: it would drop what this client gives "
+                f"back, and say that all is well; give it 1 (mqadmin updateSubGroup -q 1), or use RocketMQSource"
+            )
 
     def _begin_at(self, queue: Partition, offset: int, deadline: Deadline) -> None:
         commit = partial(self._client.commit_offset, queue, self._group, offset, deadline)

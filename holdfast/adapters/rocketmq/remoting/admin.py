@@ -164,6 +164,21 @@ class Admin:
         code, what = codes.Request.CREATE_SUBSCRIPTION_GROUP, f"creating the group {group}"
         self._masters(Request(code, what, {}, json.dumps(body).encode()), brokers, deadline)
 
+    def retry_queues(self, group: str, broker: str, deadline: Deadline) -> int | None:
+        """How many queues that broker gives the group's retry topic. 0: it drops what is sent back, and what is to be
+        put away, and says that all is well. None = it does not tell: it is older than RocketMQ 5, or we may not ask.
+
+        Raises SourceError: also where it does not know the group.
+        """
+        what = f"asking for the settings of {group}"
+        request = Request(codes.Request.GET_SUBSCRIPTION_GROUP, what, {"group": group})
+        answer = self._client.network.ask(self._client.master(broker), request, deadline)
+        if answer.code in (codes.NOT_SUPPORTED, codes.NO_PERMISSION):
+            return None
+        shape = Shape(f"the settings of {group} by {answer.address}")
+        body = shape.record(loose_json(answer.expect().body), "the body")
+        return shape.number(body.get("retryQueueNums"), "retryQueueNums")
+
     def delete_group(self, group: str, deadline: Deadline, *, clean_offsets: bool = True) -> None:
         """Remove it from all brokers, by default with its offsets."""
         fields = as_fields({"groupName": group, "cleanOffset": clean_offsets})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast.adapters.rocketmq.remoting import codes, membership, queues
@@ -240,14 +241,15 @@ class RemotingClient:
             on_answer(result)
 
         asked = queues.pull(request, of_master=broker_id == codes.MASTER)
-        self.network.begin(address, asked, request.timeout_s, queues.read_pull, answered)
+        read = partial(queues.read_pull, asked=request.offset)
+        self.network.begin(address, asked, request.timeout_s, read, answered)
 
     def pull(self, request: PullRequest, deadline: Deadline) -> PullAnswer:
         """Pull, and wait for the answer. Let the deadline be longer than the suspension."""
         self._addresses(request.queue.broker, request.queue.topic, deadline)
         broker_id, address = self._reader(request.queue)
         asked = queues.pull(request, of_master=broker_id == codes.MASTER)
-        answer = queues.read_pull(self.network.ask(address, asked, deadline))
+        answer = queues.read_pull(self.network.ask(address, asked, deadline), request.offset)
         self._suggested[request.queue] = answer.suggested_broker_id
         return answer
 

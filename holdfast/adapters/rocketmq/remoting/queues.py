@@ -14,7 +14,7 @@ from holdfast.adapters.rocketmq.remoting import codes
 from holdfast.adapters.rocketmq.remoting.answers import CommitIgnored
 from holdfast.adapters.rocketmq.remoting.decoding import decode_messages
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, SourceUnavailable
 
 if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.remoting.answers import Answer
@@ -174,12 +174,21 @@ def pull(request: PullRequest, *, of_master: bool) -> Request:
     return Request(codes.Request.PULL_MESSAGE, f"pulling {request.queue} from {request.offset}", fields)
 
 
-def read_pull(answer: Answer) -> PullAnswer:
-    """Raises SourceError for all but the four."""
+def read_pull(answer: Answer, asked: int | None = None) -> PullAnswer:
+    """Raises SourceError for all but the four; and SourceUnavailable where nothing is found at the offset that was
+    asked for, and the broker would go on behind it: it cannot read its index there (OFFSET_FOUND_NULL), and leaves out
+    a file of it, 300,000 messages."""
     answer.expect(*_STATUS)
+    following = answer.number("nextBeginOffset")
+    if answer.code == codes.PULL_NOT_FOUND and asked is not None and following > asked:
+        raise SourceUnavailable(
+            f"{answer.what} at {answer.address}: the broker cannot find messages {asked} to {following - 1}, and would "
+            f"leave them out; they are asked for again: see its store.log, mend its consume queue, or reset the group "
+            f"to {following}"
+        )
     return PullAnswer(
         _STATUS[answer.code],
-        answer.number("nextBeginOffset"),
+        following,
         answer.number("minOffset"),
         answer.number("maxOffset"),
         answer.body,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.adapters.rocketmq import PushSource
-from holdfast.adapters.rocketmq.remoting import Admin, Message, RemotingClient, Sender
+from holdfast.adapters.rocketmq.remoting import Admin, Message, PullRequest, RemotingClient, Sender, Subscription
 from holdfast.timing import Deadline
 from tests.contracts.rocketmq.grpc.lab import PATIENCE_S, create_topic, new_name
 from tests.harness.processes import end, spawn
@@ -65,6 +65,16 @@ class Topic:
         with RemotingClient(self.server.namesrv) as client:
             (broker,) = client.route(self.name, deadline).brokers
             return client.consumer_ids(broker, self.group, deadline)
+
+    def letters(self) -> list[bytes]:
+        """What lies in the group's own topic of dead letters."""
+        deadline, name = Deadline(PATIENCE_S), f"%DLQ%{self.group}"
+        with RemotingClient(self.server.namesrv) as client:
+            asked = [
+                PullRequest(queue=queue, group="looks", offset=0, subscription=Subscription(topic=name), suspend_s=0)
+                for queue in client.route(name, deadline).queues()
+            ]
+            return [message.body for each in asked for message in client.pull(each, deadline).messages()]
 
     def lag(self) -> int:
         """What the group has not committed, as the broker sees it; a queue without an offset counts as a whole."""

@@ -10,7 +10,9 @@ import pytest
 from holdfast import RedisClaims, Retry, Unretriable
 from holdfast.adapters.rocketmq import PushSource
 from holdfast.adapters.rocketmq.packages import load_classic
+from holdfast.adapters.rocketmq.remoting import Admin, RemotingClient
 from holdfast.errors import HandlerFailed, SourceError, SourceUnavailable, UnknownTopic
+from holdfast.timing import Deadline
 from tests.contracts.rocketmq.classic.lab import Topic
 from tests.contracts.rocketmq.grpc.lab import PATIENCE_S, App, Gate, new_name
 from tests.harness.processes import free_ports
@@ -42,6 +44,15 @@ def reconsumed(gate: Gate) -> list[str]:
 
 
 class TestRecords:
+    def test_a_group_whose_broker_drops_what_is_given_back_is_refused(self, topic: Topic, claims: RedisClaims) -> None:
+        with RemotingClient(topic.server.namesrv) as client:
+            Admin(client).create_group(topic.group, Deadline(PATIENCE_S), retry_queues=0)
+        with (
+            pytest.raises(SourceError, match="retryQueueNums=0"),
+            App(topic.source(), [topic.name], Gate(), claims) as app,
+        ):
+            assert app.over.wait(PATIENCE_S)
+
     def test_each_is_handled_once_and_committed(self, topic: Topic, claims: RedisClaims) -> None:
         topic.send(numbered(300))
         gate = Gate()
@@ -115,6 +126,7 @@ class TestRecords:
         with App(topic.source(), [topic.name], gate, claims, handler={"dead_letter": "%DLQ%"}):
             gate.wait(lambda: sorted(gate.ended) == ["m0", "m2"])
             topic.wait(lambda: topic.lag() == 0)
+        assert topic.letters() == [b"m1"]
 
 
 class TestWhatComesAgain:

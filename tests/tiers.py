@@ -111,4 +111,5 @@ def first_and_full(values: Iterable[int], count: int) -> list[object]:
 def examples(count: int) -> int:
     """How many examples of a property are drawn: so many where they are other ones each time (`make test-all`), a third
     where they are the same in each run."""
-    return max(1, count // 3) if settings.default.derandomize else count
+    profile = settings.default
+    return max(1, count // 3) if profile is not None and profile.derandomize else count

@@ -14,7 +14,7 @@ from holdfast.plugin.events import RewindIgnored
 from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection, Callable
 
     from holdfast.records import Partition, Record
     from holdfast.timing import Deadline
@@ -96,9 +96,9 @@ class TestHandOver:
                 while held:
                     held.pop()()
 
-            def wait_for_late_answers(deadline: Deadline) -> bool:
+            def wait_for_late_answers(deadline: Deadline, queues: Collection[Partition] | None = None) -> bool:
                 threading.Timer(1.0, release).start()  # sooner than the wait ends, later than a queue goes without one
-                return wait(deadline)
+                return wait(deadline, queues)
 
             client.begin_commit = hold  # type: ignore[method-assign]
             offsets.wait = wait_for_late_answers  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ from holdfast.plugin.events import RewindIgnored
 from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Callable
+    from collections.abc import Callable, Collection
 
     from holdfast.records import Partition, Record
     from holdfast.timing import Deadline

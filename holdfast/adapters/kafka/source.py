@@ -88,7 +88,7 @@ class KafkaSource:
         self._ends = LogEnds(ids.admin, self._checked.conf)
         self._session = GroupSession(self._checked.group, ids.admin)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
-        self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default)
+        self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default, ids)
         self._unowned: unowned.Watch | None = None
         self._brokers, self._renewal, self._drain_s = Brokers(ids.admin, self._checked.conf), Renewal(), 0.0
 
@@ -353,7 +353,7 @@ class KafkaSource:
         """Where the group begins, as `StartingOffsets` says, asked once; later offsets of a group are its own."""
         self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         found: dict[Partition, int | SourceError] = {}
-        for when, some in self._starting_offsets.of(partitions).items():
+        for when, some in self._starting_offsets.of(partitions, self._mark.ids).items():
             found |= offsets_by_leader(self._client_or_raise(), self._ids.admin(), some, when, deadline)
         return found
 

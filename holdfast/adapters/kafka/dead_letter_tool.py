@@ -70,7 +70,8 @@ class KafkaDeadLetterTool(TopicView):
         partition = Partition(topic, number)
         if partition not in open_:
             return
-        if offset >= ends[partition] - 1 or error is not None:
+        # An end of the partition is that of the replica that was read: it may know of less than the leader has told.
+        if offset >= ends[partition] - (error is None):
             open_.discard(partition)
         if error is None and offset < ends[partition]:
             headers = cast("Sequence[tuple[str, bytes | None]]", message.headers() or ())

@@ -1,4 +1,4 @@
-"""AIOKafkaConsumer whose event loop ends before its callbacks do: the process ends all the same."""
+"""Loops with KafkaConsumer and AIOKafkaConsumer whose calls wait for what never comes: their processes end."""
 
 from __future__ import annotations
 
@@ -44,3 +44,32 @@ loop.run_forever()
 @pytest.mark.parametrize("end", ["", _CANCEL], ids=["never run", "cancelled before its first step"])
 def test_a_process_whose_event_loop_ends_in_a_callback_ends(end: str) -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM % end], check=True, timeout=60.0)
+
+
+_POLLS = """
+import asyncio, _thread, threading
+from holdfast.adapters.kafka import AIOKafkaConsumer, KafkaConsumer
+conf = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+"""
+_CTRL_C = """
+threading.Timer(1.0, _thread.interrupt_main).start()
+try:
+    KafkaConsumer(conf, claims=None).poll()
+except KeyboardInterrupt:
+    pass
+"""
+_CLOSE = """
+async def run():
+    consumer = AIOKafkaConsumer(conf, claims=None)
+    polls = asyncio.create_task(consumer.poll())
+    await asyncio.sleep(0)
+    await consumer.close()
+    await asyncio.gather(polls, return_exceptions=True)
+
+asyncio.run(run())
+"""
+
+
+@pytest.mark.parametrize("end", [_CTRL_C, _CLOSE], ids=["Ctrl-C", "close"])
+def test_a_loop_that_has_not_subscribed_yet_can_be_ended(end: str) -> None:
+    subprocess.run([sys.executable, "-c", _POLLS + end], check=True, timeout=60.0)

@@ -46,10 +46,12 @@ def test_a_process_whose_event_loop_ends_in_a_callback_ends(end: str) -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM % end], check=True, timeout=60.0)
 
 
+#: A broker that takes connections and is silent. Ctrl-C that strikes while the client logs is lost to it.
 _POLLS = """
-import asyncio, _thread, threading
+import asyncio, _thread, socket, threading
 from holdfast.adapters.kafka import AIOKafkaConsumer, KafkaConsumer
-conf = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+broker = socket.create_server(("127.0.0.1", 0))
+conf = {"bootstrap.servers": "127.0.0.1:%d" % broker.getsockname()[1], "group.id": "g"}
 """
 _CTRL_C = """
 threading.Timer(1.0, _thread.interrupt_main).start()

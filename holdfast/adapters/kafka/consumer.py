@@ -356,7 +356,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         timeout_s = _FOR_EVER_S if timeout is None or timeout < 0 else timeout
         source = self._source
         if not self._joined:
-            return self._take_unjoined(at_most, Deadline(timeout_s))
+            return self._take_unjoined(Deadline(timeout_s))
         if not source.told:
             records = cast("Sequence[MessageRecord]", self._driven.take(at_most, timeout_s))
             for record, error in self._driven.user.unfit:
@@ -369,12 +369,14 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             messages.append(source.told.popleft())
         return messages
 
-    def _take_unjoined(self, at_most: int, deadline: Deadline) -> list[Message]:
-        """A moment at a time: inside of the client's own call no Ctrl-C is seen, and nobody else's call runs."""
+    def _take_unjoined(self, deadline: Deadline) -> list[Message]:
+        """A moment at a time, since nobody else's call runs while the client waits. Its `consume` sees no Ctrl-C."""
         while True:
-            messages = self._source.client.consume(at_most, deadline.left_s(_MOMENT_S))
-            if messages or deadline.passed or self._driven.interrupted():
-                return messages
+            message = self._source.client.poll(deadline.left_s(_MOMENT_S))
+            if message is not None:
+                return [message]
+            if deadline.passed or self._driven.interrupted():
+                return []
 
     def _returned(self, records: Sequence[MessageRecord]) -> Sequence[MessageRecord]:
         """The records that the loop gets now; the others come with its next call. Raises what the loop's callbacks

@@ -98,7 +98,7 @@ class StartingOffsets:
 
         Args:
             partitions: the group has no offset there.
-            ids: of their topics, now.
+            ids: of their topics, now, as far as they are known.
 
         Raises:
             SourceError: auto.offset.reset=error forbids to choose.
@@ -109,7 +109,8 @@ class StartingOffsets:
                 f"the group {self._group} has committed no offset for {', '.join(map(str, chosen))} and "
                 f"{_NAME}={self._policy} forbids to choose one: commit one, or use earliest or latest"
             )
-        late = [each for each in chosen if each in self._never_read and self._never_read[each] == ids[each.topic]]
+        never, here = self._never_read, ids.get
+        late = [each for each in chosen if each in never and never[each] == here(each.topic, never[each])]
         early = [partition for partition in partitions if partition not in late]
         return {when: some for when, some in ((EARLIEST, early), (LATEST, late)) if some}
 

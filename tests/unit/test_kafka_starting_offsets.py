@@ -14,9 +14,10 @@ from holdfast.records import Partition
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Consumer
+    from holdfast.adapters.kafka.topic_ids import TopicIds
 
 
 class Topic:
@@ -45,7 +46,19 @@ class Known:
 
 
 def starting_offsets(policy: str | None = "latest", default: Any = OF_AN_APP) -> StartingOffsets:
-    return StartingOffsets("g", {} if policy is None else {"auto.offset.reset": policy}, default)
+    conf = {} if policy is None else {"auto.offset.reset": policy}
+    return StartingOffsets("g", conf, default, cast("TopicIds", Ids()))
+
+
+class Ids:
+    """Of topics, as they are when the group begins."""
+
+    def of(self, topics: Collection[str], deadline: Deadline) -> dict[str, str]:
+        return dict.fromkeys(topics, "first")
+
+
+#: As they are when it is asked.
+IDS = dict.fromkeys(("orders", "orders-2", "bills", "again"), "first")
 
 
 def look(made: StartingOffsets, known: Known, *topics: str) -> None:
@@ -70,35 +83,42 @@ def test_a_new_group_begins_as_the_configuration_says_or_else_as_its_kind_does(
 ) -> None:
     made = starting_offsets(policy, default)
     look(made, Known(orders=2), "orders")
-    assert made.of(orders(0, 1)) == {when: orders(0, 1)}
+    assert made.of(orders(0, 1), IDS) == {when: orders(0, 1)}
 
 
 @pytest.mark.parametrize("topic", ["orders", "^ord.*", "^ord[[:alpha:]]+("])
 def test_latest_is_meant_for_what_was_there_before_the_group_and_not_for_what_is_added(topic: str) -> None:
     made = starting_offsets()
     look(made, Known(orders=2), topic)
-    assert made.of(orders(1, 2)) == {EARLIEST: orders(2), LATEST: orders(1)}
-    assert made.of([Partition("orders-2", 0)]) == {EARLIEST: [Partition("orders-2", 0)]}
+    assert made.of(orders(1, 2), IDS) == {EARLIEST: orders(2), LATEST: orders(1)}
+    assert made.of([Partition("orders-2", 0)], IDS) == {EARLIEST: [Partition("orders-2", 0)]}
 
 
 def test_partitions_that_were_added_while_nobody_was_there_are_read_from_their_first_record() -> None:
     made = starting_offsets()
     look(made, Known({("orders", 0): "holdfast:1:5:id"}, orders=2, bills=1), "orders", "bills")
     bills = Partition("bills", 0)
-    assert made.of([*orders(1), bills]) == {EARLIEST: orders(1), LATEST: [bills]}
+    assert made.of([*orders(1), bills], IDS) == {EARLIEST: orders(1), LATEST: [bills]}
 
 
 def test_a_partition_in_which_a_plain_loop_has_met_nothing_is_not_new() -> None:
     made = starting_offsets()
     look(made, Known({("orders", 0): ""}, orders=2), "orders")
-    assert made.of(orders(1)) == {LATEST: orders(1)}
+    assert made.of(orders(1), IDS) == {LATEST: orders(1)}
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_first_record() -> None:
+    made = starting_offsets()
+    look(made, Known(orders=1, bills=1), "orders", "bills")
+    bills = Partition("bills", 0)
+    assert made.of([*orders(0), bills], IDS | {"orders": "second"}) == {EARLIEST: orders(0), LATEST: [bills]}
 
 
 def test_a_topic_that_is_subscribed_to_later_is_looked_at_then() -> None:
     made = starting_offsets()
     look(made, Known(orders=1), "orders")
     look(made, Known({("orders", 0): "holdfast:1:5:id"}, orders=2, bills=1), "orders", "bills")
-    assert made.of([*orders(1), Partition("bills", 0)]) == {EARLIEST: orders(1), LATEST: [Partition("bills", 0)]}
+    assert made.of([*orders(1), Partition("bills", 0)], IDS) == {EARLIEST: orders(1), LATEST: [Partition("bills", 0)]}
 
 
 @pytest.mark.parametrize("topics", [["orders", "again"], ["^.*", "again"]])
@@ -106,15 +126,15 @@ def test_a_retry_topic_is_read_from_its_first_record_whatever_is_said_of_others(
     made, again = starting_offsets(), Partition("again", 0)
     made.whole = frozenset({"again"})
     look(made, Known(orders=1, again=1), *topics)
-    assert made.of([*orders(0), again]) == {EARLIEST: [again], LATEST: orders(0)}
+    assert made.of([*orders(0), again], IDS) == {EARLIEST: [again], LATEST: orders(0)}
     nowhere = starting_offsets("error")
     nowhere.whole = frozenset({"again"})
-    assert nowhere.of([again]) == {EARLIEST: [again]}
+    assert nowhere.of([again], IDS) == {EARLIEST: [again]}
 
 
 def test_where_it_may_not_choose_it_says_so() -> None:
     with pytest.raises(SourceError, match=r"auto\.offset\.reset=error forbids"):
-        starting_offsets("error").of(orders(0))
+        starting_offsets("error").of(orders(0), IDS)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast.adapters.kafka.consumer import KafkaConsumer
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CALLBACKS = ("error_cb", "throttle_cb", "stats_cb", "on_commit")
+#: How often a callback that is waited for is looked at: who has closed the event loop under it, says nothing.
+_LOOK_S = 1.0
 
 
 class _Inside:
@@ -228,7 +230,8 @@ class AIOKafkaConsumer:
 
     # ---- inside
     async def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - handed on
-        if self._closed:
+        inside = _INSIDE.get()
+        if self._closed and (inside is None or not inside.open):  # what close() calls back may still commit
             raise RuntimeError("Consumer closed")
         with self._other():
             return await asyncio.wrap_future(self._submit(lambda: call(*args, **kwargs)))
@@ -293,10 +296,14 @@ class AIOKafkaConsumer:
         future: Future[T] = Future()
 
         def job() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
-                future.set_result(call())
+                result = call()
             except BaseException as error:  # noqa: BLE001 - whoever awaits it gets it
                 future.set_exception(error)
+            else:
+                future.set_result(result)
 
         inside.jobs.put(job)
         return future
@@ -315,11 +322,25 @@ class AIOKafkaConsumer:
                     return await result if inspect.isawaitable(result) else result
                 finally:
                     inside.open = False
-                    inside.jobs.put(None)
 
             future = asyncio.run_coroutine_threadsafe(run(), self._loop)
-            while (job := inside.jobs.get()) is not None:
+            # Not in `run`: of a task that is cancelled before its first step, no line runs.
+            future.add_done_callback(lambda _: inside.jobs.put(None))
+            while (job := self._job(inside, future)) is not None:
                 job()
-            return future.result()
+            try:
+                return future.result()
+            except CancelledError as error:  # whoever awaits the call around it would take that for its own
+                raise RuntimeError(f"{callback!r} was cancelled, or its event loop is closed") from error
 
         return call
+
+    def _job(self, inside: _Inside, callback: Future[Any]) -> Callable[[], None] | None:
+        """The next call that the callback makes; None = it has ended, or never will: its event loop is closed."""
+        while True:
+            try:
+                return inside.jobs.get(timeout=_LOOK_S)
+            except Empty:
+                if self._loop.is_closed():
+                    callback.cancel()
+                    return None

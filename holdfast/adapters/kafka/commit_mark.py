@@ -32,7 +32,8 @@ class CommitMark:
 
     def __init__(self, group: str, ids: TopicIds, store_id: Callable[[], str]) -> None:
         self._group, self._ids, self._store_id = group, ids, store_id
-        self._known: dict[str, str] = {}
+        #: By topic.
+        self.ids: dict[str, str] = {}
         #: By partition, as of when that one was named: who has it goes by that name until it is taken over anew.
         self._named: dict[Partition, str] = {}
 
@@ -41,7 +42,7 @@ class CommitMark:
     ) -> Mapping[Partition, str | SourceError]:
         """The store's names of the partitions; asks the broker for the ids of their topics. Raises SourceError."""
         found = self._ids.of_each(sorted({partition.topic for partition in partitions}), deadline)
-        self._known.update({topic: answer for topic, answer in found.items() if isinstance(answer, str)})
+        self.ids.update({topic: answer for topic, answer in found.items() if isinstance(answer, str)})
         names: dict[Partition, str | SourceError] = {}
         for partition in partitions:
             answer = names[partition] = found[partition.topic]
@@ -64,7 +65,7 @@ class CommitMark:
             return None
         mark, _, rest = (reply.metadata or "").partition(f"{_MARK}:")
         offset, topic_id, store, *_ = [*rest.split(":"), "", ""]
-        now = self._known.get(reply.topic, "")
+        now = self.ids.get(reply.topic, "")
         if not mark and topic_id and now and topic_id != now:
             return None  # of a topic that was deleted since
         ours = not mark and offset == str(reply.offset)

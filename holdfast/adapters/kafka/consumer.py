@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _BEGINNING, _END = -2, -1
 _NOT_ASSIGNED = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's name
 _FOR_EVER_S = 1e9
+_MOMENT_S = 0.1
 
 
 class KafkaConsumer(ClientCalls, LoopSeen):
@@ -355,7 +356,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         timeout_s = _FOR_EVER_S if timeout is None or timeout < 0 else timeout
         source = self._source
         if not self._joined:
-            return source.client.consume(at_most, timeout_s if timeout_s < _FOR_EVER_S else -1)
+            return self._take_unjoined(Deadline(timeout_s))
         if not source.told:
             records = cast("Sequence[MessageRecord]", self._driven.take(at_most, timeout_s))
             for record, error in self._driven.user.unfit:
@@ -367,6 +368,15 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         while source.told and len(messages) < at_most:
             messages.append(source.told.popleft())
         return messages
+
+    def _take_unjoined(self, deadline: Deadline) -> list[Message]:
+        """A moment at a time, since nobody else's call runs while the client waits. Its `consume` sees no Ctrl-C."""
+        while True:
+            message = self._source.client.poll(deadline.left_s(_MOMENT_S))
+            if message is not None:
+                return [message]
+            if deadline.passed or self._driven.interrupted():
+                return []
 
     def _returned(self, records: Sequence[MessageRecord]) -> Sequence[MessageRecord]:
         """The records that the loop gets now; the others come with its next call. Raises what the loop's callbacks

@@ -10,6 +10,7 @@ from holdfast.adapters.kafka.admin import refused
 from holdfast.adapters.kafka.callbacks import topic_partitions
 from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, producer_conf
 from holdfast.adapters.kafka.faults import Cure, cure_of
+from holdfast.adapters.kafka.header_names import headers_of
 from holdfast.adapters.kafka.topic_view import TopicView
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
 from holdfast.plugin.tool_ports import NoFence
@@ -70,13 +71,12 @@ class KafkaDeadLetterTool(TopicView):
         partition = Partition(topic, number)
         if partition not in open_:
             return
-        if offset >= ends[partition] - 1 or error is not None:
+        # An end of the partition is that of the replica that was read: it may know of less than the leader has told.
+        if offset >= ends[partition] - (error is None):
             open_.discard(partition)
         if error is None and offset < ends[partition]:
-            headers = cast("Sequence[tuple[str, bytes | None]]", message.headers() or ())
-            records.append(
-                Record(partition, offset, message.key(), message.value(), headers, message.timestamp()[1], NoFence())
-            )
+            key, value, sent_ms = message.key(), message.value(), message.timestamp()[1]
+            records.append(Record(partition, offset, key, value, headers_of(message), sent_ms, NoFence()))
 
     def _look(self, silent_s: float, patience_s: float) -> None:
         """Raise what no waiting cures, and silence that lasts."""

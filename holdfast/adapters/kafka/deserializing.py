@@ -12,6 +12,7 @@ from holdfast.adapters.kafka._client import (
     ValueDeserializationError,
 )
 from holdfast.adapters.kafka.consumer import KafkaConsumer
+from holdfast.adapters.kafka.header_names import headers_of
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class DeserializingKafkaConsumer(KafkaConsumer):
         key, value = (_function(own, f"{part}.deserializer") for part in ("key", "value"))
 
         def deserialise(message: Message) -> None:
-            context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
+            headers: list[Any] | None = list(headers_of(message)) or None
+            context = SerializationContext(message.topic() or "", MessageField.KEY, headers)
             if key is not None:
                 try:
                     message.set_key(key(message.key(), context))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
+from holdfast.adapters.kafka.header_names import headers_of
 from holdfast.adapters.kafka.offsets import ENDS, offsets_at
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
@@ -64,7 +65,7 @@ class MessageRecord(_Fields):
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
         """The headers as a list, also where there are none."""
-        return cast("Sequence[tuple[str, bytes | None]]", self.message.headers() or ())
+        return headers_of(self.message)
 
     def header(self, name: str) -> bytes | None:
         """The last header of that name, or None."""

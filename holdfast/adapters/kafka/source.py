@@ -17,6 +17,7 @@ from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.forgotten import Brokers, give_up, told
 from holdfast.adapters.kafka.group_session import GroupSession
+from holdfast.adapters.kafka.header_names import mended
 from holdfast.adapters.kafka.joining import consumer_of, join, look_for_topics, refused_at_the_door
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
@@ -88,7 +89,7 @@ class KafkaSource:
         self._ends = LogEnds(ids.admin, self._checked.conf)
         self._session = GroupSession(self._checked.group, ids.admin)
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
-        self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default)
+        self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default, ids)
         self._unowned: unowned.Watch | None = None
         self._brokers, self._renewal, self._drain_s = Brokers(ids.admin, self._checked.conf), Renewal(), 0.0
 
@@ -279,8 +280,12 @@ class KafkaSource:
             if error is not None:
                 ends.append(End(partition, message.offset()))
             elif fence is not None:
-                # Record(...) goes through a function in Python, which costs as much as all the rest of this line.
-                what, headers, sent_ms = message.value(), message.headers() or (), message.timestamp()[1]
+                # A function in Python costs as much as the rest of this: none makes the record, or asks for headers.
+                try:
+                    headers = message.headers() or ()
+                except SystemError:
+                    headers = mended(message)
+                what, sent_ms = message.value(), message.timestamp()[1]
                 fields = (partition, message.offset(), message.key(), what, headers, sent_ms, fence)
                 records.append(new(Record, fields))
         return Batch(records, ends)
@@ -353,7 +358,7 @@ class KafkaSource:
         """Where the group begins, as `StartingOffsets` says, asked once; later offsets of a group are its own."""
         self._starting_offsets.look(self._client_or_raise(), self._topics, deadline)
         found: dict[Partition, int | SourceError] = {}
-        for when, some in self._starting_offsets.of(partitions).items():
+        for when, some in self._starting_offsets.of(partitions, self._mark.ids).items():
             found |= offsets_by_leader(self._client_or_raise(), self._ids.admin(), some, when, deadline)
         return found
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Consumer
+    from holdfast.adapters.kafka.topic_ids import TopicIds
     from holdfast.timing import Deadline
 
 _log = logging.getLogger("holdfast.kafka")
@@ -45,17 +46,19 @@ class StartingOffsets:
     """Of one group. One thread.
 
     "latest" is meant for what is there when the group begins. What it learns of later, a topic that a pattern matches
-    or partitions that are added, is read from the first record: what was sent there before it was seen is not old.
+    or that was made again, or partitions that are added, is read from the first record: what was sent there before it
+    was seen is not old.
     """
 
-    def __init__(self, group: str, conf: Mapping[str, object], default: Default) -> None:
-        self._group = group
+    def __init__(self, group: str, conf: Mapping[str, object], default: Default, ids: TopicIds) -> None:
+        self._group, self._ids = group, ids
         said = conf.get(_NAME)
         self._policy = str(said) if said is not None else default.policy
         self._why = f"{_NAME}={self._policy}" if said is not None else f"{_NAME} is not set, and this is {default.why}"
         self._when = _POLICIES.get(self._policy.lower())
-        #: Of these "latest" is meant: there before the group was joined, of topics of which it had nothing.
-        self._never_read: set[Partition] = set()
+        #: Of these "latest" is meant: there before the group was joined, of topics of which it had nothing. With the
+        #: topic's id: of one that was made again it is not meant.
+        self._never_read: dict[Partition, str] = {}
         self._looked_at: set[str] = set()
         #: Topics that begin at their first record whatever the configuration says.
         self.whole: frozenset[str] = frozenset()
@@ -86,11 +89,16 @@ class StartingOffsets:
         # A loop without holdfast commits nothing of a partition in which it has met no record: that one is not new.
         # Ours commit wherever they begin.
         ours = {reply.topic for reply in replies if reply.offset >= 0 and is_marked(reply)}
-        self._never_read.update(partition for partition in partitions if partition.topic not in ours)
+        ids = self._ids.of({partition.topic for partition in partitions}, deadline)
+        self._never_read |= {each: ids[each.topic] for each in partitions if each.topic not in ours}
         self._looked_at |= new
 
-    def of(self, partitions: Sequence[Partition]) -> Mapping[int, Sequence[Partition]]:
+    def of(self, partitions: Sequence[Partition], ids: Mapping[str, str]) -> Mapping[int, Sequence[Partition]]:
         """Which of them begin at the log's start (EARLIEST), and which at its end (LATEST).
+
+        Args:
+            partitions: the group has no offset there.
+            ids: of their topics, now, as far as they are known.
 
         Raises:
             SourceError: auto.offset.reset=error forbids to choose.
@@ -101,7 +109,8 @@ class StartingOffsets:
                 f"the group {self._group} has committed no offset for {', '.join(map(str, chosen))} and "
                 f"{_NAME}={self._policy} forbids to choose one: commit one, or use earliest or latest"
             )
-        late = [partition for partition in chosen if partition in self._never_read]
+        never, here = self._never_read, ids.get
+        late = [each for each in chosen if each in never and never[each] == here(each.topic, never[each])]
         early = [partition for partition in partitions if partition not in late]
         return {when: some for when, some in ((EARLIEST, early), (LATEST, late)) if some}
 

@@ -57,20 +57,14 @@ class HandedOut:
         gone = [self._entries.pop(partition) for partition in self._entries.keys() & set(partitions)]
         return [entry for by_owner in gone for entries in by_owner.values() for entry in entries]
 
-    def has(self, owner: Owner) -> bool:
-        """Whether there is something of that ownership."""
-        return owner in self._entries.get(owner.partition, ())
-
-    def below(self, partition: Partition, offset: int, of: Owner | None = None) -> list[Entry]:
-        """All of that partition below the offset; of one ownership, or of all. Each is in hand until it is dropped: so
-        what a signal handler breaks off can be said once more."""
+    def below(self, partition: Partition, offset: int) -> list[Entry]:
+        """All of that partition below the offset. Each is in hand until it is dropped: so what a signal handler breaks
+        off can be said once more."""
         found = []
-        for owner, entries in self._entries.get(partition, {}).items():
-            if of is not None and owner is not of:
-                continue
+        for entries in self._entries.get(partition, {}).values():
             for at, entry in enumerate(list(entries)):
                 if entry.record.offset >= offset:
-                    break
+                    continue  # what was given back, and handed out again, stands behind it
                 if (below := bisect_left(entry.offsets, offset)) < entry.count:
                     entries.insert(at + 1, entry.cut(below))
                 found.append(entry)

@@ -13,11 +13,10 @@ from holdfast.plugin.own_loop.handed_out import HandedOut
 from holdfast.plugin.own_loop.run_cursor import RunCursor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable
 
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
-    from holdfast.plugin.engine.record.owner import Owner
     from holdfast.records import Partition, Record
 
 #: When a record that was handed out counts as done. "next_poll": when the loop comes back for more. "commit": when the
@@ -45,8 +44,8 @@ class UserLoop:
         self.unfit: list[tuple[Record, Exception]] = []
         #: Partitions whose records the loop does not want for now.
         self.held: set[Partition] = set()
-        #: Up to where calls that have returned have handed out, by ownership.
-        self.returned: dict[Owner, int] = {}
+        #: How many calls have handed something out, and have returned.
+        self.returned = 0
         self._positions: dict[Partition, int] = {}
         self._cursor: RunCursor | None = None
         #: `quick` has given a record that may not have reached the loop.
@@ -75,6 +74,7 @@ class UserLoop:
                     refused.append(entry)
                     continue
                 self._giving.append(entry)
+                entry.given = self.returned + 1
                 self.handed_out.add(entry)
                 self._parts.recorder.begins((entry,))
                 if entry.error is not None:
@@ -187,12 +187,11 @@ class UserLoop:
             self._end(entry)
             self.handed_out.drop(entry)
 
-    def ended_returned(self, returned: Mapping[Owner, int]) -> None:
-        """All of these ownerships below their offsets is done."""
-        for owner, offset in returned.items():
-            for entry in self.handed_out.below(owner.partition, offset, owner):
-                self._end(entry)
-                self.handed_out.drop(entry)
+    def ended_returned(self, returned: int) -> None:
+        """All that so many calls have handed out is done."""
+        for entry in [entry for entry in self.handed_out if entry.given <= returned]:
+            self._end(entry)
+            self.handed_out.drop(entry)
 
     def again(self, partition: Partition, offset: int) -> None:
         """That record was not done."""
@@ -229,16 +228,10 @@ class UserLoop:
             self.leave_to_others(entry)
 
     # ---- a call came through, or was torn
-    def note_returned(self, at_most: int) -> None:
-        """Note that what the call was about to hand out reaches the loop.
-
-        Args: at_most: ownerships that are noted before those of which it has nothing are forgotten.
-        """
-        if self.done_when != "next_poll":
-            for entry in self._giving:
-                self.returned[entry.owner] = entry.records[-1].offset + 1
-            if len(self.returned) > at_most:
-                self.returned = {one: at for one, at in self.returned.items() if self.handed_out.has(one)}
+    def note_returned(self) -> None:
+        """Note that what the call was about to hand out reaches the loop."""
+        if self._giving:
+            self.returned += 1
 
     def came_through(self) -> None:
         """From here on the loop has it."""

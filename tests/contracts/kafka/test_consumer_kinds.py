@@ -166,6 +166,49 @@ def test_callbacks_of_an_asyncio_loop_may_call_the_consumer(loops: Loops, in_loo
     assert told == ["assign", "revoke"]
 
 
+def test_what_on_revoke_commits_while_a_consumer_is_closed_does_not_come_again(loops: Loops, in_loop: InLoop) -> None:
+    loops.produce(["a", "b"], partition=0)
+
+    async def commit(consumer: AIOKafkaConsumer, _: list[TopicPartition]) -> None:
+        await consumer.commit(asynchronous=False)
+
+    async def run() -> list[str]:
+        got: list[str] = []
+        consumer = AIOKafkaConsumer(conf_of(loops) | {"enable.auto.commit": False}, claims=claims_of(loops))
+        await consumer.subscribe([loops.topic], on_revoke=commit)
+        while len(got) < 2:
+            message = await consumer.poll(0.1)
+            if message is not None:
+                got.append((message.value() or b"").decode())
+        await consumer.close()
+        return got
+
+    assert in_loop(asyncio.wait_for(run(), _PATIENCE_S)) == ["a", "b"]
+    loops.produce(["c"], partition=0)
+    assert read(loops.joined(), 1) == ["c"]
+
+
+def test_a_callback_may_give_up_a_call_and_make_another(loops: Loops, in_loop: InLoop) -> None:
+    told: list[int] = []
+
+    async def run() -> None:
+        consumer = AIOKafkaConsumer(conf_of(loops), claims=claims_of(loops))
+
+        async def on_assign(_: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
+            asking = asyncio.create_task(consumer.get_watermark_offsets(partitions[0], _PATIENCE_S))
+            await asyncio.sleep(0)  # it waits for the broker's answer
+            asking.cancel()
+            told.append(len(await consumer.assignment()))
+
+        await consumer.subscribe([loops.topic], on_assign=on_assign)
+        while not told:
+            await consumer.poll(0.1)
+        await consumer.close()
+
+    in_loop(asyncio.wait_for(run(), _PATIENCE_S))
+    assert told == [loops.partitions]
+
+
 def test_a_poll_that_is_cancelled_loses_nothing(loops: Loops, in_loop: InLoop) -> None:
     async def run() -> list[str]:
         got: list[str] = []

@@ -303,6 +303,24 @@ def test_a_topic_made_again_under_a_living_member_is_read_from_its_start(
     assert member.error is None
 
 
+def test_latest_skips_nothing_of_a_topic_that_was_made_again(
+    kafka: KafkaServer, redis_url: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is meant for what was there before the group."""
+    monkeypatch.setattr("holdfast.plugin.engine.partition.log_checks._REFRESH_S", 0.3)
+    produce(kafka, topic, 5)
+    latest = {**PROTOCOLS["consumer"], "auto.offset.reset": "latest"}
+    member = Running(kafka, redis_url, topic, topic, latest)
+    until(lambda: kafka.committed(topic, topic).get(0) == 5)
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 2)
+    produce(kafka, topic, 20)
+    until(lambda: kafka.committed(topic, topic).get(0) == 20)
+    until(lambda: {(0, offset) for offset in range(20)} <= set(member.handled))
+    member.stop()
+    assert member.error is None
+
+
 def test_what_retention_leaves_is_read_whatever_the_reset_policy(
     kafka: KafkaServer, redis_url: str, topic: str, protocol: dict[str, Any]
 ) -> None:

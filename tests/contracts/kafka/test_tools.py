@@ -141,6 +141,24 @@ def test_a_log_is_read_from_start_to_end_and_no_further(box: KafkaDeadLetterTool
     assert [record.value for batch in box.read({full: 9}, {full: 10}, 20) for record in batch] == [b"9"]
 
 
+def test_letters_that_a_replica_does_not_have_yet_are_waited_for(
+    box: KafkaDeadLetterTool, topic: str, kafka: KafkaServer
+) -> None:
+    """As from a follower, or a leader that is new: the log ends there before the end that the leader has told."""
+    full = Partition(topic, 0)
+    found: list[int] = []
+    with pytest.raises(SourceUnavailable, match="nothing came"):
+        found += [record.offset for batch in box.read({full: 8}, {full: 11}, 1) for record in batch]
+    reading = box.read({full: 8}, {full: 11}, 20)
+    while not found:
+        found += [record.offset for record in next(reading)]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, value="late", partition=0)
+    assert producer.flush(20) == 0
+    found += [record.offset for batch in reading for record in batch]
+    assert found == [8, 9, 10]
+
+
 def test_a_log_that_ends_with_a_transactions_marker_is_read_to_its_end(
     box: KafkaDeadLetterTool, kafka: KafkaServer
 ) -> None:

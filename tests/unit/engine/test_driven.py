@@ -226,6 +226,21 @@ def test_a_thread_that_has_ended_all_waits_for_no_poll_and_ends_nothing_that_cam
     assert [entry.record.offset for entry in loop.user.handed_out] == [2]
 
 
+@pytest.mark.parametrize("below", [False, True], ids=["all that was returned", "all below an offset"])
+def test_what_was_given_back_and_comes_again_is_ended_with_what_came_before_it(loops: Loops, below: bool) -> None:
+    loops.produce("a", "b", "c")
+    loop = loops.loop("explicit")
+    assert taken(loop, 3) == ["a", "b", "c"]
+    loop.again(partition(), 0)
+    assert taken(loop, 1) == ["a"]
+    if below:
+        with loop.lock, loop.whole():
+            loop.end_below(partition(), 1)
+    else:
+        loop.end_returned()
+    until(lambda: take(loop) == [] and loops.committed() == (1 if below else 3))
+
+
 def test_an_explicit_loop_keeps_nothing_of_what_it_has_ended(loops: Loops) -> None:
     loop = loops.loop("explicit")
     for hand_over in range(5):
@@ -493,7 +508,7 @@ def test_a_loop_that_goes_on_after_ctrl_c_misses_nothing(done_when: DoneWhen, at
     [
         ("driven.py:whole", 40),
         ("driven.py:_came_through", 4),
-        ("user_loop.py:note_returned", 8),
+        ("user_loop.py:note_returned", 3),
         ("user_loop.py:came_through", 2),
         ("user_loop.py:give", 30),
         ("ledger.py:polled_all", 12),

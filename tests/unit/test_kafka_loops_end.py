@@ -54,9 +54,10 @@ broker = socket.create_server(("127.0.0.1", 0))
 conf = {"bootstrap.servers": "127.0.0.1:%d" % broker.getsockname()[1], "group.id": "g"}
 """
 _CTRL_C = """
+consumer = KafkaConsumer(conf, claims=None)
 threading.Timer(1.0, _thread.interrupt_main).start()
 try:
-    KafkaConsumer(conf, claims=None).poll()
+    consumer.poll()
 except KeyboardInterrupt:
     pass
 """

@@ -8,10 +8,11 @@ lost.
 from __future__ import annotations
 
 import gc
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.adapters.kafka._client import Message
 
@@ -19,18 +20,21 @@ if TYPE_CHECKING:
 
 #: Stands for such a name.
 UNKNOWN = "\ufffd"
+#: `message.headers()`. Where Python's own code has called it often, it does not look any more whether the call has
+#: failed, and the error comes out of some later call.
+ask: Callable[[Message], Headers | None] = methodcaller("headers")
 
 
 def headers_of(message: Message) -> Headers:
     """All of them; for those who are the first to ask."""
     try:
-        return message.headers() or ()  # type: ignore[return-value]  # as in `mended`
+        return ask(message) or ()
     except SystemError:
         return mended(message)
 
 
 def mended(message: Message) -> Headers:
-    """Call unknown names so, in the message too, after its first `headers()` has raised SystemError."""
+    """Call unknown names so, in the message too, after `ask` has raised SystemError."""
     kept: Any = message.headers()
     # The collector of cycles counts what a tuple really has: a name and a value, or the value alone.
     headers = [each if len(gc.get_referents(each)) == 2 else (UNKNOWN, each[1]) for each in kept]

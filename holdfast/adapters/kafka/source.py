@@ -17,7 +17,7 @@ from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.forgotten import Brokers, give_up, told
 from holdfast.adapters.kafka.group_session import GroupSession
-from holdfast.adapters.kafka.header_names import mended
+from holdfast.adapters.kafka.header_names import ask, mended
 from holdfast.adapters.kafka.joining import consumer_of, join, look_for_topics, refused_at_the_door
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
@@ -280,9 +280,9 @@ class KafkaSource:
             if error is not None:
                 ends.append(End(partition, message.offset()))
             elif fence is not None:
-                # A function in Python costs as much as the rest of this: none makes the record, or asks for headers.
+                # A function of Python's costs as much as the rest of this: none makes the record, or asks for headers.
                 try:
-                    headers = message.headers() or ()
+                    headers = ask(message) or ()
                 except SystemError:
                     headers = mended(message)
                 what, sent_ms = message.value(), message.timestamp()[1]

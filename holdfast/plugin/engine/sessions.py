@@ -61,6 +61,9 @@ class Sessions:
         #: Others, of which is known why.
         self._stores: set[str] = set()
         self._wind_up = Deadline(0.0, runtime)
+        self._cut_off = False
+        #: Until then members that an outage of the store has cut off too may not have marked what they had done.
+        self.others_mark = Deadline(0.0, runtime)
 
     @property
     def stalled(self) -> bool:
@@ -75,7 +78,10 @@ class Sessions:
 
     def begin(self) -> None:
         """Raises StoreUnavailable, StoreRefused."""
-        session = self.store.begin(min(self._host.lease_s or _LEASE_S, _LEASE_S))
+        lease_s = min(self._host.lease_s or _LEASE_S, _LEASE_S)
+        session = self.store.begin(lease_s)
+        self.others_mark = Deadline(lease_s if self._cut_off else 0.0, self._clock)
+        self._cut_off = False
         before, now = self._store_id, self.store.store_id
         if before and now and before != now:
             self._tell(StoreLost(before=before, now=now))
@@ -104,6 +110,8 @@ class Sessions:
         """Look whether the session lives, begin a new one, pay what is owed."""
         if self.session is not None and not self.session.live():
             self.lost()
+        # Not only as it is lost, or as the next one begins: what is owed may be paid between the two.
+        self._cut_off = self._cut_off or (self.session is None and self._outage.down)
         # What had no answer may be no longer of interest: then this is the only question left.
         probe = self._outage.down and not (self._claiming.wanted or self._settling.waiting)
         if self._outage.may_ask and (self._owed or self.session is None or probe):

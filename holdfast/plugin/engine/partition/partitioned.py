@@ -214,6 +214,7 @@ class Partitioned:
     def session_lost(self) -> None:
         """All ownerships end without a word to the store: others may have taken over. New ones begin with a session."""
         owners, now = list(self.owners.values()), self._parts.runtime.now()
+        self.ours.takeover.session_lost(owners)
         path = self.ours.end(owners, "session lost")
         path.lose()
         self.owners.clear()

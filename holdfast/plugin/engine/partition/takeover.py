@@ -80,6 +80,9 @@ class Takeover:
         self._source, self._commits = source, commits
         self._clock, self._chance, self._tell = runtime, runtime.random, tell
         self._fenced, self._committed_with = sessions.lost, sessions.committed_with
+        self._sessions = sessions
+        #: What this process owned when it last lost a session.
+        self._had: frozenset[Partition] = frozenset()
         self._again = 0.0
         self._look_s = _LOOK_S
         self._waits: dict[Ownership, _Wait] = {}
@@ -106,6 +109,10 @@ class Takeover:
         self._again = now + _AGAIN_S
         self._look_s = _LOOK_AGAIN_S
         self._advance([owner for owner in waiting if owner not in self._waits or self._waits[owner].until <= now])
+
+    def session_lost(self, owners: Iterable[Ownership]) -> None:
+        """These end with it."""
+        self._had = frozenset(each.partition for each in owners if each.owned or each.partition in self._had)
 
     def adopted(self, owner: Ownership) -> None:
         """The broker has our commit of the offset that is adopted: nothing is known from there on."""
@@ -176,6 +183,9 @@ class Takeover:
             owner.name = str(names[owner.partition])
 
     def _acquire(self, owners: Sequence[Ownership]) -> None:
+        if not self._sessions.others_mark.passed:
+            # An outage has ended all sessions. Who had a partition may mark what it has done, until somebody takes it.
+            owners = [owner for owner in owners if owner.partition in self._had]
         if not owners:
             return
         for owner in owners:

@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from holdfast.adapters.kafka import admin as admins
+from holdfast.adapters.kafka import log_ends
 from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.adapters.kafka.commit_mark import CommitMark
+from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import NotAuthorised, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import CommitFate
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from tests.harness.waiting import until
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 NO_ID = "A" * 22
@@ -131,6 +135,22 @@ def test_what_it_meets_meanwhile_is_raised_at_once() -> None:
     cluster.poll = poll  # type: ignore[method-assign,assignment]
     with pytest.raises(NotAuthorised):
         admin.answer(Future(), Deadline(3600), "asking")
+
+
+def test_a_question_that_is_under_way_has_an_end_though_another_client_takes_the_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without one the ends of the logs would never be known again: the ramp and a drain would go without."""
+    monkeypatch.setattr(log_ends, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(admins, "_LIVES_S", 0.0)
+    ids = TopicIds(CONF)
+    ends = LogEnds(ids.admin, CONF)
+    assert ends.look([PARTITION]) is None
+    before = id(ids.admin()._client)
+    ids.admin().doubt(KafkaError(KafkaError._TIMED_OUT))
+    assert id(ids.admin().client) != before
+    with pytest.raises(SourceUnavailable):
+        until(lambda: ends.look([PARTITION]) is not None)
 
 
 class TestTroubleOfTheConsumer:

@@ -5,23 +5,30 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from holdfast.adapters.kafka import KafkaSource, log_ends
 from holdfast.adapters.kafka import admin as admins
-from holdfast.adapters.kafka import log_ends
 from holdfast.adapters.kafka.admin import Admin
+from holdfast.adapters.kafka.broker_features import NOT_ASKED
 from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.adapters.kafka.commit_mark import CommitMark
+from holdfast.adapters.kafka.config import check
+from holdfast.adapters.kafka.emission import emit
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.topic_ids import TopicIds
-from holdfast.errors import NotAuthorised, SourceUnavailable, UnknownTopic
-from holdfast.plugin.ports import CommitFate
+from holdfast.errors import NotAuthorised, SourceFatal, SourceUnavailable, UnknownTopic
+from holdfast.plugin.ports import NOTHING, CommitFate
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from tests.harness.servers.certificates import Certificates
 from tests.harness.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 NO_ID = "A" * 22
@@ -151,6 +158,35 @@ def test_a_question_that_is_under_way_has_an_end_though_another_client_takes_the
     assert id(ids.admin().client) != before
     with pytest.raises(SourceUnavailable):
         until(lambda: ends.look([PARTITION]) is not None)
+
+
+def test_who_cannot_make_another_client_keeps_the_one_that_it_has(
+    monkeypatch: pytest.MonkeyPatch, authority: Path
+) -> None:
+    """Its files may be missing for a moment, as while a certificate is renewed: that is no reason to stop."""
+    monkeypatch.setattr(admins, "_LIVES_S", 0.0)
+    admin = Admin({**CONF, "security.protocol": "ssl", "ssl.ca.location": str(authority)})
+    authority.unlink()
+    before = admin.client
+    admin.doubt(KafkaError(KafkaError._TIMED_OUT))
+    assert admin.client is before
+    with pytest.raises(SourceUnavailable):
+        admin.reach(Deadline(0.1))
+
+
+def test_a_client_that_cannot_be_made_anew_is_tried_again(authority: Path) -> None:
+    source = KafkaSource({**CONF, "security.protocol": "ssl", "ssl.ca.location": str(authority)}, assignment="keep")
+    source._client = emit(check(source._checked.conf, "keep"), NOT_ASKED)
+    authority.unlink()
+    with pytest.raises(SourceFatal, match=r"ssl\.ca\.location"):
+        source.poll(1, 0)
+    assert source.poll(1, 0) == NOTHING  # not at once
+    assert source._renewal.left_s > 0
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    return Certificates(tmp_path).ca_file
 
 
 class TestTroubleOfTheConsumer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
@@ -72,7 +73,8 @@ class Admin:
         """To ask by. One that had no answer may have forgotten its brokers (see `forgotten`): another takes its place,
         and what was asked of it stays without an answer."""
         if self._doubted and SYSTEM_CLOCK.now() - self._made_at > _LIVES_S:
-            self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
+            with suppress(SettingError):  # a file of its configuration may be missing for a moment
+                self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
         self._doubted = False
         return self._client
 

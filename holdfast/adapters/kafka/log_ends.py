@@ -50,9 +50,7 @@ class LogEnds:
                 latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
                 wanted = {TopicPartition(one.topic, one.number): latest for one in partitions}
                 self._of = self._admin().client
-                self._asked = self._of.list_offsets(
-                    wanted, isolation_level=self._isolation, request_timeout=_REQUEST_S
-                )
+                self._asked = self._of.list_offsets(wanted, isolation_level=self._isolation, request_timeout=_REQUEST_S)
             if not all(future.done() for future in self._asked.values()):
                 return None
             asked, self._asked, self._of = self._asked, {}, None

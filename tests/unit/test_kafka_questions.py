@@ -160,6 +160,18 @@ def test_a_question_that_is_under_way_has_an_end_though_another_client_takes_the
         until(lambda: ends.look([PARTITION]) is not None)
 
 
+def test_a_client_that_a_short_question_left_no_time_to_connect_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster that is far away each next one would be too late as well, and nothing would ever be answered."""
+    monkeypatch.setattr(admins, "_LIVES_S", 0.2)
+    admin = Admin(CONF)
+    before = admin.client
+    for same in (True, False):
+        with pytest.raises(SourceUnavailable):
+            admin.reach(Deadline(0.15))
+        admin._made_at -= 30.0  # half a minute later, as a group's topics are looked at
+        assert (admin.client is before) is same
+
+
 def test_who_cannot_make_another_client_keeps_the_one_that_it_has(
     monkeypatch: pytest.MonkeyPatch, authority: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import check
 from holdfast.adapters.kafka.emission import emit
+from holdfast.adapters.kafka.joining import consumer_of
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import NotAuthorised, SourceFatal, SourceUnavailable, UnknownTopic
@@ -194,6 +196,22 @@ def test_a_client_that_cannot_be_made_anew_is_tried_again(authority: Path) -> No
         source.poll(1, 0)
     assert source.poll(1, 0) == NOTHING  # not at once
     assert source._renewal.left_s > 0
+
+
+def test_what_a_callback_of_the_application_raises_leaves_no_poll(caplog: pytest.LogCaptureFixture) -> None:
+    """It would take along what that poll had got, and end the app: figures are not worth that."""
+    called = threading.Event()
+
+    def told(_: str) -> None:
+        called.set()
+        raise ValueError("no such gauge")
+
+    conf = {**CONF, "statistics.interval.ms": 10, "stats_cb": told}
+    client = emit(check(conf, "keep"), NOT_ASKED)
+    with closing(consumer_of(client, Callbacks("g", "here"), begins_by_itself=True)) as consumer:
+        until(lambda: consumer.poll(0.05) or called.is_set())
+    assert "stats_cb failed" in caplog.text
+    assert "no such gauge" in caplog.text
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
@@ -172,6 +173,15 @@ def test_a_client_that_a_short_question_left_no_time_to_connect_is_asked_again(m
             admin.reach(Deadline(0.15))
         admin._made_at -= 30.0  # half a minute later, as a group's topics are looked at
         assert (admin.client is before) is same
+
+
+def test_a_source_that_is_closed_lets_its_client_for_questions_go_at_once() -> None:
+    """Left to Python's collector of cycles, it may end inside of its own answer, and librdkafka aborts the process."""
+    source = KafkaSource(CONF, assignment="keep")
+    assert source.look_at_ends([PARTITION]) is None
+    client = weakref.ref(source._ids.admin().client)
+    source.close(Deadline(0))
+    assert client() is None
 
 
 def test_who_cannot_make_another_client_keeps_the_one_that_it_has(

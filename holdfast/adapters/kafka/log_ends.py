@@ -39,6 +39,10 @@ class LogEnds:
         #: Who was asked. `Admin` may take another meanwhile, and of a client that is gone no answer ever comes.
         self._of: AdminClient | None = None
 
+    def close(self) -> None:
+        """Wait for no answer any more."""
+        self._asked, self._of = {}, None
+
     def look(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
         """Ask, or see what was asked before; the answer is given once. None = there is none yet.
 

@@ -211,6 +211,9 @@ class KafkaSource:
         hangs is not waited for.
         """
         consumer, self._consumer = self._consumer, None
+        self._unowned = None
+        self._ends.close()
+        self._ids.close()
         if consumer is None:
             return
         if self._callbacks.commits_under_way or self._brokers.may_hang(consumer):

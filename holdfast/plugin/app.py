@@ -11,6 +11,7 @@ from holdfast.errors import SettingError, StateError
 from holdfast.plugin.app_parts import AppParts
 from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.engine.leased.leased import Leased
+from holdfast.plugin.engine.lifecycle import START_LIMITS
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
@@ -335,10 +336,12 @@ class Holdfast(Hooks):
         Args:
             stall_s: how long a partition with lag may stay at one offset; longer than a handler and its retries take.
             silent_s: how long the app's loop may be silent. It is while the broker or the store does not answer one
-                call, and with `workers=0` while a handler runs.
+                call, and with `workers=0` while a handler runs. While the app starts: at least for as long as
+                `Settings.startup_timeout_s` lets it wait.
         """
         with self._asked_for_health:  # two at once would get one snapshot, and the second take it for silence
-            return self._health.judge(self.snapshot(), stall_s=stall_s, silent_s=silent_s)
+            start_s = START_LIMITS * self.parts.settings.startup_timeout_s
+            return self._health.judge(self.snapshot(), stall_s=stall_s, silent_s=silent_s, start_s=start_s)
 
     def stop(self, *, leave: bool = False, wait: bool = False, why: str = "stop()") -> None:
         """Drain and leave; a second call is faster. Any thread; returns at once, `run()` returns when it is done.

@@ -14,10 +14,11 @@ MASK = "***"
 
 # By parts of the name, not by a list: a property that a later client adds (`...client.secret`) is masked too. `.pem`
 # takes in certificates, which are public: a page of base64 tells nobody anything. A Kerberos command, Java's jaas
-# configuration, and the free text of sasl.oauthbearer.config may carry anything.
+# configuration, and the free text of sasl.oauthbearer.config may carry anything. A schema registry's user.info is
+# name:password.
 _SECRET = re.compile(
     r"pass(word|phrase)|secret|\.pem$|^sasl\.oauthbearer\.config$|kinit\.cmd$|^ssl_key$"
-    r"|jaas\.config$|keystore\.key$|secret_?key|access_?key|security_?token",
+    r"|jaas\.config$|keystore\.key$|secret_?key|access_?key|security_?token|auth\.user\.info$|auth\.token$",
     re.IGNORECASE,
 )
 #: What a part of a name may have been meant to be: `sasl.pasword` is unknown to every client, and its value a password.

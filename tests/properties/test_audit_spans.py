@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.plugin.audit.schema import Outcome, Span
+from holdfast.plugin.audit.schema import COVERING, Outcome, Span
 from holdfast.plugin.audit.spans import SpanMerger
 
 _RECORDS = sorted(set(Outcome) - {Outcome.ABSENT, Outcome.EXPIRED})
@@ -62,6 +62,32 @@ def test_holes_of_the_log_are_covered_and_never_counted(drawn: tuple[list[Outcom
         assert set(inside) <= {None, span.outcome}
         assert span.records == sum(outcome is not None for outcome in inside)
         assert span.outcome is not Outcome.ABSENT or inside == [None] * len(inside)
+
+
+@given(
+    # A log with holes, and what was told of each record: attempts that failed, and later how it ended, or not yet.
+    st.lists(st.one_of(st.none(), st.lists(st.sampled_from(_RECORDS), min_size=1, max_size=3)), max_size=12).flatmap(
+        lambda log: st.tuples(
+            st.just(log),
+            st.permutations([(at, each) for at, told in enumerate(log) for each in told or [Outcome.ABSENT]]),
+        )
+    )
+)
+def test_no_hole_goes_with_what_covers_nothing(
+    drawn: tuple[list[list[Outcome] | None], list[tuple[int, Outcome]]],
+) -> None:
+    """Whose attempts fail on both sides of a hole has not lost what lies in it."""
+    log, told = drawn
+    merger = SpanMerger()
+    for offset, outcome in told:
+        merger.add(outcome, range(offset, offset + 1), (0, 0))
+    spans = merger.take()
+    covered = {offset for span in spans if span.outcome in COVERING for offset in _offsets(span)}
+    assert covered == {at for at, each in enumerate(log) if each is None or COVERING & set(each)}
+    counted = Counter[Outcome]()
+    for span in spans:
+        counted[span.outcome] += span.records
+    assert +counted == Counter(outcome for _, outcome in told if outcome is not Outcome.ABSENT)
 
 
 @given(st.lists(st.tuples(st.sampled_from(_RECORDS), st.integers(1, 5), _TIMES)))

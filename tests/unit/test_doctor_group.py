@@ -119,6 +119,8 @@ def offsets(*pairs: tuple[PartitionView, PartitionView], **other: Any) -> Watche
     return looks(kafka(partitions=[*before], **other), kafka(partitions=[*after], **other))
 
 
+#: As the command makes it where the coordinator gives no answer.
+_NOBODY_TELLS = GroupView(kind="kafka", group="billing", state="", protocol="")
 _ONE, _TWO, _THREE = (member(number, P[number]) for number in (1, 2, 3))
 
 CASES: list[tuple[str, Case]] = [
@@ -130,6 +132,18 @@ CASES: list[tuple[str, Case]] = [
     ),
     ("rebalance-loop", Case(moving([7, 9]), moving([7, 7, 7]), says="generation 7 to 9")),
     ("rebalance-loop", Case(moving([7, 8]), moving([7, 7]), Severity.NOTE)),
+    # A look that met no coordinator, or could not ask for the epoch, shows no change.
+    (
+        "rebalance-loop",
+        Case(looks(kafka(), _NOBODY_TELLS, kafka(generation=9)), looks(kafka(), _NOBODY_TELLS, kafka())),
+    ),
+    (
+        "rebalance-loop",
+        Case(
+            looks(kafka(), kafka(generation=None), kafka(generation=9)),
+            looks(kafka(generation=None), kafka(), kafka(generation=None), kafka()),
+        ),
+    ),
     (
         "rebalance-loop",  # a classic group: no generation is told
         Case(

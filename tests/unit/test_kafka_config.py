@@ -345,6 +345,10 @@ SECRETS = [
     "SASL_PWD",
     "ssl.key.pass word",
     "sasl.oauthbearer.client.secert",
+    # Of a schema registry, which the file of a cloud has beside the brokers' own.
+    "basic.auth.user.info",
+    "schema.registry.basic.auth.user.info",
+    "bearer.auth.token",
 ]
 
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import Future
+from contextlib import closing
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from holdfast.adapters.kafka import KafkaSource, log_ends
+from holdfast.adapters.kafka import admin as admins
 from holdfast.adapters.kafka.admin import Admin
+from holdfast.adapters.kafka.broker_features import NOT_ASKED
 from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.adapters.kafka.commit_mark import CommitMark
+from holdfast.adapters.kafka.config import check
+from holdfast.adapters.kafka.emission import emit
+from holdfast.adapters.kafka.joining import consumer_of
+from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.topic_ids import TopicIds
-from holdfast.errors import NotAuthorised, SourceUnavailable, UnknownTopic
-from holdfast.plugin.ports import CommitFate
+from holdfast.errors import NotAuthorised, SourceFatal, SourceUnavailable, UnknownTopic
+from holdfast.plugin.ports import NOTHING, CommitFate
 from holdfast.records import Partition
 from holdfast.timing import Deadline
+from tests.harness.servers.certificates import Certificates
+from tests.harness.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CONF = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 NO_ID = "A" * 22
@@ -131,6 +145,88 @@ def test_what_it_meets_meanwhile_is_raised_at_once() -> None:
     cluster.poll = poll  # type: ignore[method-assign,assignment]
     with pytest.raises(NotAuthorised):
         admin.answer(Future(), Deadline(3600), "asking")
+
+
+def test_a_question_that_is_under_way_has_an_end_though_another_client_takes_the_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without one the ends of the logs would never be known again: the ramp and a drain would go without."""
+    monkeypatch.setattr(log_ends, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(admins, "_LIVES_S", 0.0)
+    ids = TopicIds(CONF)
+    ends = LogEnds(ids.admin, CONF)
+    assert ends.look([PARTITION]) is None
+    before = id(ids.admin()._client)
+    ids.admin().doubt(KafkaError(KafkaError._TIMED_OUT))
+    assert id(ids.admin().client) != before
+    with pytest.raises(SourceUnavailable):
+        until(lambda: ends.look([PARTITION]) is not None)
+
+
+def test_a_client_that_a_short_question_left_no_time_to_connect_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster that is far away each next one would be too late as well, and nothing would ever be answered."""
+    monkeypatch.setattr(admins, "_LIVES_S", 0.2)
+    admin = Admin(CONF)
+    before = admin.client
+    for same in (True, False):
+        with pytest.raises(SourceUnavailable):
+            admin.reach(Deadline(0.15))
+        admin._made_at -= 30.0  # half a minute later, as a group's topics are looked at
+        assert (admin.client is before) is same
+
+
+def test_a_source_that_is_closed_lets_its_client_for_questions_go_at_once() -> None:
+    """Left to Python's collector of cycles, it may end inside of its own answer, and librdkafka aborts the process."""
+    source = KafkaSource(CONF, assignment="keep")
+    assert source.look_at_ends([PARTITION]) is None
+    client = weakref.ref(source._ids.admin().client)
+    source.close(Deadline(0))
+    assert client() is None
+
+
+def test_who_cannot_make_another_client_keeps_the_one_that_it_has(
+    monkeypatch: pytest.MonkeyPatch, authority: Path
+) -> None:
+    """Its files may be missing for a moment, as while a certificate is renewed: that is no reason to stop."""
+    monkeypatch.setattr(admins, "_LIVES_S", 0.0)
+    admin = Admin({**CONF, "security.protocol": "ssl", "ssl.ca.location": str(authority)})
+    authority.unlink()
+    before = admin.client
+    admin.doubt(KafkaError(KafkaError._TIMED_OUT))
+    assert admin.client is before
+    with pytest.raises(SourceUnavailable):
+        admin.reach(Deadline(0.1))
+
+
+def test_a_client_that_cannot_be_made_anew_is_tried_again(authority: Path) -> None:
+    source = KafkaSource({**CONF, "security.protocol": "ssl", "ssl.ca.location": str(authority)}, assignment="keep")
+    source._client = emit(check(source._checked.conf, "keep"), NOT_ASKED)
+    authority.unlink()
+    with pytest.raises(SourceFatal, match=r"ssl\.ca\.location"):
+        source.poll(1, 0)
+    assert source.poll(1, 0) == NOTHING  # not at once
+    assert source._renewal.left_s > 0
+
+
+def test_what_a_callback_of_the_application_raises_leaves_no_poll(caplog: pytest.LogCaptureFixture) -> None:
+    """It would take along what that poll had got, and end the app: figures are not worth that."""
+    called = threading.Event()
+
+    def told(_: str) -> None:
+        called.set()
+        raise ValueError("no such gauge")
+
+    conf = {**CONF, "statistics.interval.ms": 10, "stats_cb": told}
+    client = emit(check(conf, "keep"), NOT_ASKED)
+    with closing(consumer_of(client, Callbacks("g", "here"), begins_by_itself=True)) as consumer:
+        until(lambda: consumer.poll(0.05) or called.is_set())
+    assert "stats_cb failed" in caplog.text
+    assert "no such gauge" in caplog.text
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    return Certificates(tmp_path).ca_file
 
 
 class TestTroubleOfTheConsumer:

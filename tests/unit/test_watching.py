@@ -20,6 +20,7 @@ from holdfast.adapters.watching import serve, write_health
 from holdfast.errors import HandlerFailed, SettingError
 from holdfast.plugin.events import StoreDown
 from holdfast.plugin.observe.health import Health
+from holdfast.plugin.observe.snapshot import Snapshot
 from tests.harness.engine import Bench, FlakyClaims
 from tests.harness.waiting import until
 
@@ -190,6 +191,30 @@ class TestEndpoint:
                 until(lambda: probe(endpoint, "/ready") == (503, ["other: the app was not started"]))
                 assert [each["group"] for each in json.loads(ask(endpoint, "/status")[2])["apps"]] == ["g", "other"]
                 assert 'group="other"' in ask(endpoint, "/metrics")[2]
+
+    def test_each_app_is_asked_once_however_many_reasons_it_gives(self) -> None:
+        """A loop that does not answer is waited for each time, and a probe has only some seconds."""
+
+        class Silent:
+            asked = 0
+
+            def __init__(self, group: str) -> None:
+                self.taken = Snapshot(state="running", group=group, at_ms=1)
+
+            def snapshot(self) -> Snapshot:
+                self.asked += 1
+                return self.taken
+
+            def health(self, **_: float) -> Health:
+                reasons = tuple(f"orders-{number} has stood still" for number in range(20))
+                return Health(state="running", live=True, ready=True, reasons=reasons)
+
+        apps = Silent("a"), Silent("b")
+        with serve(*apps, port=0) as endpoint:
+            before = [each.asked for each in apps]
+            code, reasons = probe(endpoint, "/ready")
+            assert (code, len(reasons), reasons[-1]) == (200, 40, "b: orders-19 has stood still")
+            assert [each.asked for each in apps] == before
 
     def test_other_questions_are_refused_and_the_next_one_is_answered(self) -> None:
         with serve(other(), port=0) as endpoint:

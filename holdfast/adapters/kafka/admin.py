@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
@@ -32,7 +33,8 @@ CALL_S = 2.0
 _LEAST_S = 0.1
 #: Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
 SOME_TOPIC = "__consumer_offsets"
-#: So much time each client has to connect, before another one takes its place.
+#: So long a client is waited for in vain, in one question or in several, before another one takes its place: each has
+#: to have the time to connect.
 _LIVES_S = 1.0
 # What a question fails with that no broker has answered.
 _NO_ANSWER = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001 - public names of the binding
@@ -60,6 +62,8 @@ class Admin:
         self._conf: dict[str, Any] = {"logger": _SILENT, **for_helpers(conf), **own}
         self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
         self._doubted = False
+        #: When the question now has begun, and how long the client was waited for in vain since its last answer.
+        self._asked_at, self._in_vain_s = self._made_at, 0.0
 
     def _made(self) -> AdminClient:
         try:
@@ -72,7 +76,9 @@ class Admin:
         """To ask by. One that had no answer may have forgotten its brokers (see `forgotten`): another takes its place,
         and what was asked of it stays without an answer."""
         if self._doubted and SYSTEM_CLOCK.now() - self._made_at > _LIVES_S:
-            self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
+            with suppress(SettingError):  # a file of its configuration may be missing for a moment
+                self._client, self._made_at = self._made(), SYSTEM_CLOCK.now()
+                self._in_vain_s = 0.0
         self._doubted = False
         return self._client
 
@@ -132,12 +138,14 @@ class Admin:
         while not future.done():
             self._look(deadline, what)
         try:
-            return future.result()
+            found = future.result()
         except KafkaException as error:
-            self.doubt(error.args[0])
             if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - a public name of the binding
                 raise self._no_answer(deadline, what) from error
+            self.doubt(error.args[0])
             raise as_source_error(error.args[0], what) from error
+        self._in_vain_s = 0.0
+        return found
 
     def _forget(self) -> None:
         """Forget the trouble that the client has met before this question: a broker that refused us an hour ago may
@@ -145,6 +153,7 @@ class Admin:
         while self._client.poll(0):
             pass
         self._errors.clear()
+        self._asked_at = SYSTEM_CLOCK.now()
 
     def _look(self, deadline: Deadline, what: str) -> None:
         """Wait a moment, then raise what no waiting cures: while the brokers refuse the credentials, librdkafka goes on
@@ -157,7 +166,8 @@ class Admin:
             raise self._no_answer(deadline, what)
 
     def _no_answer(self, deadline: Deadline, what: str) -> SourceUnavailable:
-        self._doubted = True
+        self._in_vain_s += SYSTEM_CLOCK.now() - self._asked_at
+        self._doubted = self._doubted or self._in_vain_s > _LIVES_S
         # What the client has met on its way says more than "timed out": a name that does not resolve, a closed port.
         met = f" ({self._errors[-1].str()})" if self._errors else ""
         return SourceUnavailable(

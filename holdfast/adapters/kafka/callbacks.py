@@ -48,6 +48,18 @@ class ClientLog:
         _client_log.info(text, *args)
 
 
+def guarded(name: str, call: Callable[..., object]) -> Callable[..., None]:
+    """A callback of the application: what it raises is logged."""
+
+    def without_raising(*args: object) -> None:
+        try:
+            call(*args)
+        except Exception:  # noqa: BLE001 - the application's code
+            _log.exception("%s failed; it may not leave the client's callback", name)
+
+    return without_raising
+
+
 class Callbacks:
     """The callbacks of one source, over all the clients that it makes."""
 
@@ -193,10 +205,7 @@ class Callbacks:
             everything = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's name
             _log.log(logging.WARNING if everything else logging.INFO, "%s", error)
         if self.error_cb is not None:
-            try:
-                self.error_cb(error)
-            except Exception:  # noqa: BLE001 - the application's code
-                _log.exception("error_cb failed; it may not leave the client's callback")
+            guarded("error_cb", self.error_cb)(error)
 
     def take_trouble(self) -> SourceError | None:
         """The trouble that has to be raised, once."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
 from holdfast.adapters.kafka.admin import Wait, refused
 from holdfast.adapters.kafka.callbacks import ClientLog
-from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
+from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of, is_about_credentials
 from holdfast.adapters.kafka.letters_under_way import Answer, LetterName, UnderWay
 from holdfast.adapters.kafka.properties import addresses, for_helpers
 from holdfast.adapters.kafka.topic_keeping import check_topics
@@ -87,6 +87,9 @@ class KafkaDeadLetters:
         self._lock = threading.Lock()
         self._running: _Running | None = None
         self._closed = False
+        #: Brokers have taken the credentials once. One that refuses them later may only be starting, or they are being
+        #: changed: as of the consumer's, that passes.
+        self._let_in = False
 
     def check(self, topics: Collection[str], deadline: Deadline) -> None:
         """At the start: every target exists, or the broker makes it now (auto.create.topics.enable), as it would at the
@@ -155,6 +158,7 @@ class KafkaDeadLetters:
             # What the client met on its way (a closed port, a refused password) says more than that time has passed.
             met = f" ({running.met.str()})" if running.met is not None else ""
             raise DeadLetterError(f"{what}: not acknowledged within {left.budget_s:g} s{met}; it is tried again")
+        self._let_in = self._let_in or answer.error is None
         return answer.error
 
     def close(self, deadline: Deadline) -> None:
@@ -182,8 +186,9 @@ class KafkaDeadLetters:
                 if self._running is running:
                     self._running = None
             running.abandon()
-            if running.hopeless is not None:  # such as brokers below 2.8 that deny IDEMPOTENT_WRITE
-                return DeadLetterRefused(str(as_source_error(running.hopeless, what)))
+            met = running.hopeless
+            if met is not None and not (self._let_in and is_about_credentials(met)):
+                return DeadLetterRefused(str(as_source_error(met, what)))  # such as IDEMPOTENT_WRITE, below 2.8
             return DeadLetterError(f"{what}: {error.str()} ({error.name()}); a new producer tries again")
         if (remedy := REFUSALS.get(error.code())) is not None:
             return DeadLetterRefused(f"{what}: {error.str()} ({error.name()}); {remedy}")
@@ -197,6 +202,7 @@ class KafkaDeadLetters:
         while True:
             error = _topic_error(running.producer, topic, deadline.left_s(at_most=slice_s))
             if error is None:
+                self._let_in = True
                 return
             if running.hopeless is not None:
                 raise as_source_error(running.hopeless, what)

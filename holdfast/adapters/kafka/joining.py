@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import Consumer, KafkaException
 from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
-from holdfast.adapters.kafka.callbacks import ClientLog
+from holdfast.adapters.kafka.callbacks import ClientLog, guarded
 from holdfast.adapters.kafka.config import GroupProtocol
 from holdfast.errors import SourceError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka.emission import ClientConfig
     from holdfast.timing import Deadline
 
+#: Callbacks that the client's own configuration may have. What oauth_cb raises is the client's to tell.
+_THEIRS = ("stats_cb", "throttle_cb")
 #: Without an answer for so long it is told that the broker is waited for.
 _FIRST_TRY_S = 1.0
 
@@ -37,8 +39,9 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
         "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
         "logger": client.conf.get("logger", ClientLog()),
     }
+    theirs = {name: guarded(name, call) for name in _THEIRS if callable(call := client.conf.get(name))}
     try:
-        return Consumer({**client.conf, **own})
+        return Consumer({**client.conf, **own, **theirs})
     except KafkaException as error:
         raise SourceError(f"librdkafka refuses this configuration: {error.args[0].str()}") from error
 

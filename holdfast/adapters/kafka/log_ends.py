@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from concurrent.futures import Future
 
+    from holdfast.adapters.kafka._client import AdminClient
     from holdfast.adapters.kafka.admin import Admin
 
 #: How long the client goes on with one question.
@@ -35,6 +36,12 @@ class LogEnds:
         committed = str(conf.get("isolation.level", "read_committed")) == "read_committed"
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self._asked: dict[TopicPartition, Future[Any]] = {}
+        #: Who was asked. `Admin` may take another meanwhile, and of a client that is gone no answer ever comes.
+        self._of: AdminClient | None = None
+
+    def close(self) -> None:
+        """Wait for no answer any more."""
+        self._asked, self._of = {}, None
 
     def look(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
         """Ask, or see what was asked before; the answer is given once. None = there is none yet.
@@ -46,12 +53,11 @@ class LogEnds:
             if not self._asked:
                 latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
                 wanted = {TopicPartition(one.topic, one.number): latest for one in partitions}
-                self._asked = self._admin().client.list_offsets(
-                    wanted, isolation_level=self._isolation, request_timeout=_REQUEST_S
-                )
+                self._of = self._admin().client
+                self._asked = self._of.list_offsets(wanted, isolation_level=self._isolation, request_timeout=_REQUEST_S)
             if not all(future.done() for future in self._asked.values()):
                 return None
-            asked, self._asked = self._asked, {}
+            asked, self._asked, self._of = self._asked, {}, None
             return {Partition(one.topic, one.partition): future.result().offset for one, future in asked.items()}
         except KafkaException as error:
             self._admin().doubt(error.args[0])

@@ -26,7 +26,7 @@ from holdfast.adapters.kafka.renewal import Renewal, of_finished
 from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
 from holdfast.adapters.kafka.static_member import Refusals, chosen, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
-from holdfast.errors import SourceError, SourceUnavailable
+from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.ports import NOTHING, Batch, End
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK, Deadline
@@ -211,6 +211,9 @@ class KafkaSource:
         hangs is not waited for.
         """
         consumer, self._consumer = self._consumer, None
+        self._unowned = None
+        self._ends.close()
+        self._ids.close()
         if consumer is None:
             return
         if self._callbacks.commits_under_way or self._brokers.may_hang(consumer):
@@ -326,7 +329,10 @@ class KafkaSource:
         if wait_s > 0 or self._client is None or (self._refusals is not None and self._refusals.final):
             SYSTEM_CLOCK.sleep(min(wait_s, timeout_s))
             return
-        self._consumer = self._build(self._client)
+        try:
+            self._consumer = self._build(self._client)
+        except SourceError as error:  # there was such a client: a file of its configuration is missing for a moment
+            raise SourceFatal(f"{error}; tried again in {self._renewal.finished():.1f} s") from error
         self._join()
 
     def _build(self, client: ClientConfig) -> Consumer:

@@ -40,6 +40,11 @@ class TopicIds:
             self._admin = Admin(self._conf)
         return self._admin
 
+    def close(self) -> None:
+        """Let the client go, in this thread. Where Python's collector of cycles finds it, that may be while it hands
+        an answer over, in its own thread: then librdkafka aborts the process."""
+        self._admin = None
+
     def of(self, topics: Collection[str], deadline: Deadline) -> dict[str, str]:
         """Topic -> id, the same for as long as the topic lives; "" for all where the cluster gives none.
 

@@ -22,6 +22,8 @@ class Outside:
 
     def __init__(self, apps: Sequence[Watchable], stall_s: float, silent_s: float) -> None:
         self._apps, self._stall_s, self._silent_s = apps, stall_s, silent_s
+        #: Before each reason: whose it is. Asked once, since a loop that does not answer is waited for.
+        self._whose = [f"{app.snapshot().group}: " for app in apps] if len(apps) > 1 else [""]
 
     def health(self) -> dict[str, Any]:
         """Whether all of them are live and ready, and why not, for JSON."""
@@ -41,9 +43,7 @@ class Outside:
             "live": all(each.live for each in healths),
             "ready": all(each.ready for each in healths),
             "reasons": [
-                reason if len(self._apps) == 1 else f"{app.snapshot().group}: {reason}"
-                for app, each in zip(self._apps, healths, strict=True)
-                for reason in each.reasons
+                f"{whose}{reason}" for whose, each in zip(self._whose, healths, strict=True) for reason in each.reasons
             ],
         }
 

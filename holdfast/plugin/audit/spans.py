@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from holdfast.plugin.audit.schema import Outcome, Span
+from holdfast.plugin.audit.schema import COVERING, Outcome, Span
 
 #: Nothing was there to become of.
 _NOTHING = (Outcome.ABSENT, Outcome.EXPIRED)
@@ -88,10 +88,13 @@ def _touching(ranges: list[_Range]) -> list[_Range]:
 def _fill(ranges: dict[Outcome, list[_Range]], holes: list[_Range]) -> list[_Range]:
     """Two ranges of one outcome with a hole between them are one; a compacted log would be nothing but ranges of one.
 
+    Not those of an outcome that covers nothing: the hole would be covered by nothing either, and count as a loss.
+
     Returns the holes that are left.
     """
-    ends = {each[1]: (outcome, each) for outcome, found in ranges.items() for each in found}
-    begins = {(outcome, each[0]): each for outcome, found in ranges.items() for each in found}
+    covering = {outcome: found for outcome, found in ranges.items() if outcome in COVERING}
+    ends = {each[1]: (outcome, each) for outcome, found in covering.items() for each in found}
+    begins = {(outcome, each[0]): each for outcome, found in covering.items() for each in found}
     left, joined = [], set()
     for hole in holes:
         outcome, one = ends.get(hole[0], (None, hole))
@@ -103,7 +106,7 @@ def _fill(ranges: dict[Outcome, list[_Range]], holes: list[_Range]) -> list[_Ran
         _count(one, *other[2:])
         ends[one[1]] = (outcome, one)
         joined.add(id(other))
-    for outcome, found in ranges.items():
+    for outcome, found in covering.items():
         ranges[outcome] = [each for each in found if id(each) not in joined]
     return left
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast")
 
+#: How often `Settings.startup_timeout_s` counts: for the store and the dead letters, and for the group.
+START_LIMITS = 2
 _STARTUP_AGAIN_S = 0.5
 #: Between two looks at what still runs.
 _LINGER_S = 0.005

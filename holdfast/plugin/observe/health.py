@@ -80,12 +80,21 @@ class HealthCheck:
         #: By partition: epoch and watermark, and since when they are so.
         self._stood: dict[Partition, tuple[tuple[int | None, int | None], float]] = {}
 
-    def judge(self, snapshot: Snapshot, *, stall_s: float, silent_s: float, away_s: float = 0.0) -> Health:
+    def judge(
+        self, snapshot: Snapshot, *, stall_s: float, silent_s: float, start_s: float = 0.0, away_s: float = 0.0
+    ) -> Health:
         """By a snapshot that was asked for just now: it is the last one again, if the loop did not answer.
 
-        Args: away_s: of a loop that is not ours: for how long, if too long, it has been with what it got.
+        Args:
+            snapshot: see above.
+            stall_s: as for `Holdfast.health`.
+            silent_s: as for `Holdfast.health`.
+            start_s: how long a start may take, in which the loop does not turn yet.
+            away_s: of a loop that is not ours: for how long, if too long, it has been with what it got.
         """
         now, reasons = self._clock.now(), []
+        if snapshot.state == "starting":
+            silent_s = max(silent_s, start_s)
         silent = snapshot is self._last and snapshot.state not in ("new", "stopped")
         if not silent:
             self._silent_since = None

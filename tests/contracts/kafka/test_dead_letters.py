@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 
+from holdfast.adapters.kafka import dead_letter
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SettingError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.retrying.dead_letter import Letter
@@ -177,6 +179,30 @@ def test_without_a_broker_a_letter_is_not_acknowledged_and_may_be_sent_again(clo
     assert caught.value.retriable
     with pytest.raises(SourceUnavailable, match=closed_port):
         letters.check(["dlq"], Deadline(0.3))
+    letters.close(Deadline(0))
+
+
+@pytest.mark.parametrize("let_in", ["check", "send"])
+def test_who_was_let_in_once_is_not_refused_for_what_a_broker_said_of_its_credentials(
+    monkeypatch: pytest.MonkeyPatch, let_in: str
+) -> None:
+    """As a broker does that has not loaded its users yet: hours later another one is away, and the app would stop."""
+    monkeypatch.setitem(dead_letter._OWN, "message.timeout.ms", 1_000)
+    brokers = [Producer({"bootstrap.servers": "x", "test.mock.num.brokers": 1})]
+    [broker] = brokers[0].list_topics(timeout=20).brokers.values()
+    letters = KafkaDeadLetters({"bootstrap.servers": f"{broker.host}:{broker.port}", "group.id": "billing"})
+    if let_in == "check":
+        letters.check(["dlq"], Deadline(20))
+    else:
+        letters.send(letter("dlq"), Deadline(20))
+    assert letters._running
+    letters._running._told(KafkaError(KafkaError._AUTHENTICATION, "a broker that had not loaded its users yet"))
+    brokers.clear()
+    for _ in range(2):  # also by the producer that takes the place of the first
+        with pytest.raises(DeadLetterError, match="a new producer tries again") as caught:
+            letters.send(letter("dlq", 1), Deadline(20))
+        assert caught.value.retriable
+        letters._start()._told(KafkaError(KafkaError._AUTHENTICATION, "the same"))
     letters.close(Deadline(0))
 
 

@@ -13,7 +13,7 @@ from holdfast.plugin.observe.silence import Silence
 from holdfast.plugin.observe.snapshot import OpenRecord, PartitionFigures, Snapshot
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
-from tests.harness.engine import Bench, partition
+from tests.harness.engine import Bench, FlakyClaims, partition
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
@@ -84,6 +84,29 @@ def test_a_loop_that_does_not_answer_is_dead_after_a_while() -> None:
     assert silent.reasons == ("the loop that polls does not answer within a second",)
     assert not probe.after(30.0, last).live
     assert probe.after(10.0, taken()).ready
+
+
+def test_a_start_may_take_as_long_as_its_own_limit_says() -> None:
+    """An app that is told to wait for its brokers for minutes would be killed again and again."""
+    clock, last = HandClock(), taken("starting")
+    check = HealthCheck(clock)
+    for after_s, live in ((0.0, True), (10.0, True), (119.0, True), (1.0, False)):
+        clock.sleep(after_s)
+        assert check.judge(last, stall_s=60.0, silent_s=30.0, start_s=120.0).live is live
+    running = taken()
+    for after_s, live in ((0.0, True), (10.0, True), (30.0, False)):
+        clock.sleep(after_s)
+        assert check.judge(running, stall_s=60.0, silent_s=30.0, start_s=120.0).live is live
+
+
+def test_an_app_that_waits_for_its_store_lives_for_as_long_as_it_may_wait() -> None:
+    store = FlakyClaims()
+    store.go_down()
+    with Bench(claims=store) as bench:
+        member = bench.member()
+        until(lambda: member.app.snapshot().state == "starting")
+        assert all(member.app.health(silent_s=1e-9).live for _ in range(3))
+        member.app.stop()
 
 
 def test_a_partition_with_lag_that_does_not_move_is_named_with_what_it_waits_for() -> None:

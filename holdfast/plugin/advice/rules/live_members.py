@@ -46,9 +46,8 @@ def _loop(watched: Watched) -> Iterator[Seen]:
     moved, changes = watched.generations or 0, watched.changes
     if not changes:
         return
-    ids = [{each.id for each in view.members} for view in watched.views]
-    always = set.intersection(*ids)
-    passing = {each.id: member_name(each) for view in watched.views for each in view.members if each.id not in always}
+    always = set.intersection(*({each.id for each in view.members} for view in watched.told))
+    passing = {each.id: member_name(each) for view in watched.told for each in view.members if each.id not in always}
     times = "once" if changes == 1 else f"{changes} times"
     told = [f"the group changed {times} in {len(watched.views)} looks within {watched.apart_s:.0f} s"]
     if moved:

@@ -67,8 +67,19 @@ class Watched:
 
     @cached_property
     def changes(self) -> int:
-        """Between how many looks the group has become another one: its generation has moved, or who is in it."""
-        return sum(_standing(before) != _standing(after) for before, after in pairwise(self.views))
+        """Between how many looks the group has become another one: its generation has moved, or who is in it. What a
+        look does not tell is as it was."""
+        changes, known = 0, None
+        for before, after in pairwise(self.told):
+            known = known if before.generation is None else before.generation
+            moved = None not in (known, after.generation) and known != after.generation
+            changes += moved or _ids(before) != _ids(after)
+        return changes
+
+    @property
+    def told(self) -> tuple[GroupView, ...]:
+        """The looks that show who is in it: none does that met no coordinator."""
+        return tuple(view for view in self.views if view.state)
 
     @cached_property
     def generations(self) -> int | None:
@@ -123,5 +134,5 @@ def some(names: Iterable[object], most: int = _MOST_NAMES) -> str:
     return ", ".join(listed[:most]) + more
 
 
-def _standing(view: GroupView) -> tuple[int | None, frozenset[str]]:
-    return view.generation, frozenset(each.id for each in view.members)
+def _ids(view: GroupView) -> set[str]:
+    return {each.id for each in view.members}

@@ -111,7 +111,18 @@ def test_the_thread_that_polls_cannot_watch_itself() -> None:
         Settings(workers=0, handler_timeout_s=5)
 
 
-@pytest.mark.parametrize(("name", "value"), [("records", 0), ("wait_s", -0.1)])
-def test_batches_too(name: str, value: float) -> None:
-    with pytest.raises(SettingError, match=f"^{name}={value}: "):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("records", 0),
+        ("records", 2.5),
+        ("records", "5"),
+        ("records", True),
+        ("wait_s", -0.1),
+        ("wait_s", "1"),
+        ("wait_s", float("nan")),
+    ],
+)
+def test_batches_too(name: str, value: Any) -> None:
+    with pytest.raises(SettingError, match=f"^{name}={value!r}: "):
         BatchOf(**{name: value})  # type: ignore[arg-type]

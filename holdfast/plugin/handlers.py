@@ -156,15 +156,19 @@ def _check_types(handler: Handler) -> None:
         remedy = "use a value above 0; math.inf for a handler without one"
         check_number("timeout_s", handler.timeout_s, math.ulp(0.0), remedy, endless=True)
     for topic in handler.topics:
-        if not isinstance(topic, str) or not topic:
+        if not _is_text(topic):
             raise SettingError("topics", topic, "name topics, or patterns (^...)")
     for name, value in (("dead_letter", handler.dead_letter), ("scope", handler.scope)):
-        if value is not None and (not isinstance(value, str) or not value):
+        if value is not None and not _is_text(value):
             raise SettingError(name, value, f"name {'a topic' if name == 'dead_letter' else 'it'}, or leave it out")
     if not isinstance(handler.retry, Retry):
         raise SettingError("retry", handler.retry, f"use Retry(attempts={handler.retry!r})")
     if not isinstance(handler.batch, BatchOf | None):
         raise SettingError("batch", handler.batch, f"use BatchOf(records={handler.batch!r})")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def _takes_one(handler: Handler) -> None:

@@ -24,7 +24,7 @@ def table(page: str, head: str) -> dict[str, str]:
     """Of the table with that head: the first cell's names, and the second cell."""
     lines = (REFERENCE / page).read_text(encoding="utf-8").splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith(head)) + 2
-    found = {}
+    found: dict[str, str] = {}
     for line in lines[first:]:
         if not line.startswith("|"):
             break

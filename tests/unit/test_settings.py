@@ -125,4 +125,4 @@ def test_the_thread_that_polls_cannot_watch_itself() -> None:
 )
 def test_batches_too(name: str, value: Any) -> None:
     with pytest.raises(SettingError, match=f"^{name}={value!r}: "):
-        BatchOf(**{name: value})  # type: ignore[arg-type]
+        BatchOf(**{name: value})

@@ -4,7 +4,7 @@
     ├── SettingError            a setting that cannot work; raised where it is written
     ├── MissingExtraError       an optional dependency is not installed
     ├── ClientUnusable          a client library is installed and cannot work here: the wrong one, or a part is missing
-    ├── StateError              an illegal move of a one-way state: a defect in holdfast
+    ├── StateError              what is one-way was asked to go back: an app is run twice, or changed while it runs
     ├── StoreError
     │   ├── StoreUnavailable    no answer; says nothing about what was asked (retriable)
     │   │   ├── Unconfirmed     an idempotent function has run, and the store has not answered that it is done
@@ -101,7 +101,10 @@ class ClientUnusable(HoldfastError):
 
 
 class StateError(HoldfastError):
-    """An illegal move of a one-way state. Always a defect in holdfast: please report it."""
+    """A move that a one-way state does not have: an app is run twice, a handler registered while it runs.
+
+    The message says what to do instead. One that speaks of offsets or phases is a defect in holdfast: please report it.
+    """
 
 
 class StoreError(HoldfastError):

@@ -57,6 +57,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from holdfast.errors import SettingError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -296,3 +298,17 @@ class ClaimStore(Protocol):
     def close(self) -> None:
         """Give the connections back. Sessions that have not ended run out with their lease."""
         ...
+
+
+def check_store(field: str, store: object, *needs: str) -> None:
+    """Raises SettingError: it is no store. Its value is not shown: somebody may have given the URL, with its password.
+
+    Args:
+        field: as whoever gave it calls it.
+        store: what was given.
+        needs: what is going to be used of it.
+    """
+    if not all(hasattr(store, each) for each in needs):
+        raise SettingError(
+            field, type(store).__name__, "give a store: RedisClaims.from_url(url), or MemoryClaims() for tests"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.claims import check_store
 from holdfast.dedup.coordinator import state_of
 from holdfast.dedup.joining import join_group
 from holdfast.dedup.redis_groups import RedisGroupSession
@@ -47,6 +48,7 @@ class RedisCoordinator:
         for field, value in (("lease_s", lease_s), ("watch_s", watch_s)):
             if value is not None and not 0.001 <= value < math.inf:
                 raise SettingError(field, value, "give a number of seconds, at least 0.001")
+        check_store("store", store, "parts", "begin")
         self._store = store
         self._lease_s = lease_s
         self._watch_s = watch_s

@@ -16,6 +16,7 @@ from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
 from holdfast.plugin.hooks import Hooks
+from holdfast.plugin.made_of import check_parts
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource, RetryTopicsSource
@@ -76,6 +77,9 @@ class Holdfast(Hooks):
         runtime: Runtime | None = None,
     ) -> None:
         super().__init__()
+        check_parts(claims=claims, settings=settings, observers=observers)
+        if not (hasattr(source, "group") and callable(getattr(source, "poll", None))):
+            raise SettingError("source", type(source).__name__, "give a source, such as KafkaSource({...})")
         brought: Runtime = getattr(source, "runtime", MACHINE)
         self._runtime = brought if runtime is None else runtime
         self._source = source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,7 +14,7 @@ from holdfast.errors import SettingError
 from holdfast.plugin.handling.parameters import is_coroutine, typed
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import NO_RETRY_TOPICS, RetryTopics
-from holdfast.plugin.setting_names import known
+from holdfast.plugin.setting_names import check_number, known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,10 +57,8 @@ class BatchOf:
     wait_s: float = 0.05
 
     def __post_init__(self) -> None:
-        if self.records < 1:
-            raise SettingError("records", self.records, "use 1 or more")
-        if self.wait_s < 0:
-            raise SettingError("wait_s", self.wait_s, "use 0 or more seconds")
+        check_number("records", self.records, 1, "use 1 or more", whole=True)
+        check_number("wait_s", self.wait_s, 0, "use 0 or more seconds", endless=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +95,7 @@ class Handler:
         return self.scope or f"{group}/{topic}"
 
     def __post_init__(self) -> None:
-        if self.timeout_s is not None and not self.timeout_s > 0:
-            raise SettingError("timeout_s", self.timeout_s, "use a value above 0; math.inf for a handler without one")
+        _check_types(self)
         _takes_one(self)
         is_async = is_coroutine(self.call)
         object.__setattr__(self, "is_async", is_async)
@@ -118,8 +116,13 @@ class Handling(TypedDict, total=False):
 
 
 def as_topics(topics: str | Sequence[str]) -> tuple[str, ...]:
-    """One topic, or several."""
-    return (topics,) if isinstance(topics, str) else tuple(topics)
+    """One topic, or several. Raises SettingError: none of both."""
+    if isinstance(topics, str):
+        return (topics,)
+    try:
+        return tuple(topics)
+    except TypeError:
+        raise SettingError("topics", topics, "name a topic, or several") from None
 
 
 def new_handler(
@@ -145,6 +148,27 @@ def new_handler(
         )
     made = typed(call, value, name=name, batch=others["batch"] is not None)
     return Handler(name=name, call=made.call, reading=made.reading, key=resolved, **others)
+
+
+def _check_types(handler: Handler) -> None:
+    """Raises SettingError: a value of another type, which the first record would run into."""
+    if handler.timeout_s is not None:
+        remedy = "use a value above 0; math.inf for a handler without one"
+        check_number("timeout_s", handler.timeout_s, math.ulp(0.0), remedy, endless=True)
+    for topic in handler.topics:
+        if not _is_text(topic):
+            raise SettingError("topics", topic, "name topics, or patterns (^...)")
+    for name, value in (("dead_letter", handler.dead_letter), ("scope", handler.scope)):
+        if value is not None and not _is_text(value):
+            raise SettingError(name, value, f"name {'a topic' if name == 'dead_letter' else 'it'}, or leave it out")
+    if not isinstance(handler.retry, Retry):
+        raise SettingError("retry", handler.retry, f"use Retry(attempts={handler.retry!r})")
+    if not isinstance(handler.batch, BatchOf | None):
+        raise SettingError("batch", handler.batch, f"use BatchOf(records={handler.batch!r})")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
 
 
 def _takes_one(handler: Handler) -> None:

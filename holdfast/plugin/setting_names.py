@@ -1,9 +1,10 @@
-"""A misspelled setting is told by its name, with the nearest that there is."""
+"""A misspelled setting is told by its name, with the nearest that there is; a value of another type by its setting."""
 
 from __future__ import annotations
 
 import difflib
 import functools
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,3 +36,22 @@ def known(cls: type[T]) -> type[T]:
 
     setattr(cls, "__init__", named)  # noqa: B010 - an assignment is no method to mypy
     return cls
+
+
+def check_number(
+    name: str, value: object, least: float, remedy: str, *, whole: bool = False, endless: bool = False
+) -> None:
+    """Hold a setting's value against what it may be. Raises SettingError: no number (a flag is none), or out of range.
+
+    Args:
+        name: of the setting.
+        value: as somebody wrote it.
+        least: that much, or more.
+        remedy: what to write instead.
+        whole: nothing could be made of 2.5.
+        endless: it may be infinite.
+    """
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        raise SettingError(name, value, f"use a {'whole ' if whole else ''}number")
+    if not least <= value or (value == math.inf and not endless):
+        raise SettingError(name, value, remedy)

@@ -104,6 +104,18 @@ def test_no_process_outlives_a_supervisor_that_was_killed_and_each_drains(tmp_pa
     assert sorted(run.seen("billed")) == sorted(run.seen("left")) == sorted(pids)
 
 
+def test_a_linger_without_an_end_is_waited_for(tmp_path: Path) -> None:
+    endless = {"HOLDFAST_LINGER_TIMEOUT_S": "inf"}
+    with Run(tmp_path, *TWO, environment=endless, gated=True) as run:
+        pids = run.until_seen("begins", 2)
+        run.signal(signal.SIGTERM)
+        run.until_said("stopping: why=SIGTERM processes=2 grace_s=inf")
+        run.open_gate()
+        log = run.ends(0)
+    assert sorted(run.seen("billed")) == sorted(run.seen("left")) == sorted(pids)
+    assert "Traceback" not in log
+
+
 def test_within_a_grace_what_runs_is_handed_over_and_what_hangs_is_killed(tmp_path: Path) -> None:
     with Run(tmp_path, *TWO, "--grace", "2s", gated=True) as run:
         [hangs] = run.until_seen("begins", process=0)

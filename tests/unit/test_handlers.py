@@ -210,6 +210,31 @@ class TestRegistering:
             with pytest.raises(SettingError, match="it has a yield"):
                 self.app().handler("orders", name="bill")(each)
 
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("batch", 100),
+            ("retry", 5),
+            ("timeout_s", "30"),
+            ("timeout_s", True),
+            ("timeout_s", float("nan")),
+            ("dead_letter", 5),
+            ("dead_letter", ""),
+            ("dead_letter_limit", 100),
+            ("scope", 5),
+        ],
+    )
+    def test_a_value_of_another_type_is_refused_when_the_handler_is_registered(self, name: str, value: object) -> None:
+        with pytest.raises(SettingError) as caught:
+            self.app().handler("orders", name="bill", **{"dead_letter": "orders.dlq", name: value})(print)  # type: ignore[call-overload]
+        assert caught.value.field == name
+
+    @pytest.mark.parametrize("topics", [5, ["orders", 5], "", [""]])
+    def test_topics_are_text(self, topics: Any) -> None:
+        with pytest.raises(SettingError) as caught:
+            self.app().handler(topics, name="bill")(print)
+        assert caught.value.field == "topics"
+
     def test_a_decorator_without_its_topics_is_told(self) -> None:
         with pytest.raises(SettingError, match="name the topics"):
             self.app().handler(print)  # type: ignore[call-overload]

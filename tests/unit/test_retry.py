@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 
@@ -69,3 +70,46 @@ def test_values_that_cannot_work_are_refused_by_name(field: str, value: float) -
     with pytest.raises(SettingError, match=f"^{field}={value}: ") as caught:
         Retry(**{field: value})  # type: ignore[arg-type]
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("attempts", "5"),
+        ("attempts", 2.5),
+        ("attempts", True),
+        ("wait_initial_s", "1"),
+        ("wait_initial_s", float("nan")),
+        ("wait_max_s", None),
+        ("jitter_s", float("inf")),
+        ("multiplier", float("nan")),
+        ("topic_name", 5),
+        ("topics", [None]),
+        ("topics", 10),
+        ("retry_on", "OSError"),
+        ("retry_on", [5]),
+        ("give_up_on", ValueError("one")),
+        ("give_up_on", (str,)),
+    ],
+)
+def test_values_of_another_type_are_refused_where_they_are_written(field: str, value: object) -> None:
+    """Else the first record that fails would end the app, by a TypeError that names no setting."""
+    with pytest.raises(SettingError) as caught:
+        Retry(**{field: value})  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("some", [FileNotFoundError, [FileNotFoundError], (FileNotFoundError,)])
+def test_errors_may_be_one_or_several(some: Any) -> None:
+    retry = Retry(retry_on=some, give_up_on=())
+    assert retry.wait_s(1, FileNotFoundError()) is not None
+    assert retry.wait_s(1, PermissionError()) is None
+    retry = Retry(give_up_on=some)
+    assert retry.wait_s(1, FileNotFoundError()) is None
+    assert retry.wait_s(1, PermissionError()) is not None
+    assert hash(retry) == hash(Retry(give_up_on=(FileNotFoundError,)))
+
+
+def test_a_wait_may_have_no_cap() -> None:
+    retry = Retry(attempts=4, wait_initial_s=1.0, wait_max_s=float("inf"), multiplier=100.0, jitter_s=0.0)
+    assert waits(retry, 4) == [1.0, 100.0, 10_000.0, None]

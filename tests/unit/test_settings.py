@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import BatchOf, Ramp, Retry, Settings
+from holdfast import BatchOf, Holdfast, MemoryClaims, Ramp, RedisCoordinator, Retry, Settings, idempotent
+from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -111,7 +112,50 @@ def test_the_thread_that_polls_cannot_watch_itself() -> None:
         Settings(workers=0, handler_timeout_s=5)
 
 
-@pytest.mark.parametrize(("name", "value"), [("records", 0), ("wait_s", -0.1)])
-def test_batches_too(name: str, value: float) -> None:
-    with pytest.raises(SettingError, match=f"^{name}={value}: "):
-        BatchOf(**{name: value})  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("records", 0),
+        ("records", 2.5),
+        ("records", "5"),
+        ("records", True),
+        ("wait_s", -0.1),
+        ("wait_s", "1"),
+        ("wait_s", float("nan")),
+    ],
+)
+def test_batches_too(name: str, value: Any) -> None:
+    with pytest.raises(SettingError, match=f"^{name}={value!r}: "):
+        BatchOf(**{name: value})
+
+
+URL = "redis://:secret@localhost:6379/0"
+CONF = {"bootstrap.servers": "localhost:1", "group.id": "billing"}
+
+
+@pytest.mark.parametrize(
+    ("field", "make"),
+    [
+        ("claims", lambda wrong: Holdfast(KafkaSource(CONF), claims=wrong)),
+        ("claims", lambda wrong: KafkaConsumer(CONF, claims=wrong)),
+        ("claims", lambda wrong: idempotent(wrong, key="order_id")),
+        ("store", RedisCoordinator),
+        ("source", lambda wrong: Holdfast(wrong, claims=None)),
+        ("settings", lambda wrong: Holdfast(KafkaSource(CONF), claims=None, settings=wrong)),
+        ("settings", lambda wrong: KafkaConsumer(CONF, claims=None, settings=wrong)),
+        ("observers", lambda wrong: Holdfast(KafkaSource(CONF), claims=None, observers=wrong)),
+    ],
+)
+@pytest.mark.parametrize("wrong", [URL, {"url": URL}, print], ids=["url", "dict", "function"])
+def test_what_an_app_is_made_of_is_looked_at_when_it_is_made_and_a_url_is_not_shown(
+    field: str, make: Callable[[Any], object], wrong: object
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        make(wrong)
+    assert caught.value.field == field
+    assert "secret" not in str(caught.value)
+
+
+def test_an_idempotent_function_waits_for_a_number_of_seconds() -> None:
+    with pytest.raises(SettingError, match=r"^wait_s='3': "):
+        idempotent(MemoryClaims(), key="order_id", wait_s="3")  # type: ignore[call-overload]

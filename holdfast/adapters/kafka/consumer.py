@@ -18,6 +18,7 @@ from holdfast.adapters.kafka.messages import MessageSource
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.settings import checked
+from holdfast.plugin.made_of import check_parts
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.plugin.own_loop.loop_health import LoopHealth
 from holdfast.plugin.settings import Settings
@@ -95,6 +96,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         **more_conf: Any,  # noqa: ANN401 - properties as keywords, as the client takes them
     ) -> None:
         own = read({**(conf or {}), **{name.replace("_", "."): value for name, value in more_conf.items()}}, done_when)
+        check_parts(claims=claims, settings=settings, observers=observers)
         settings = settings or Settings(missing_key="position")
         self._source = MessageSource(
             own.conf,

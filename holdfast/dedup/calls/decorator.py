@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, ov
 from holdfast.dedup.calls.guard import Guard
 from holdfast.dedup.calls.names import plain
 from holdfast.dedup.calls.results import CallPolicy
+from holdfast.dedup.claims import check_store
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def idempotent(
         SettingError: a value that cannot work; by the decorator: a function that cannot be guarded (a generator), or
             whose name is missing or taken.
     """
+    check_store("claims", claims, "calls")
     policy = CallPolicy(
         on_done=on_done,
         on_busy=on_busy,

@@ -51,8 +51,9 @@ class CallPolicy:
         _check("on_fenced", self.on_fenced, get_args(RaiseOrReturn))
         _check("on_unconfirmed", self.on_unconfirmed, get_args(RaiseOrReturn))
         _check("store_down", self.store_down, get_args(StoreDown))
-        if not 0 <= self.wait_s < math.inf:
-            raise SettingError("wait_s", self.wait_s, "give a number of seconds, 0 or more")
+        wait_s: object = self.wait_s
+        if not isinstance(wait_s, int | float) or not 0 <= wait_s < math.inf:
+            raise SettingError("wait_s", wait_s, "give a number of seconds, 0 or more")
 
 
 def _check(field: str, value: object, allowed: tuple[str, ...]) -> None:

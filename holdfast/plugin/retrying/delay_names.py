@@ -21,7 +21,10 @@ def seconds_of(delay: str | float | timedelta) -> float:
         found = _TEXT.fullmatch(delay.strip())
         seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
     else:
-        seconds = float(delay)
+        try:
+            seconds = float(delay)
+        except TypeError:
+            seconds = 0.0
     if not 0.001 <= seconds < float("inf"):
         raise SettingError("topics", delay, 'name delays: "10s", "1min", "2h", seconds, or a timedelta; 1 ms or more')
     return seconds

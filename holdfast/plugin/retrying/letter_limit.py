@@ -55,6 +55,8 @@ def limit_for(given: DeadLetterLimit | Literal["default"] | None, *, leased: boo
     """The limit of one handler, of what was given for it. `leased`: its records are leased. Raises SettingError."""
     if given == "default":
         return _LIMIT_OF_LEASED if leased else _LIMIT
+    if not isinstance(given, DeadLetterLimit | None):
+        raise SettingError("dead_letter_limit", given, "use DeadLetterLimit(...), or None for however many")
     if leased and given is not None and given.then == "pause":
         # What waits would fill the process, and stop all other handlers.
         raise SettingError("dead_letter_limit.then", "pause", "use 'stop': a source of leased records delivers on")

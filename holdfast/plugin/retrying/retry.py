@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import tenacity
 
 from holdfast.errors import SettingError, Unretriable
 from holdfast.plugin.retrying.delay_names import seconds_of
-from holdfast.plugin.setting_names import known
+from holdfast.plugin.setting_names import check_number, known
 from holdfast.runtime import MACHINE
 
 if TYPE_CHECKING:
@@ -53,14 +54,15 @@ class Retry:
         return tuple(map(seconds_of, self.topics))
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise SettingError("attempts", self.attempts, "use 1 for no retries, 2 or more for some")
+        check_number("attempts", self.attempts, 1, "use 1 for no retries, 2 or more for some", whole=True)
         for name in ("wait_initial_s", "wait_max_s", "jitter_s"):
-            if getattr(self, name) < 0:
-                raise SettingError(name, getattr(self, name), "use 0 or more seconds")
-        if self.multiplier < 1:
-            raise SettingError("multiplier", self.multiplier, "use 1 (constant waits) or more")
-        if isinstance(self.topics, str):
+            check_number(name, getattr(self, name), 0, "use 0 or more seconds", endless=name == "wait_max_s")
+        check_number("multiplier", self.multiplier, 1, "use 1 (constant waits) or more")
+        for name in ("retry_on", "give_up_on"):
+            object.__setattr__(self, name, _errors(name, getattr(self, name)))
+        if not isinstance(self.topic_name, str):
+            raise SettingError("topic_name", self.topic_name, "use text, with {topic} and {delay} in it")
+        if isinstance(self.topics, str) or not isinstance(self.topics, Iterable):
             raise SettingError("topics", self.topics, f"name a list of delays: [{self.topics!r}]")
         object.__setattr__(self, "topics", tuple(self.topics))
         if len(set(self.delays_s)) < len(self.delays_s):
@@ -89,6 +91,16 @@ class Retry:
         # Not wait_exponential_jitter: its argument for the first wait was renamed, with a warning at each use.
         wait = tenacity.wait_exponential(multiplier=self.wait_initial_s, max=self.wait_max_s, exp_base=self.multiplier)
         return min(float(wait(state)) + chance.uniform(0, self.jitter_s), self.wait_max_s)
+
+
+def _errors(name: str, said: object) -> tuple[type[BaseException], ...]:
+    """One class of errors, or several. Raises SettingError: that would be found out by the first record that fails."""
+    found = (said,) if isinstance(said, type) else tuple(said) if isinstance(said, list | tuple) else ()
+    if not all(isinstance(each, type) and issubclass(each, BaseException) for each in found) or (
+        not found and said not in ((), [])
+    ):
+        raise SettingError(name, said, "give classes of exceptions: (ConnectionError, TimeoutError)")
+    return found
 
 
 _NOTHING = tenacity.Retrying()

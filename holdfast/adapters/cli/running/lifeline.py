@@ -26,6 +26,7 @@ _log = logging.getLogger("holdfast.run")
 STOP, HURRY = "stop", "hurry"
 #: Beyond drain and linger: the last commit, dead letters on their way, who is told of them, and the user's resources.
 CLOSE_S = 15.0
+_LONGEST_S = 3600.0
 
 
 class Lifeline:
@@ -80,7 +81,9 @@ class Lifeline:
                     self._hurry()
         _log.warning("the supervisor has gone: stopping")
         self._stop("the supervisor has gone")
-        SYSTEM_CLOCK.sleep(self._grace_s)
+        over_at_s = SYSTEM_CLOCK.now() + self._grace_s
+        while (left_s := over_at_s - SYSTEM_CLOCK.now()) > 0:
+            SYSTEM_CLOCK.sleep(min(left_s, _LONGEST_S))  # it may have no end
         os.kill(os.getpid(), signal.SIGKILL)  # nobody else would
 
     def _hear(self) -> bytes:

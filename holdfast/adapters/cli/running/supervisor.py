@@ -29,6 +29,8 @@ _log = logging.getLogger("holdfast.run")
 _ASKS = (signal.SIGTERM, signal.SIGINT)
 #: With a grace that is given: so long before its end, what still runs is handed over.
 _HURRY_S = 5.0
+#: A wait ends after that and begins again: none may be longer than 24 days, and a linger may have no end.
+_LONGEST_S = 3600.0
 #: A process that was killed, or that did not end well when it was asked to.
 _NOT_WELL = 1
 
@@ -136,7 +138,7 @@ class Supervisor:
             due += [at_s for at_s in (self._hurry_at_s, self._kill_at_s) if at_s]
         elif self._changes is not None:
             due.append(self._look_at_s)
-        return max(min(due) - SYSTEM_CLOCK.now(), 0.0) if due else None
+        return min(max(min(due) - SYSTEM_CLOCK.now(), 0.0), _LONGEST_S) if due else None
 
     # ---- one process
     def _launch(self, place: Place) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from holdfast.dedup.claims import check_store
 from holdfast.errors import SettingError
@@ -16,7 +16,7 @@ def check_parts(*, claims: object, settings: object, observers: object) -> None:
         check_store("claims", claims, "begin", "connect")
     if not isinstance(settings, Settings | None):
         raise SettingError("settings", type(settings).__name__, "use Settings(...)")
-    if isinstance(observers, str) or not isinstance(observers, Iterable):
+    if isinstance(observers, str) or not isinstance(observers, Collection):
         raise SettingError("observers", type(observers).__name__, "give a list of them")
     for each in observers:
         if not callable(getattr(each, "on_event", None)):

@@ -58,6 +58,15 @@ def dry(engine: Engine | Driven | None) -> AbstractSet[Partition]:
     return {each for each in empty if ends.get(each, 0) > owners[each].next_offset}
 
 
+def has_drained(engine: Engine | Driven | None) -> bool:
+    """Whether it is to leave, and has waited for handlers for as long as it may since it has seen that: inside a
+    rebalance, where others have started meanwhile."""
+    if engine is None or not isinstance(engine.family, Partitioned):
+        return False
+    leaving = engine.family.ours.leaving
+    return leaving is not None and leaving.passed
+
+
 def _is_heard(engine: Engine | Driven) -> bool:
     """Whether it can learn where logs end: the broker is asked, and answers at once."""
     family: Any = engine.family

@@ -19,7 +19,7 @@ from holdfast.plugin.app import Holdfast
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, RewindIgnored, SessionLost
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.testing.client import Client
-from holdfast.testing.drains import dry
+from holdfast.testing.drains import dry, has_drained
 from holdfast.testing.work import Curable, Hopeless, Work
 
 if TYPE_CHECKING:
@@ -154,7 +154,8 @@ class Member(ABC):
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
             record = stage.placed_at(self, event.partition, event.offset)
             if isinstance(event, Overrun):
-                judges.overran(self.name, record, hurried=self.hurried, starving=bool(dry(self.engine)))
+                hurried = self.hurried or has_drained(self.engine)
+                judges.overran(self.name, record, hurried=hurried, starving=bool(dry(self.engine)))
             elif isinstance(event, HandlerOverdue):
                 judges.overdue(self.name, record)
             else:

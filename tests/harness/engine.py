@@ -384,10 +384,10 @@ class Letters:
         self.tries = 0
         self.checked: list[str] = []
         self.closed = False
-        self._errors: list[Exception] = []
+        self._errors: list[BaseException] = []
         self._held = False
 
-    def fail(self, *errors: Exception) -> None:
+    def fail(self, *errors: BaseException) -> None:
         self._errors.extend(errors)
 
     def hold(self) -> None:

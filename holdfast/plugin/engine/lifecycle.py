@@ -123,7 +123,8 @@ class Lifecycle:
             self._family.tend()
 
     def close(self) -> None:
-        """End the user's resources, the client, the letters and the session, in whatever state they are."""
+        """End the user's resources, the client, the letters and the session, in whatever state they are. When all is
+        ended, raises what a resource has raised that is no Exception."""
         parts = self._parts
         parts.letter_hooks.close(Deadline(_CLOSE_S, parts.runtime), lambda: parts.stopping.hurry)
         if (failed := self._resources.close()) is not None:
@@ -138,6 +139,8 @@ class Lifecycle:
         error = parts.stopping.error
         parts.recorder.stopped(clean=error is None and not left, in_hand=in_hand, error=error)
         self._snapshots.stopped(in_hand)
+        if failed is not None and not isinstance(failed, Exception):
+            raise failed
 
     def _reach_store(self, deadline: Deadline) -> None:
         sessions, told = self._parts.sessions, False

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.errors import StateError
 from holdfast.plugin.engine.host import EngineHost
 from holdfast.plugin.engine.lifecycle import Lifecycle
 from holdfast.plugin.engine.parts import make_parts
@@ -112,8 +111,8 @@ class Engine:
                 life.leave()
         except Exception as error:  # noqa: BLE001 - raised below, after the client was closed
             stopping.fail(error)
-        except SystemExit as error:  # of a resource, or an observer: who looks on is to know why the app has ended
-            stopping.fail(StateError(f"the application raised {error!r}"))
+        except BaseException as error:  # of a resource or an observer: a SystemExit, a panic of a library in Rust
+            stopping.fail(error)
             raise
         finally:
             life.close()

@@ -73,14 +73,14 @@ class Resources:
             self._values[resource.name] = one.value
         return True
 
-    def close(self) -> Exception | None:
+    def close(self) -> BaseException | None:
         """Close all that were opened, whatever the others raise. Returns: the first error."""
-        first = None
+        first: BaseException | None = None
         while self._opened:
             name, one = self._opened.pop()
             try:
                 one.close()
-            except Exception as error:  # noqa: BLE001 - of the user's; the others are closed all the same
+            except BaseException as error:  # noqa: BLE001 - of the user's; the others are closed all the same
                 _log.exception("closing the resource %s failed", name)
                 first = first or error
             self._values.pop(name, None)
@@ -139,7 +139,7 @@ class _InLoop:
             if looks >= _LOOKS_AT_A_BLOCKED_LOOP and not heard.is_set():
                 _log.error("leaving without closing the resource %s: the event loop is blocked", self._resource.name)
                 return
-        if isinstance(self._error, Exception):
+        if self._error is not None and not isinstance(self._error, asyncio.CancelledError):
             raise self._error
 
     # ---- in the event loop's thread
@@ -149,10 +149,11 @@ class _InLoop:
             async with asynccontextmanager(self._resource.make)() as self.value:  # type: ignore[arg-type]  # an async one
                 self._ready.set()
                 await self._over.wait()
-        except BaseException as error:
+        except asyncio.CancelledError as error:
             self._error = error
-            if not isinstance(error, Exception):
-                raise
+            raise
+        except BaseException as error:  # noqa: BLE001 - a SystemExit would end the event loop, and be lost with it
+            self._error = error
 
     def _has_ended(self, refusal: Exception | None) -> None:
         self._error = self._error or refusal

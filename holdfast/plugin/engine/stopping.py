@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from holdfast.errors import StateError
+
 _log = logging.getLogger("holdfast")
 
 
@@ -30,11 +32,13 @@ class Stopping:
         # No more than that: a signal handler may interrupt this very thread while it holds a lock, that of `wake` too.
         self._asked += 1
 
-    def fail(self, error: Exception) -> None:
-        """Stop in good order, and let `run()` raise this."""
+    def fail(self, error: BaseException) -> None:
+        """Stop in good order, and let `run()` raise this. What is no Exception it raises by itself: then this tells who
+        looks on why the app has ended."""
         if self.error is None:
-            self.error = error
-            _log.error("stopping: %s", error)
+            self.error = error if isinstance(error, Exception) else StateError(f"the application raised {error!r}")
+            if isinstance(error, (Exception, SystemExit)):  # the end of a simulated process is neither
+                _log.error("stopping: %s", self.error)
 
     @property
     def begun(self) -> bool:

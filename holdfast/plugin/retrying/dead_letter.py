@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.retrying.failures import kind_of, traceback_of
+from holdfast.plugin.retrying.failures import kind_of, traceback_of, words_of
 from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
         "group": letter.group,
         "attempts": str(letter.attempts),
         "error-type": kind_of(letter.reason),
-        "error-message": _words_of(letter.reason),
+        "error-message": _message_of(letter.reason),
         "traceback": traceback_of(letter.reason),
         "failed-at-ms": str(wall_ms()),
     }
@@ -108,13 +108,9 @@ def _born_here(topic: str, record: Record) -> Sequence[bytes]:
     return [text.encode() for text in (topic, number, str(record.offset), str(record.timestamp_ms))]
 
 
-def _words_of(error: Exception) -> str:
-    """The error's text within the limit. An error that cannot even be printed does not keep its letter back."""
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001 - a __str__ of the application
-        text = f"(its text cannot be had: {kind_of(broken)})"
-    encoded = text.encode("utf-8", "replace")
+def _message_of(error: Exception) -> str:
+    """The error's text within the limit."""
+    encoded = words_of(error).encode("utf-8", "replace")
     if len(encoded) <= MAX_ERROR_BYTES:
         return encoded.decode()
     # A character that was cut in two is left out.

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from holdfast.records import Partition
@@ -61,6 +62,14 @@ def kind_of(error: BaseException) -> str:
     """The type of an error, with its module."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def words_of(error: BaseException, said: Callable[[BaseException], str] = str) -> str:
+    """What an error says of itself. One that cannot even be printed keeps nothing back. Never raises."""
+    try:
+        return said(error)
+    except Exception as broken:  # noqa: BLE001 - a __str__ of the application
+        return f"(its text cannot be had: {kind_of(broken)})"
 
 
 def traceback_of(error: Exception) -> str:

@@ -338,6 +338,39 @@ def _nothing_was_abandoned(bench: Bench) -> None:
     assert [each.abandoned for each in reports] == [0] * len(reports)
 
 
+def test_an_app_that_is_asked_to_stop_inside_a_rebalance_drains_for_no_longer_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its process manager waits for one drain, and then kills."""
+    deadlines: dict[str, Deadline] = {}
+    drain = HandOver.drain
+
+    def note(self: HandOver, *args: Any, **kwargs: Any) -> None:
+        deadlines[self._trigger] = self._deadline
+        drain(self, *args, **kwargs)
+
+    monkeypatch.setattr(HandOver, "drain", note)
+    with Bench(orders=2) as bench:
+        bench.work.hold("0x0", "1x0")
+        bench.broker.produce("orders", 0, "0x0")
+        bench.broker.produce("orders", 1, "1x0")
+        first = bench.member("a", settings=Settings(drain_timeout_s=3600.0))
+        bench.wait_running("0x0", "1x0")
+        bench.group.aim({first.source: [P0, P1]})
+        second = bench.member("b", settings=SETTINGS)
+        bench.group.aim({first.source: [P1], second.source: [P0]})
+        bench.wait(lambda: "revoked" in deadlines)
+        first.app.stop()
+        ours = first.app._engine.family.ours  # type: ignore[union-attr]  # it runs, and its source has partitions
+        bench.wait(lambda: ours.leaving is not None)
+        bench.work.let_go("0x0")
+        bench.wait(lambda: "leave" in deadlines)
+        assert deadlines["leave"] is ours.leaving
+        bench.work.let_go()
+        bench.wait_committed(1, 0)
+        bench.wait_committed(1, 1)
+
+
 def test_what_goes_while_the_app_leaves_is_waited_for_no_longer_than_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The group waits for it: a drain of its own would begin where the other is about to end."""
     deadlines: dict[str, Deadline] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -151,6 +151,20 @@ class TestFailures:
             bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=3, wait_s=60.0))
             bench.wait_committed(3)
         assert handler.got == [["a", "b", "c"], ["a", "b", "c"]]
+
+    def test_a_text_in_the_place_of_an_error_fails_its_record_alone(self) -> None:
+        with Bench() as bench:
+            letters = Letters(bench.changed)
+            failures: dict[int, Any] = {1: "no such customer"}
+            handler = Batches(bench.changed, BatchFailed(failures), BatchFailed({0: SystemExit(3)}))  # type: ignore[dict-item]
+            bench.broker.produce("orders", 0, "a", "b", "c")
+            batch = BatchOf(records=3, wait_s=0.05)
+            bench.member(
+                settings=SETTINGS, handler=handler, batch=batch, dead_letter="orders.dlq", dead_letters=letters
+            )
+            bench.wait_committed(3)
+        assert handler.got == [["a", "b", "c"], ["b"]]
+        assert letters.values() == ["b"]
 
     def test_a_system_exit_in_a_batch_handler_stops_the_app_and_commits_nothing_of_it(self) -> None:
         with Bench() as bench:

@@ -556,6 +556,24 @@ class TestStart:
             app.stop(wait=True)
 
 
+def test_a_task_of_a_handlers_own_that_exits_does_not_end_the_event_loop_of_all_handlers() -> None:
+    group = Group(records=3)
+    tasks: list[asyncio.Task[None]] = []
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def handle(record: Record) -> None:
+        tasks.append(asyncio.create_task(leave()))
+        await asyncio.sleep(0.01)  # it exits meanwhile
+
+    app = group.app(handle)
+    app.start()
+    until(lambda: group.committed == 3)
+    app.stop(wait=True)
+    assert [type(task.exception()) for task in tasks] == [SystemExit] * 3
+
+
 def test_a_signal_stops_all_apps_of_a_loop_and_nothing_of_them_stays() -> None:
     before = signal.getsignal(signal.SIGTERM)
     group = Group()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import BatchOf, Retry, Settings, Unretriable
+from holdfast import BatchOf, DeadLetterLimit, Retry, Settings, Unretriable
 from holdfast.errors import DeadLetterError, DeadLetterRefused, HandlerFailed, KeyMissing
-from holdfast.plugin.events import DeadLettered, RecordFailed
+from holdfast.plugin.events import DeadLettered, DeadLetterLimitReached, RecordFailed
 from holdfast.plugin.retrying.dead_letter import headers_of
 from tests.harness.engine import QUICK, Bench, Letters, numbered, partition
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from holdfast.records import Record
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
+
+
+class Unprintable(Exception):
+    """Its text was to be set by somebody who has forgotten to."""
+
+    def __str__(self) -> str:
+        raise TypeError("__str__ returned non-string")  # as Python says it
 
 
 class TestRetries:
@@ -79,6 +86,31 @@ class TestRetries:
                 member.join()
             assert bench.group.offset(partition()) == 1
             assert bench.work.starts()["x1"] == 1
+
+    @pytest.mark.parametrize("limit", [None, DeadLetterLimit(in_a_row=1, pause_s=3600.0)])
+    def test_an_error_that_cannot_be_printed_is_tried_again_and_put_away_as_any_other(
+        self, limit: DeadLetterLimit | None
+    ) -> None:
+        with Bench() as bench:
+            letters = Letters(bench.changed)
+            bench.work.fail("x0", *[Unprintable()] * 3)
+            bench.work.fail("x1", *[Unprintable()] * 3)
+            bench.broker.produce("orders", 0, "x0", "x1", "x2", key="a")
+            member = bench.member(
+                settings=SETTINGS, dead_letter="orders.dlq", dead_letters=letters, dead_letter_limit=limit
+            )
+            bench.wait_committed(1 if limit else 3)
+            bench.wait(lambda: not limit or member.told(DeadLetterLimitReached))
+            assert member.told(RecordFailed)[0].error == "Unprintable: (its text cannot be had: TypeError)"
+        assert letters.values() == ["x0"] if limit else ["x0", "x1"]
+
+    def test_an_error_that_cannot_be_printed_is_why_the_app_stops(self) -> None:
+        with Bench() as bench:
+            bench.work.fail("x0", *[Unprintable()] * 3)
+            bench.broker.produce("orders", 0, "x0")
+            member = bench.member(settings=SETTINGS)
+            with pytest.raises(HandlerFailed, match="Unprintable"):
+                member.join()
 
     def test_errors_outside_retry_on_are_not_tried_again(self) -> None:
         with Bench() as bench:
@@ -219,12 +251,12 @@ class TestDeadLetters:
     def test_a_letter_that_is_not_acknowledged_is_sent_again_and_the_handler_is_not_called_again(self) -> None:
         with Bench() as bench:
             letters = Letters(bench.changed)
-            letters.fail(DeadLetterError("not now"), OSError("an error of the producer's own"))
+            letters.fail(DeadLetterError("not now"), OSError("an error of the producer's own"), SystemExit(3))
             bench.work.fail("bad", Unretriable("no"))
             bench.broker.produce("orders", 0, "bad", "next", key="k")
             bench.member(settings=SETTINGS, dead_letter="orders.dlq", dead_letters=letters)
             bench.wait_committed(2)
-            assert letters.tries == 3
+            assert letters.tries == 4
             assert letters.values() == ["bad"]
             assert bench.work.starts() == {"bad": 1, "next": 1}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Holdfast, MemoryClaims, Settings
+from holdfast import Holdfast, MemoryClaims, Settings, Unretriable
 from holdfast.runtime import Machine
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
@@ -105,6 +105,20 @@ def test_without_a_thread_for_a_dead_letter_its_record_is_not_done() -> None:
     with pytest.raises(RuntimeError, match="can't start new thread"):
         app.run()
     assert broker.group("g").offset(partition()) in (None, 0)
+
+
+def test_without_a_thread_for_what_is_told_of_letters_they_are_there_all_the_same() -> None:
+    def handle(record: Record) -> None:
+        if record.offset == 19:
+            app.stop()
+        raise Unretriable(record)
+
+    broker, app = make(1, handle, dead_letter="orders.dlq", workers=0, ordering="partition")  # for the letters
+    told: list[Any] = []
+    app.on_dead_letter(told.append)
+    app.run()
+    assert told == []
+    assert broker.group("g").offset(partition()) == app.snapshot().records.dead_lettered > 0
 
 
 #: The handlers still run when the main thread ends.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -243,6 +244,57 @@ class TestThatFail:
             group.app.run()
         assert group.saw == ["handled", "closed"]
         assert group.broker.group("g").members == []
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_a_program_that_ends_itself_before_the_yield_ends(self, group: Group, *, is_async: bool) -> None:
+        group.app.on_shutdown(lambda: group.saw.append("closed"))
+
+        def leave() -> None:
+            sys.exit("no address of the database")
+
+        async def leave_later() -> None:
+            leave()
+
+        group.app.on_startup(leave_later if is_async else leave)
+        group.app.handler("orders")(lambda record: group.handled("never"))
+        with pytest.raises(SystemExit, match="no address of the database"):
+            group.app.run()
+        assert group.saw == ["closed"]
+        assert "no address of the database" in str(group.app.snapshot().error)
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_a_program_that_ends_itself_after_the_yield_has_closed_the_others_and_ended_its_session(
+        self, group: Group, *, is_async: bool
+    ) -> None:
+        group.app.on_shutdown(lambda: group.saw.append("closed"))
+
+        def leave() -> None:
+            sys.exit("the pool hangs")
+
+        async def leave_later() -> None:
+            leave()
+
+        group.app.on_shutdown(leave_later if is_async else leave)
+        group.app.handler("orders")(lambda record: group.handled("handled"))
+        with pytest.raises(SystemExit, match="the pool hangs"):
+            group.app.run()
+        assert group.saw == ["handled", "closed"]
+        assert group.app.snapshot().state == "stopped"
+        assert "the pool hangs" in str(group.app.snapshot().error)
+
+    def test_who_looks_on_sees_that_an_app_has_ended_by_what_is_no_exception(self, group: Group) -> None:
+        class Panic(BaseException):
+            """As libraries in Rust raise it."""
+
+        def panic() -> None:
+            raise Panic("an index out of bounds")
+
+        group.app.on_startup(panic)
+        group.app.handler("orders")(lambda record: group.handled("never"))
+        with pytest.raises(Panic):
+            group.app.run()
+        assert "an index out of bounds" in str(group.app.snapshot().error)
+        assert not group.app.health().live
 
     def test_when_the_source_does_not_open_they_are_closed(self, group: Group) -> None:
         group.app.on_shutdown(lambda: group.saw.append("closed"))

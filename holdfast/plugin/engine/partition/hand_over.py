@@ -71,12 +71,11 @@ class HandOver:
                 self._parts.outcomes.hand_back(entry)
         self._unacked_at_first = sum(len(entry.unacked) for owner in self._owners for entry in owner.entries.values())
 
-    def drain(self, keep_alive: Callable[[], None] | None = None, starving: Starving | None = None) -> None:
+    def drain(self, meanwhile: Callable[[], None], starving: Starving | None = None) -> None:
         """Wait for what runs, while the partitions that stay go on: not for long where they cannot (`starving`)."""
 
         def over() -> bool:
-            if keep_alive is not None:
-                keep_alive()
+            meanwhile()
             # What waits in a worker's queue does not count: behind the fence it can never start.
             runs = any(
                 entry.gate is Gate.TAKEN and entry.started for owner in self._owners for entry in owner.entries.values()

@@ -59,7 +59,8 @@ class Owners:
             tell=parts.tell,
         )
         self.reports = Reports(parts.runtime, parts.tell, parts.intake, duplicates)
-        #: Until when the app drains that leaves: what goes meanwhile is waited for no longer.
+        #: Until when the app drains that leaves, from when it has seen that it is to. What goes meanwhile is waited for
+        #: no longer.
         self.leaving: Deadline | None = None
         #: What the client tells of a rebalance is being written down; afterwards: it was left in the midst of that.
         self.moving = False
@@ -111,6 +112,11 @@ class Owners:
         for owner in list(self.by_partition.values()):
             self.retake(owner)
         parts.intake.assigned(self.assigned, ())  # paused or not: what is to be read is resumed
+
+    def look_whether_it_leaves(self) -> None:
+        """A drain inside a rebalance goes on as the app is asked to stop: the drain of the leaving begins with that."""
+        if self._parts.stopping.begun and self.leaving is None:
+            self.leaving = Deadline(self._parts.settings.drain_timeout_s, self._parts.runtime)
 
     def hand_over(self, owners: Sequence[Ownership], deadline: Deadline, trigger: str) -> HandOver:
         """The way out of these."""

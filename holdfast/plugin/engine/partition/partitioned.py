@@ -224,7 +224,7 @@ class Partitioned:
     def leave(self, deadline: Deadline) -> None:
         """Leave with nothing left to commit: a commit inside the client's close() may hang, or be refused."""
         parts = self._parts
-        self.ours.leaving = deadline
+        deadline = self.ours.leaving = self.ours.leaving or deadline
         path = self.ours.hand_over(list(self.owners.values()), deadline, "leave")
         path.fence()
         path.hand_back()

@@ -135,7 +135,8 @@ class Rebalance:
                     path.fence()
                     path.hand_back()
                     if drain_s is not None:
-                        path.drain(starving=Starving(parts, self._loop, ours.source, ours.by_partition))
+                        starving = Starving(parts, self._loop, ours.source, ours.by_partition)
+                        path.drain(ours.look_whether_it_leaves, starving)
                     path.settle()
                     if drain_s is not None:
                         path.commit()

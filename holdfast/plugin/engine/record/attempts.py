@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
 from holdfast.plugin.engine.record.calling import call_plain, check_returned
 from holdfast.plugin.engine.record.own_context import first_step, in_own_context
+from holdfast.plugin.retrying.failures import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -272,8 +273,9 @@ def send_letter(
         return
     try:
         letters.send(letter, deadline)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the record is not settled
-        failure = error if isinstance(error, DeadLetterError) else DeadLetterError(f"{letter.topic}: {error!r}")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the record is not settled, and has to come back
+        said = words_of(error, repr)
+        failure = error if isinstance(error, DeadLetterError) else DeadLetterError(f"{letter.topic}: {said}")
         if failure is not error:
             failure.__cause__ = error
         report(Ended(entry, Outcome.LETTER_FAILED, failure))
@@ -341,13 +343,18 @@ def _failures(error: BaseException | None, given: Sequence[int]) -> dict[int, Ex
     if partial is None or not (partial and partial.keys() <= set(range(len(given)))):
         # Or none named, or one that is not there (counted from 1, say): whoever is meant would be skipped.
         return dict.fromkeys(given, _as_exception(error))
-    return {given[at]: failure for at, failure in partial.items()}
+    return {given[at]: _as_exception(failure) for at, failure in partial.items()}
 
 
-def _as_exception(error: BaseException) -> Exception:
-    """Errors stay as they are; SystemExit, KeyboardInterrupt and cancellation fail the record for good."""
+def _as_exception(error: object) -> Exception:
+    """Errors stay as they are; SystemExit, KeyboardInterrupt and cancellation fail the record for good. What else a
+    `BatchFailed` has for a record is no error, but the record has failed."""
     if isinstance(error, Exception):
         return error
-    failure = Unretriable(f"the handler raised {error!r}, which is no Exception; the record is not tried again")
+    if not isinstance(error, BaseException):
+        return TypeError(f"BatchFailed has {error!r} for this record: give it an exception")
+    failure = Unretriable(
+        f"the handler raised {words_of(error, repr)}, which is no Exception; the record is not tried again"
+    )
     failure.__cause__ = error
     return failure

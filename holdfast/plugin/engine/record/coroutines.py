@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     Begin = Callable[[], Coro]
     #: Gets what the event loop's task factory has raised, if it has made no task.
     Over = Callable[[Exception | None], None]
+
+
+_log = logging.getLogger("holdfast")
 
 
 class Running(Protocol):
@@ -184,10 +188,21 @@ def _make_task(coroutine: Coro) -> asyncio.Task[None]:
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
-        loop.run_forever()
+        _run_until_stopped(loop)
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.call_soon(loop.stop)  # each is told; none is waited for
-        loop.run_forever()
+        _run_until_stopped(loop)
     finally:
         loop.close()
+
+
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    """A SystemExit in a task that a handler has begun must not end all others in silence: nobody would see them end."""
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            _log.exception("a task in the event loop of the handlers has raised this; the loop goes on")
+        else:
+            return

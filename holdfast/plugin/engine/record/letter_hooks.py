@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import StateError
 from holdfast.plugin.events import LetterHookFailed
-from holdfast.plugin.retrying.failures import kind_of
+from holdfast.plugin.retrying.failures import kind_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,9 +106,12 @@ class LetterHooks:
             if hook.is_async:
                 self._coroutines.add(call.run_async, partial(self._over, call))
                 continue
-            if not self._has_thread:
-                self._has_thread = True
-                self._runtime.spawn(self._work, self._name)
+            try:
+                self._have_thread()
+            except RuntimeError as error:  # the machine's limit
+                self._open -= 1
+                self._failed(hook, letter, f"not called: {error}")
+                continue
             self._jobs.put(call)
 
     def step(self) -> None:
@@ -118,7 +121,7 @@ class LetterHooks:
             self._open -= 1
             if (error := call.error) is not None:
                 _log.error("%s failed on a dead letter", call.hook.name, exc_info=error)
-                self._failed(call.hook, call.letter, f"{kind_of(error)}: {error}")
+                self._failed(call.hook, call.letter, f"{kind_of(error)}: {words_of(error)}")
 
     def close(self, deadline: Deadline, hurry: Callable[[], bool]) -> None:
         """Wait for what has been called, within the deadline, and as long as nobody is in a hurry."""
@@ -133,6 +136,11 @@ class LetterHooks:
             _log.warning("leaving without waiting for %d calls of on_dead_letter that have not ended", self._open)
         if self._has_thread:
             self._jobs.put(None)
+
+    def _have_thread(self) -> None:
+        if not self._has_thread:
+            self._runtime.spawn(self._work, self._name)
+            self._has_thread = True
 
     def _failed(self, hook: LetterHook, letter: Letter, error: str) -> None:
         record = letter.record

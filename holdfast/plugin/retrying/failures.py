@@ -65,7 +65,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def words_of(error: BaseException, said: Callable[[BaseException], str] = str) -> str:
-    """What an error says of itself. One that cannot even be printed keeps nothing back. Never raises."""
+    """Say what an error says of itself. One that cannot even be printed keeps nothing back. Never raises."""
     try:
         return said(error)
     except Exception as broken:  # noqa: BLE001 - a __str__ of the application

@@ -44,7 +44,8 @@ def answered(stop: Callable[..., None], *, install: bool) -> Iterator[Sequence[i
         _told.remove(tell)
         if not _told:
             for number, handler in _before.items():
-                signal.signal(number, handler)
+                # None: it was no handler of Python's, and cannot be put back.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _tell_all(number: int, _: object) -> None:

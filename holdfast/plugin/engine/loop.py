@@ -8,6 +8,7 @@ an app begins and ends: `lifecycle.py`. A rebalance happens inside `poll`: `part
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.host import EngineHost
@@ -97,7 +98,8 @@ class Engine:
             turn_s=LATE_S,
         )
         self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self, resources)
-        self._new_topics: Collection[str] | None = None
+        #: The last that were asked for: another thread's do not fall between a look and what clears it.
+        self._new_topics: deque[Collection[str]] = deque(maxlen=1)
 
     # ---- an app's life
     def run(self) -> None:
@@ -125,7 +127,7 @@ class Engine:
 
     def subscribe(self, topics: Collection[str]) -> None:
         """Change the subscription in a turn to come. Any thread."""
-        self._new_topics = tuple(topics)
+        self._new_topics.append(tuple(topics))
 
     # ---- a turn
     def turn(self) -> None:
@@ -202,9 +204,8 @@ class Engine:
             self.collect()
 
     def _resubscribe(self) -> None:
-        if self._new_topics is not None:
-            topics, self._new_topics = self._new_topics, None
-            self.family.subscribe(topics)
+        if self._new_topics:
+            self.family.subscribe(self._new_topics.popleft())
 
     # ---- for the family: see `family.Loop`
     @property

@@ -24,8 +24,9 @@ _log = logging.getLogger("holdfast.run")
 
 #: What the supervisor says, and why it says so behind a blank.
 STOP, HURRY = "stop", "hurry"
-#: Beyond drain and linger: the last commit, dead letters on their way, who is told of them, and the user's resources.
-CLOSE_S = 15.0
+#: Beyond drain and linger: the last commit (5 s), a client whose brokers are silent (12 s), who is told of dead letters
+#: and those on their way (5 s each).
+CLOSE_S = 27.0
 _LONGEST_S = 3600.0
 
 

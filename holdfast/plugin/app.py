@@ -78,7 +78,7 @@ class Holdfast(Hooks):
     ) -> None:
         super().__init__()
         check_parts(claims=claims, settings=settings, observers=observers)
-        if not (hasattr(source, "group") and callable(getattr(source, "poll", None))):
+        if not hasattr(source, "group"):
             raise SettingError("source", type(source).__name__, "give a source, such as KafkaSource({...})")
         brought: Runtime = getattr(source, "runtime", MACHINE)
         self._runtime = brought if runtime is None else runtime

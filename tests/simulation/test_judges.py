@@ -88,7 +88,7 @@ def test_one_kind_of_handler_has_every_turn(monkeypatch: pytest.MonkeyPatch) -> 
             Handling(name="batch", topics=("u",), kind="batch", batch=BatchOf(records=1)),
         ),
         topics=(Topic(name="t"), Topic(name="u")),
-        records=tuple(Planned(topic=topic, takes_s=1.5) for topic in ("t", "u") for _ in range(150)),
+        records=tuple(Planned(topic=topic, takes_s=0.7) for topic in ("t", "u") for _ in range(150)),
     )
     assert played(world) is None
     step = Dispatch.step

@@ -102,13 +102,13 @@ def test_what_a_dead_member_had_in_hand_is_excused_once() -> None:
 
 
 def test_what_had_ended_just_before_a_death_is_excused() -> None:
-    told = outcome([*run(1, "a", 0), *run(8, "b", 0)], 0, deaths=[death("a", 1.7)])
+    told = outcome([*run(1, "a", 0), *run(8, "b", 0)], 0, deaths=[death("a", 2.0)])
     assert told.repeats
     assert told.faults() == []
 
 
 def test_what_had_ended_long_before_a_death_is_not_excused() -> None:
-    told = outcome([*run(1, "a", 0), *run(8, "b", 0)], 0, deaths=[death("a", 2.0)])
+    told = outcome([*run(1, "a", 0), *run(8, "b", 0)], 0, deaths=[death("a", 4.0)])
     assert len(told.unexcused) == 1
 
 

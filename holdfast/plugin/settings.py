@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 from holdfast.errors import SettingError
 from holdfast.plugin.overrides import of_environment, of_file
 from holdfast.plugin.ramp import Ramp
-from holdfast.plugin.setting_names import known
+from holdfast.plugin.setting_names import check_number, known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,11 +93,8 @@ class Settings:
                 continue
             if value is None and hint == float | None:
                 continue
-            number = float if hint == float | None else hint
-            if isinstance(value, bool) or not isinstance(value, (int, float) if number is float else int):
-                raise SettingError(field.name, value, f"use {'a number' if number is float else 'a whole number'}")
-            if not (value > 0 or (value == 0 and field.name in _MAY_BE_ZERO)):
-                raise SettingError(field.name, value, "use a value above 0")
+            least = 0.0 if field.name in _MAY_BE_ZERO else math.ulp(0.0)
+            check_number(field.name, value, least, "use a value above 0", whole=hint is int, endless=True)
         self._hold_together()
 
     @classmethod

@@ -187,12 +187,18 @@ def test_what_a_log_has_brought_vouches_for_it_only_after_the_last_mark_was_seen
     assert len(bench.logs.others) == 1
 
 
-def test_after_trouble_with_its_broker_it_is_proved_anew() -> None:
+def marked() -> Bench:
+    """Message 0 was read, and is the mark; all before 5 is done."""
     bench = Bench()
     bench.begin(0)
     bench.logs.came(Q, found(0, 50).body)
     bench.logs.done(Q, 5)
     bench.logs.look()
+    return bench
+
+
+def test_after_trouble_with_its_broker_it_is_proved_anew() -> None:
+    bench = marked()
     bench.logs.doubt(Q)
     assert not bench.logs.proved(Q)
     bench.logs.step()
@@ -203,11 +209,7 @@ def test_after_trouble_with_its_broker_it_is_proved_anew() -> None:
 
 def test_after_trouble_the_newest_message_that_was_read_is_looked_at_not_the_mark() -> None:
     """A slave with less that is made the master has the mark as well, and other messages behind it."""
-    bench = Bench()
-    bench.begin(0)
-    bench.logs.came(Q, found(0, 50).body)
-    bench.logs.done(Q, 5)
-    bench.logs.look()
+    bench = marked()
     bench.logs.came(Q, found(7, 57).body + found(8, 58).body)
     bench.logs.broken("a:1")
     bench.logs.step()
@@ -220,11 +222,7 @@ def test_after_trouble_the_newest_message_that_was_read_is_looked_at_not_the_mar
 
 
 def test_an_answer_about_the_mark_that_was_asked_for_before_the_trouble_does_not_end_the_doubt() -> None:
-    bench = Bench()
-    bench.begin(0)
-    bench.logs.came(Q, found(0, 50).body)
-    bench.logs.done(Q, 5)
-    bench.logs.look()
+    bench = marked()
     bench.logs.came(Q, found(7, 57).body + found(8, 58).body)
     bench.logs.done(Q, 9)
     bench.logs.look()  # asks at the mark, for a newer one

@@ -68,7 +68,7 @@ class Callbacks:
         self.listener: RebalanceListener
         #: Whether partitions come and go one by one (cooperative, consumer) or all at once (eager).
         self.incremental = False
-        #: The application's own error_cb.
+        #: The application's own error_cb, `guarded`.
         self.error_cb: Callable[[KafkaError], object] | None = None
         self.assigned: set[Partition] = set()
         #: How many clients the source has made, and given up.
@@ -205,7 +205,7 @@ class Callbacks:
             everything = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's name
             _log.log(logging.WARNING if everything else logging.INFO, "%s", error)
         if self.error_cb is not None:
-            guarded("error_cb", self.error_cb)(error)
+            self.error_cb(error)
 
     def take_trouble(self) -> SourceError | None:
         """The trouble that has to be raised, once."""

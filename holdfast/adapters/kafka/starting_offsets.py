@@ -109,8 +109,8 @@ class StartingOffsets:
                 f"the group {self._group} has committed no offset for {', '.join(map(str, chosen))} and "
                 f"{_NAME}={self._policy} forbids to choose one: commit one, or use earliest or latest"
             )
-        never, here = self._never_read, ids.get
-        late = [each for each in chosen if each in never and never[each] == here(each.topic, never[each])]
+        never = self._never_read
+        late = [each for each in chosen if each in never and ids.get(each.topic, never[each]) == never[each]]
         early = [partition for partition in partitions if partition not in late]
         return {when: some for when, some in ((EARLIEST, early), (LATEST, late)) if some}
 

@@ -72,6 +72,11 @@ def words_of(error: BaseException, said: Callable[[BaseException], str] = str) -
         return f"(its text cannot be had: {kind_of(broken)})"
 
 
+def summary_of(error: BaseException) -> str:
+    """Name an error and what it says, in a line. Never raises."""
+    return f"{type(error).__name__}: {words_of(error)}"
+
+
 def traceback_of(error: Exception) -> str:
     """The end of an error's traceback, `MAX_TRACEBACK_BYTES` of UTF-8 at most: files, source, and the error's text.
 

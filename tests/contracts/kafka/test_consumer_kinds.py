@@ -55,6 +55,16 @@ def claims_of(loops: Loops) -> RedisClaims:
     return RedisClaims.from_url(loops.redis_url, namespace=loops.group, lease_s=30.0)
 
 
+async def values(consumer: AIOKafkaConsumer, count: int) -> list[str]:
+    """What it polls, as text."""
+    got: list[str] = []
+    while len(got) < count:
+        message = await consumer.poll(0.1)
+        if message is not None:
+            got.append((message.value() or b"").decode())
+    return got
+
+
 def deserialising(loops: Loops, **how: Any) -> DeserializingKafkaConsumer:
     conf = conf_of(loops) | {"key.deserializer": StringDeserializer(), "value.deserializer": lambda raw, _: int(raw)}
     made = DeserializingKafkaConsumer(conf, claims=claims_of(loops), **how)
@@ -141,7 +151,6 @@ def test_callbacks_of_an_asyncio_loop_may_call_the_consumer(loops: Loops, in_loo
     told: list[str] = []
 
     async def run() -> list[str]:
-        got: list[str] = []
         consumer = AIOKafkaConsumer(conf_of(loops), claims=claims_of(loops))
 
         async def on_assign(came_to: AIOKafkaConsumer, partitions: list[TopicPartition]) -> None:
@@ -155,10 +164,7 @@ def test_callbacks_of_an_asyncio_loop_may_call_the_consumer(loops: Loops, in_loo
             told.append("revoke")
 
         await consumer.subscribe([loops.topic], on_assign=on_assign, on_revoke=on_revoke)
-        while len(got) < 2:
-            message = await consumer.poll(0.1)
-            if message is not None:
-                got.append((message.value() or b"").decode())
+        got = await values(consumer, 2)
         await consumer.close()
         return got
 
@@ -173,13 +179,9 @@ def test_what_on_revoke_commits_while_a_consumer_is_closed_does_not_come_again(l
         await consumer.commit(asynchronous=False)
 
     async def run() -> list[str]:
-        got: list[str] = []
         consumer = AIOKafkaConsumer(conf_of(loops) | {"enable.auto.commit": False}, claims=claims_of(loops))
         await consumer.subscribe([loops.topic], on_revoke=commit)
-        while len(got) < 2:
-            message = await consumer.poll(0.1)
-            if message is not None:
-                got.append((message.value() or b"").decode())
+        got = await values(consumer, 2)
         await consumer.close()
         return got
 
@@ -211,7 +213,6 @@ def test_a_callback_may_give_up_a_call_and_make_another(loops: Loops, in_loop: I
 
 def test_a_poll_that_is_cancelled_loses_nothing(loops: Loops, in_loop: InLoop) -> None:
     async def run() -> list[str]:
-        got: list[str] = []
         async with AIOKafkaConsumer(conf_of(loops), claims=claims_of(loops)) as consumer:
             await consumer.subscribe([loops.topic])
             while len(await consumer.assignment()) < loops.partitions:
@@ -222,11 +223,7 @@ def test_a_poll_that_is_cancelled_loses_nothing(loops: Loops, in_loop: InLoop) -
             polls.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await polls
-            while len(got) < 2:
-                message = await consumer.poll(0.1)
-                if message is not None:
-                    got.append((message.value() or b"").decode())
-        return got
+            return await values(consumer, 2)
 
     assert in_loop(asyncio.wait_for(run(), _PATIENCE_S)) == ["a", "b"]
     loops.produce(["c"], partition=0)

@@ -11,7 +11,7 @@ from holdfast.errors import SourceUnavailable
 from holdfast.plugin.engine.partition.hand_over import HandOver
 from holdfast.plugin.events import Overrun, RebalanceReport
 from holdfast.plugin.ports import CommitFate
-from tests.harness.engine import Bench, Letters, numbered, partition
+from tests.harness.engine import Bench, Letters, Member, numbered, partition
 from tests.harness.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -338,26 +338,37 @@ def _nothing_was_abandoned(bench: Bench) -> None:
     assert [each.abandoned for each in reports] == [0] * len(reports)
 
 
-def test_an_app_that_is_asked_to_stop_inside_a_rebalance_drains_for_no_longer_from_then_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its process manager waits for one drain, and then kills."""
-    deadlines: dict[str, Deadline] = {}
+@pytest.fixture
+def deadlines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Deadline]:
+    """Of each drain that has begun, by what has triggered it."""
+    begun: dict[str, Deadline] = {}
     drain = HandOver.drain
 
     def note(self: HandOver, *args: Any, **kwargs: Any) -> None:
-        deadlines[self._trigger] = self._deadline
+        begun[self._trigger] = self._deadline
         drain(self, *args, **kwargs)
 
     monkeypatch.setattr(HandOver, "drain", note)
+    return begun
+
+
+def with_both_held(bench: Bench) -> tuple[Member, Member]:
+    """Who has both partitions, whose handlers wait, and drains for an hour; and another member that has none yet."""
+    bench.work.hold("0x0", "1x0")
+    bench.broker.produce("orders", 0, "0x0")
+    bench.broker.produce("orders", 1, "1x0")
+    first = bench.member("a", settings=Settings(drain_timeout_s=3600.0))
+    bench.wait_running("0x0", "1x0")
+    bench.group.aim({first.source: [P0, P1]})
+    return first, bench.member("b", settings=SETTINGS)
+
+
+def test_an_app_that_is_asked_to_stop_inside_a_rebalance_drains_for_no_longer_from_then_on(
+    deadlines: dict[str, Deadline],
+) -> None:
+    """Its process manager waits for one drain, and then kills."""
     with Bench(orders=2) as bench:
-        bench.work.hold("0x0", "1x0")
-        bench.broker.produce("orders", 0, "0x0")
-        bench.broker.produce("orders", 1, "1x0")
-        first = bench.member("a", settings=Settings(drain_timeout_s=3600.0))
-        bench.wait_running("0x0", "1x0")
-        bench.group.aim({first.source: [P0, P1]})
-        second = bench.member("b", settings=SETTINGS)
+        first, second = with_both_held(bench)
         bench.group.aim({first.source: [P1], second.source: [P0]})
         bench.wait(lambda: "revoked" in deadlines)
         first.app.stop()
@@ -371,24 +382,10 @@ def test_an_app_that_is_asked_to_stop_inside_a_rebalance_drains_for_no_longer_fr
         bench.wait_committed(1, 1)
 
 
-def test_what_goes_while_the_app_leaves_is_waited_for_no_longer_than_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_while_the_app_leaves_is_waited_for_no_longer_than_the_rest(deadlines: dict[str, Deadline]) -> None:
     """The group waits for it: a drain of its own would begin where the other is about to end."""
-    deadlines: dict[str, Deadline] = {}
-    drain = HandOver.drain
-
-    def note(self: HandOver, *args: Any, **kwargs: Any) -> None:
-        deadlines[self._trigger] = self._deadline
-        drain(self, *args, **kwargs)
-
-    monkeypatch.setattr(HandOver, "drain", note)
     with Bench(orders=2) as bench:
-        bench.work.hold("0x0", "1x0")
-        bench.broker.produce("orders", 0, "0x0")
-        bench.broker.produce("orders", 1, "1x0")
-        first = bench.member("a", settings=Settings(drain_timeout_s=3600.0))
-        bench.wait_running("0x0", "1x0")
-        bench.group.aim({first.source: [P0, P1]})
-        second = bench.member("b", settings=SETTINGS)
+        first, second = with_both_held(bench)
         first.app.stop()
         bench.wait(lambda: "leave" in deadlines)
         bench.group.aim({first.source: [P1], second.source: [P0]})

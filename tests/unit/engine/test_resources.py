@@ -17,7 +17,7 @@ from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 
 class Group:
@@ -203,6 +203,15 @@ class TestOfCoroutines:
         assert group.saw == ["closed"]
 
 
+def of_kind(call: Callable[[], None], *, is_async: bool) -> Callable[[], object]:
+    """It, or a coroutine function that does the same."""
+
+    async def later() -> None:
+        call()
+
+    return later if is_async else call
+
+
 class TestThatFail:
     @pytest.mark.parametrize("is_async", [False, True])
     def test_what_it_raises_before_the_yield_ends_the_start_and_the_others_are_closed(
@@ -216,10 +225,7 @@ class TestThatFail:
         def fail() -> None:
             raise ValueError("no such host")
 
-        async def fail_later() -> None:
-            fail()
-
-        group.app.on_startup(fail_later if is_async else fail)
+        group.app.on_startup(of_kind(fail, is_async=is_async))
         group.app.handler("orders")(lambda record: group.handled("never"))
         with pytest.raises(ValueError, match="no such host"):
             group.app.run()
@@ -235,10 +241,7 @@ class TestThatFail:
         def fail() -> None:
             raise ValueError("gone already")
 
-        async def fail_later() -> None:
-            fail()
-
-        group.app.on_shutdown(fail_later if is_async else fail)
+        group.app.on_shutdown(of_kind(fail, is_async=is_async))
         group.app.handler("orders")(lambda record: group.handled("handled"))
         with pytest.raises(ValueError, match="gone already"):
             group.app.run()
@@ -252,10 +255,7 @@ class TestThatFail:
         def leave() -> None:
             sys.exit("no address of the database")
 
-        async def leave_later() -> None:
-            leave()
-
-        group.app.on_startup(leave_later if is_async else leave)
+        group.app.on_startup(of_kind(leave, is_async=is_async))
         group.app.handler("orders")(lambda record: group.handled("never"))
         with pytest.raises(SystemExit, match="no address of the database"):
             group.app.run()
@@ -271,10 +271,7 @@ class TestThatFail:
         def leave() -> None:
             sys.exit("the pool hangs")
 
-        async def leave_later() -> None:
-            leave()
-
-        group.app.on_shutdown(leave_later if is_async else leave)
+        group.app.on_shutdown(of_kind(leave, is_async=is_async))
         group.app.handler("orders")(lambda record: group.handled("handled"))
         with pytest.raises(SystemExit, match="the pool hangs"):
             group.app.run()

@@ -27,7 +27,8 @@ STOP, HURRY = "stop", "hurry"
 #: Beyond drain and linger: the last commit (5 s), a client whose brokers are silent (12 s), who is told of dead letters
 #: and those on their way (5 s each).
 CLOSE_S = 27.0
-_LONGEST_S = 3600.0
+#: A wait ends after that and begins again: none may be longer than 24 days, and a linger may have no end.
+LONGEST_WAIT_S = 3600.0
 
 
 class Lifeline:
@@ -84,7 +85,7 @@ class Lifeline:
         self._stop("the supervisor has gone")
         over_at_s = SYSTEM_CLOCK.now() + self._grace_s
         while (left_s := over_at_s - SYSTEM_CLOCK.now()) > 0:
-            SYSTEM_CLOCK.sleep(min(left_s, _LONGEST_S))  # it may have no end
+            SYSTEM_CLOCK.sleep(min(left_s, LONGEST_WAIT_S))
         os.kill(os.getpid(), signal.SIGKILL)  # nobody else would
 
     def _hear(self) -> bytes:

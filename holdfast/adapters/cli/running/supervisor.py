@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.adapters.cli.running.child import told
-from holdfast.adapters.cli.running.lifeline import CLOSE_S, HURRY
+from holdfast.adapters.cli.running.lifeline import CLOSE_S, HURRY, LONGEST_WAIT_S
 from holdfast.adapters.cli.running.restarts import Restarts
 from holdfast.timing import SYSTEM_CLOCK, wall_ms
 
@@ -29,8 +29,6 @@ _log = logging.getLogger("holdfast.run")
 _ASKS = (signal.SIGTERM, signal.SIGINT)
 #: With a grace that is given: so long before its end, what still runs is handed over.
 _HURRY_S = 5.0
-#: A wait ends after that and begins again: none may be longer than 24 days, and a linger may have no end.
-_LONGEST_S = 3600.0
 #: A process that was killed, or that did not end well when it was asked to.
 _NOT_WELL = 1
 
@@ -138,7 +136,7 @@ class Supervisor:
             due += [at_s for at_s in (self._hurry_at_s, self._kill_at_s) if at_s]
         elif self._changes is not None:
             due.append(self._look_at_s)
-        return min(max(min(due) - SYSTEM_CLOCK.now(), 0.0), _LONGEST_S) if due else None
+        return min(max(min(due) - SYSTEM_CLOCK.now(), 0.0), LONGEST_WAIT_S) if due else None
 
     # ---- one process
     def _launch(self, place: Place) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.plugin.advice.rules.finding import Effect, Rule, Seen, Severity
 from holdfast.plugin.advice.rules.membership import EAGER
-from holdfast.plugin.advice.rules.watched import behind, is_retry, member_name, some
+from holdfast.plugin.advice.rules.watched import behind, ids_of, is_retry, member_name, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def _loop(watched: Watched) -> Iterator[Seen]:
     moved, changes = watched.generations or 0, watched.changes
     if not changes:
         return
-    always = set.intersection(*({each.id for each in view.members} for view in watched.told))
+    always = set.intersection(*map(ids_of, watched.told))
     passing = {each.id: member_name(each) for view in watched.told for each in view.members if each.id not in always}
     times = "once" if changes == 1 else f"{changes} times"
     told = [f"the group changed {times} in {len(watched.views)} looks within {watched.apart_s:.0f} s"]

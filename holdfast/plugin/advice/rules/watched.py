@@ -73,7 +73,7 @@ class Watched:
         for before, after in pairwise(self.told):
             known = known if before.generation is None else before.generation
             moved = None not in (known, after.generation) and known != after.generation
-            changes += moved or _ids(before) != _ids(after)
+            changes += moved or ids_of(before) != ids_of(after)
         return changes
 
     @property
@@ -134,5 +134,6 @@ def some(names: Iterable[object], most: int = _MOST_NAMES) -> str:
     return ", ".join(listed[:most]) + more
 
 
-def _ids(view: GroupView) -> set[str]:
+def ids_of(view: GroupView) -> set[str]:
+    """The members of that look, by their ids."""
     return {each.id for each in view.members}

@@ -79,7 +79,6 @@ class Takeover:
     ) -> None:
         self._source, self._commits = source, commits
         self._clock, self._chance, self._tell = runtime, runtime.random, tell
-        self._fenced, self._committed_with = sessions.lost, sessions.committed_with
         self._sessions = sessions
         #: What this process owned when it last lost a session.
         self._had: frozenset[Partition] = frozenset()
@@ -197,7 +196,7 @@ class Takeover:
                 owner.acquired, owner.again = reply, reply.again
                 owner.move(Phase.ACQUIRED)
             elif reply is Verdict.FENCED:
-                self._fenced()
+                self._sessions.lost()
                 return
 
     def _read(self, owners: Sequence[Ownership]) -> None:
@@ -237,7 +236,7 @@ class Takeover:
             return
         watermark = acquired.watermark
         if committed is not None:
-            self._committed_with(owner.partition, committed.store)
+            self._sessions.committed_with(owner.partition, committed.store)
             owner.committed, owner.committed_at = committed.offset, self._clock.now()
             if committed.offset < watermark:
                 self._tell(RewindIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
@@ -258,7 +257,7 @@ class Takeover:
         drops = [Drop(owner.name, owner.store_epoch, owner.adopting) for owner in owners]
         for owner, dropped in zip(owners, owners[0].session_.drop(drops), strict=True):
             if not dropped:
-                self._fenced()
+                self._sessions.lost()
                 return
             acquired = owner.acquired
             watermark = acquired.watermark if acquired else 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.events import DeadLetterLimitReached, DeadLettersResumed
-from holdfast.plugin.retrying.failures import words_of
+from holdfast.plugin.retrying.failures import summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ class Brakes:
                 ended=ended,
                 partition=entry.record.partition,
                 offset=entry.record.offset,
-                error=f"{type(error).__name__}: {words_of(error)}",
+                error=summary_of(error),
                 then=limit.then,
                 pause_s=limit.pause_s if limit.then == "pause" else None,
             )
@@ -154,7 +154,7 @@ class Brakes:
             failure = HandlerFailed(
                 f"{handler} failed for good on {letters} of {ended} records, and its dead_letter_limit takes that for "
                 "a fault of the handler's: mend it, or raise the limit (None: without one), if they are to be given up "
-                f"({type(error).__name__}: {words_of(error)})"
+                f"({summary_of(error)})"
             )
             failure.__cause__ = error
             self._stop(failure)

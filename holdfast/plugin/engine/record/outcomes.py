@@ -16,7 +16,7 @@ from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.letter_brakes import Brakes
 from holdfast.plugin.events import DeadLettered, RecordFailed, SentBack
 from holdfast.plugin.retrying.dead_letter import Letter
-from holdfast.plugin.retrying.failures import Failures, words_of
+from holdfast.plugin.retrying.failures import Failures, summary_of
 from holdfast.plugin.retrying.retry import BACKOFF
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Outcomes:
         entry.attempt += 1
         self._recorder.ended(entry, Told.FAILED)
         self.stuck.add(entry)
-        self._tell_failed(entry, f"{type(error).__name__}: {error}", None)
+        self._tell_failed(entry, summary_of(error), None)
         self._lanes.back(entry, Gate.STUCK)
         if letter:
             self._for_good(entry, error)
@@ -191,8 +191,7 @@ class Outcomes:
         """Tell of those that failed together, once all of them are back."""
         alike, self._alike = self._alike, None
         if alike is not None:
-            error = f"{type(alike.error).__name__}: {words_of(alike.error)}"
-            self._tell_failed(alike.first, error, alike.wait_s, alike.records)
+            self._tell_failed(alike.first, summary_of(alike.error), alike.wait_s, alike.records)
 
     # ---- inside
     def _failed(self, entry: Entry, error: Exception) -> None:
@@ -233,7 +232,7 @@ class Outcomes:
                 f"{handler.name} failed for good on {record.partition}@{record.offset} after "
                 f"{attempts} attempt{'s' * (attempts != 1)} and has no dead letter: mend the handler or the "
                 f"record, or give it dead_letter=... "
-                f"({type(error).__name__}: {words_of(error)})"
+                f"({summary_of(error)})"
             )
             failure.__cause__ = error
             self._stop(failure)

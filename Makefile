@@ -11,6 +11,9 @@ CLIENTS ?=
 MINUTES ?= 10
 BROKERS ?= one
 STORE ?= one
+# Tests start hundreds of Pythons: where none writes what it has compiled, each compiles holdfast anew, and each of
+# pytest's processes all tests.
+export PYTHONDONTWRITEBYTECODE :=
 # Most tests wait most of their time: five processes run them, with one set of servers for all (tests/tiers.py says who
 # runs what, and when). A process that dies (a test that hung ends its own) is not started again, and the run ends.
 PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0

@@ -143,8 +143,9 @@ class Holdfast(Hooks):
                 a function of the record, `record_key()`, `header("name")`. None: the position alone.
             retry: None = `Retry()`, three attempts; one attempt where the source has the broker bring failed records
                 again: what is said here is then tried first.
-            dead_letter: the topic for records that failed for good, which none of `topics` matches. None: such a record
-                stops the app.
+            dead_letter: the topic for records that failed for good, which does not lead back here: none of `topics`
+                matches it, nor what the handlers of that topic give up in their turn. None: such a record stops the
+                app.
             dead_letter_limit: how many of them are the handler's own fault, and what follows then. None: however many.
                 By default `DeadLetterLimit()`; a source of leased records cannot be paused, so there the app stops.
             batch: call with a list of records instead of one.

@@ -277,19 +277,30 @@ class Routes:
         return {topic: step.delay_s for topic, step in self.retry_topics.steps.items()}
 
     def check_letters(self) -> None:
-        """Raises SettingError: a handler's pattern matches its own dead letter topic. Its letters would come back to
-        it, fail again, and so on for ever. Asked when all are registered: that topic may have a handler of its own."""
+        """Raises SettingError: a handler's dead letters come back to it, by its own pattern or by way of others. They
+        would fail again, and so on for ever. Asked when all are registered: that topic may have a handler of its own.
+        """
         for handler in self._handlers:
-            topic = handler.dead_letter
-            # RocketMQ's own (%DLQ%...) are in no pattern, whatever it says.
-            if topic is None or topic.startswith("%") or self.find(topic) is not handler:
+            way = [handler]
+            while (receiver := self._receiver(way[-1])) is not None and receiver not in way:
+                way.append(receiver)
+            if receiver is not handler:  # somebody else's circle is told of there
                 continue
+            last, matching = way[-1], f"{' or '.join(handler.topics)} matches that topic"
             raise SettingError(
                 "dead_letter",
-                topic,
-                f"{handler.name} would get its own dead letters back, since {' or '.join(handler.topics)} matches that "
-                "topic: name one that it does not match (or register a handler for that topic)",
+                last.dead_letter,
+                f"{handler.name} would get its own dead letters back, since {matching}: name one that it does not "
+                "match (or register a handler for that topic)"
+                if last is handler
+                else f"what {' and '.join(each.name for each in way)} all fail on would go round for ever, since "
+                f"{matching}: let {last.name} name one that none of them gets",
             )
+
+    def _receiver(self, handler: Handler) -> Handler | None:
+        """Which handler gets its dead letters. RocketMQ's own (%DLQ%...) are in no pattern, whatever it says."""
+        topic = handler.dead_letter
+        return None if topic is None or topic.startswith("%") else self.find(topic)
 
     def find(self, topic: str) -> Handler | None:
         """The topic's handler, or None."""

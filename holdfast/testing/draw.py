@@ -16,7 +16,7 @@ from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
 from holdfast.plugin.settings import Ordering, Settings
 from holdfast.testing.draw_mishaps import mishaps, slips
-from holdfast.testing.draw_options import HANGS_S, options, retry_topics, slow_handlers
+from holdfast.testing.draw_options import HANGS_S, failing_by_record, options, retry_topics, slow_handlers
 from holdfast.testing.elsewhere import moved
 from holdfast.testing.world import (
     LEASED,
@@ -122,6 +122,8 @@ def draw(seed: int) -> World:
     if world.loop is None:
         world = replace(world, around=_apart("around", seed).random() < 1 / 6)
     world = retry_topics(_apart("retry topics", seed), world)
+    if world.loop is None:
+        world = failing_by_record(_apart("failing by record", seed), world)
     world = slow_handlers(_apart("slow handlers", seed), world)
     world = _noted_resets(mishaps(_apart("mishaps", seed), world))
     return slips(_apart("slips", seed), world)

@@ -30,6 +30,7 @@ _HUNG = 0.01
 _MOVED = 0.3
 #: How many worlds have retry topics, and how likely each handler has some there.
 _LATER, _PART = 0.15, 0.7
+_BY_RECORD = 0.5
 #: How many worlds have handlers that run for seconds, and how many of their records, which come within that time.
 _SLOW, _SLOW_RECORDS, _SLOW_S = 0.1, 0.02, 5.0
 _LONG_S = 3.0
@@ -55,6 +56,14 @@ def retry_topics(chance: random.Random, world: World) -> World:
         name = chance.choice([handler.topic_name, "{topic}.later.{delay}"])
         if chance.random() < _PART and not any(each.startswith("^") for each in handler.topics):
             world = _with(world, at, delays_s=delays_s, topic_name=name)
+    return world
+
+
+def failing_by_record(chance: random.Random, world: World) -> World:
+    """Have batch handlers that say which of their records have failed."""
+    for at, handler in enumerate(world.handlers):
+        if handler.batch is not None and chance.random() < _BY_RECORD:
+            world = _with(world, at, by_record=True)
     return world
 
 

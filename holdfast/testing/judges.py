@@ -15,7 +15,7 @@ from holdfast.testing.lost import Known, Lost
 from holdfast.testing.world import LEASED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from holdfast.records import Record
     from holdfast.testing.book import LogName, Sight
@@ -116,21 +116,22 @@ class Judges:
         self._note_unacked(runs)
         return runs
 
-    def ended(self, runs: Sequence[Run], *, well: bool, for_good: bool = False) -> None:
-        """A call has ended; `for_good`: with an error that the handler's retries take for one that nothing cures."""
+    def ended(self, runs: Sequence[Run], failed: Collection[Run] = (), for_good: Collection[Run] = ()) -> None:
+        """A call has ended, well but for the runs that failed; `for_good`: those of them whose error the handler's
+        retries take for one that nothing cures."""
         now = self._now()
         self.running[runs[0].member][runs[0].record.handling.name] -= 1
         for run in runs:
-            record, unit = run.record, run.record.unit
+            record = run.record
             run.ended_at = now
             self.in_log[record.log].remove(run)
             if record.lane is not None:
                 record.lane.running.remove(run)
-            if well:
-                unit.handled = True
+            if run not in failed:
+                record.unit.handled = True
                 continue
             record.failures += 1
-            record.hopeless = record.hopeless or for_good
+            record.hopeless = record.hopeless or run in for_good
             self._drop(run)
 
     def handled_after_all(self, record: Placed) -> None:

@@ -82,7 +82,8 @@ class LoopMember(Member):
     def dismissed(self, partitions: Collection[Partition]) -> None:
         """Note that the loop's records of these partitions are others' to handle."""
         for place in [place for place in self._handed_out if place[0] in partitions]:
-            self.stage.judges.ended(self._handed_out.pop(place), well=False)
+            runs = self._handed_out.pop(place)
+            self.stage.judges.ended(runs, failed=runs)
 
     # ---- the loop
     def _main(self) -> None:
@@ -186,7 +187,7 @@ class LoopMember(Member):
         others = [run for run in self._handed_out.get(place, ()) if run.record.log != placed.log]
         if others:
             del self._handed_out[place]
-            self.stage.judges.ended(others, well=True)
+            self.stage.judges.ended(others)
             self.stage.judges.in_doubt(others)
 
     def _given(self, records: Sequence[Record]) -> None:
@@ -202,7 +203,7 @@ class LoopMember(Member):
         its partition was taken over anew, and both say what became of the same place."""
         runs = self._handed_out.pop(place, None)
         if runs is not None:
-            self.stage.judges.ended(runs, well=well)
+            self.stage.judges.ended(runs, failed=() if well else runs)
         return runs is not None
 
     @contextmanager

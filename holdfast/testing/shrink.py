@@ -127,7 +127,8 @@ def _changes(world: World) -> Iterator[Callable[[World], World | None]]:
         yield lambda now, topic=topic: _without_topic(now, topic.name)  # type: ignore[misc]
     for handler in world.handlers:
         yield lambda now, name=handler.name: _handled(now, name, keyed=False)  # type: ignore[misc]
-        yield lambda now, name=handler.name: _handled(now, name, kind="plain", batch=None)  # type: ignore[misc]
+        yield lambda now, name=handler.name: _handled(now, name, kind="plain", batch=None, by_record=False)  # type: ignore[misc]
+        yield lambda now, name=handler.name: _handled(now, name, by_record=False)  # type: ignore[misc]
         yield lambda now, name=handler.name: _handled(now, name, limit=None)  # type: ignore[misc]
         yield lambda now, name=handler.name: _handled(now, name, shared_scope=False)  # type: ignore[misc]
         yield lambda now, name=handler.name: _handled(now, name, timeout_s=None)  # type: ignore[misc]

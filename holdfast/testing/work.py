@@ -8,8 +8,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import BatchFailed
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from holdfast.plugin.handling.handler_call import HandlerCall
     from holdfast.plugin.retrying.dead_letter import Letter
@@ -154,16 +156,20 @@ class Work:
             if self._calls.pop(id(runs), None) is not None:
                 stage.judges.broken_off(runs)
             raise
-        except (Exception, asyncio.CancelledError) as error:
-            handling = placed[0].handling
-            for_good = isinstance(error, Hopeless) and (handling.retry_on or handling.give_up_on)
-            self._ended(runs, well=False, for_good=for_good)
+        except BatchFailed as error:
+            self._ended(runs, {runs[at]: failure for at, failure in error.failures.items()})
             raise
-        self._ended(runs, well=True)
+        except (Exception, asyncio.CancelledError) as error:
+            self._ended(runs, dict.fromkeys(runs, error))
+            raise
+        self._ended(runs, {})
 
-    def _ended(self, runs: list[Run], *, well: bool, for_good: bool = False) -> None:
+    def _ended(self, runs: list[Run], failed: Mapping[Run, BaseException]) -> None:
+        handling = runs[0].record.handling
+        knows = handling.retry_on or handling.give_up_on
+        for_good = [run for run, error in failed.items() if knows and isinstance(error, Hopeless)]
         if self._calls.pop(id(runs), None) is not None:
-            self.stage.judges.ended(runs, well=well, for_good=for_good)
+            self.stage.judges.ended(runs, failed, for_good)
 
     def _hangs_s(self, records: Sequence[Placed]) -> float:
         hangs, hang_s = self.stage.hangs, 0.0
@@ -174,8 +180,12 @@ class Work:
         return hang_s
 
     def _fail_as_planned(self, records: Sequence[Placed]) -> None:
-        fails = self.stage.fails
-        for record in records:
+        fails, failed = self.stage.fails, dict[int, Exception]()
+        for at, record in enumerate(records):
             if fails.get(record.number, 0) > 0:
                 fails[record.number] -= 1
-                raise (Hopeless if record.plan.hopeless else Curable)(f"{record} is to fail")
+                failed[at] = (Hopeless if record.plan.hopeless else Curable)(f"{record} is to fail")
+                if not record.handling.by_record:
+                    raise failed[at]
+        if failed:
+            raise BatchFailed(failed)

@@ -76,6 +76,8 @@ class Handling:
     topic_name: str = "{topic}.{group}.retry.{delay}"
     limit: DeadLetterLimit | None = None
     batch: BatchOf | None = None
+    #: A batch of it fails with `BatchFailed`: those records that are to fail, and not the others.
+    by_record: bool = False
     timeout_s: float | None = None
 
     def matches(self, topic: str) -> bool:

@@ -58,3 +58,8 @@ def test_it_is_drawn(option: str, drawn: dict[str, set[str]]) -> None:
 
 def test_some_worlds_have_middlewares() -> None:
     assert {draw(seed).around for seed in range(_SEEDS)} == {False, True}
+
+
+def test_some_batch_handlers_name_what_has_failed_and_no_others_do() -> None:
+    handlers = [each for seed in range(_SEEDS) for each in draw(seed).handlers]
+    assert {(each.by_record, each.batch is not None) for each in handlers} == {(0, 0), (0, 1), (1, 1)}

@@ -100,6 +100,15 @@ class TestOwnLetters:
         with pytest.raises(SourceFatal, match="opened"):
             app.run()
 
+    def test_letters_that_come_back_by_way_of_others_are_refused_too(self) -> None:
+        app = self.app()
+        app.handler("orders", dead_letter="orders.dlq", name="pay")(print)
+        app.handler("orders.dlq", dead_letter="orders.last", name="look")(print)
+        app.handler("orders.last", dead_letter="orders.dlq", name="again")(print)
+        refused = r"dead_letter='orders.dlq'.*what look and again all fail on would go round for ever.*let again name"
+        with pytest.raises(SettingError, match=refused):
+            app.run()
+
     def test_letters_that_another_handler_takes_are_its_matter(self) -> None:
         app = self.app()
         app.handler(r"^orders\..*", dead_letter="orders.dlq", name="pay")(print)

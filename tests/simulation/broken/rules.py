@@ -465,6 +465,20 @@ RULES = (
         breaks="order: what follows a coroutine that failed runs before its retry",
     ),
     Broken(
+        name="another-one-of-the-batch-failed",
+        file="plugin/engine/record/attempts.py",
+        rule="    return {given[at]: _as_exception(failure) for at, failure in partial.items()}\n",
+        instead="    return {given[at - 1]: _as_exception(failure) for at, failure in partial.items()}\n",
+        breaks="P1: of a batch another record than the one that failed is tried again",
+    ),
+    Broken(
+        name="all-of-the-batch-failed",
+        file="plugin/engine/record/attempts.py",
+        rule="    if partial is None or not (partial and partial.keys() <= set(range(len(given)))):\n",
+        instead="    if True:\n",
+        breaks="P2: what a batch has handled well is tried again with what failed",
+    ),
+    Broken(
         name="the-first-kind-goes-first",
         file="plugin/engine/record/dispatch.py",
         rule="        kinds.rotate(-self._turns)\n",

@@ -14,9 +14,9 @@ STORE ?= one
 # Tests start hundreds of Pythons: where none writes what it has compiled, each compiles holdfast anew, and each of
 # pytest's processes all tests.
 export PYTHONDONTWRITEBYTECODE :=
-# Most tests wait most of their time: six processes run them, with one set of servers for all (tests/tiers.py says who
+# Most tests wait most of their time: five processes run them, with one set of servers for all (tests/tiers.py says who
 # runs what, and when). A process that dies (a test that hung ends its own) is not started again, and the run ends.
-PYTEST_ARGS ?= -n 6 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+PYTEST_ARGS ?= -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 # What is `full` has clusters of brokers, or a Spark, of its own: more of them at a time starve each other.
 FULL_ARGS ?= $(PYTEST_ARGS) -n 3
 # What needs Spark's packages: half a gigabyte for each Python. `make compat` tries Spark.

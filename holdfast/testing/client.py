@@ -303,13 +303,13 @@ class Reports:
         return {} if engine is None else getattr(engine.family, "owners", {})
 
     def _runs(self, had: Mapping[Partition, tuple[str, int]]) -> Sequence[Run]:
-        """The runs of these ownerships."""
-        stage = self._member.stage
+        """The runs of these ownerships. All sessions that are open without a store have one name."""
+        stage, member = self._member.stage, self._member.name
         return [
             run
             for partition, (session, epoch) in had.items()
             for run in stage.judges.in_log[stage.log(partition)]
-            if run.session == session and run.epoch == epoch and not run.given_up
+            if (run.member, run.session, run.epoch) == (member, session, epoch) and not run.given_up
         ]
 
     def _broken(self, what: str) -> None:

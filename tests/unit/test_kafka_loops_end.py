@@ -46,7 +46,8 @@ def test_a_process_whose_event_loop_ends_in_a_callback_ends(end: str) -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM % end], check=True, timeout=60.0)
 
 
-#: A broker that takes connections and is silent. Ctrl-C that strikes while the client logs is lost to it.
+#: A broker that takes connections and is silent. Ctrl-C that strikes right before the client calls back may be lost in
+#: the binding, so it strikes again.
 _POLLS = """
 import asyncio, _thread, socket, threading
 from holdfast.adapters.kafka import AIOKafkaConsumer, KafkaConsumer
@@ -55,11 +56,17 @@ conf = {"bootstrap.servers": "127.0.0.1:%d" % broker.getsockname()[1], "group.id
 """
 _CTRL_C = """
 consumer = KafkaConsumer(conf, claims=None)
-threading.Timer(1.0, _thread.interrupt_main).start()
+ended = threading.Event()
+
+def strike():
+    while not ended.wait(1.0):
+        _thread.interrupt_main()
+
+threading.Thread(target=strike, daemon=True).start()
 try:
     consumer.poll()
 except KeyboardInterrupt:
-    pass
+    ended.set()
 """
 _CLOSE = """
 async def run():

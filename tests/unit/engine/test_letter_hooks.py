@@ -169,7 +169,8 @@ def test_one_that_hangs_holds_nothing_up_and_its_calls_are_bounded(
     assert "3 of its calls have not ended" in group.failed[0].error
     goes_on.set()
     group.member.stop()  # waits for those
-    assert sorted(told) == [0, 1, 2]
+    assert len(told) == 3  # several threads send letters: any three of them
+    assert sorted([*told, *(each.offset for each in group.failed)]) == [0, 1, 2, 3, 4]
 
 
 @pytest.fixture

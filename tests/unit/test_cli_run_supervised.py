@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import socket
 from typing import TYPE_CHECKING, Any
@@ -10,11 +12,13 @@ import pytest
 
 from holdfast import Holdfast, MemoryClaims
 from holdfast.adapters.cli.exit_codes import ImportFailed
-from holdfast.adapters.cli.running.child import told
+from holdfast.adapters.cli.running.child import Child, told
 from holdfast.adapters.cli.running.process import Stops, _again, check_names, name, static_id
 from holdfast.adapters.cli.running.restarts import LONGEST_WAIT_S, WELL_S, Restarts
+from holdfast.adapters.cli.running.supervisor import Supervisor
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.errors import HandlerFailed, SettingError, SourceUnavailable, StaticIdTaken
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import argparse
@@ -108,6 +112,60 @@ def test_a_restart_may_help_but_where_somebody_has_to_change_something(error: Ex
 )
 def test_an_end_is_told_as_people_say_it(code: int, says: str) -> None:
     assert told(code) == says
+
+
+class _Process:
+    """A process that has an app at once, and ends well when it is asked to."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.pid, self.started_s, self.asked = ordinal, SYSTEM_CLOCK.now(), False
+        self.loaded, self.failed = {"stop_s": 10.0}, None
+        self.socket, self._theirs = socket.socketpair()
+        self._theirs.send(b"loaded")
+
+    def hear(self) -> bool:
+        return bool(self.socket.recv(100))
+
+    def stop(self, _: str) -> None:
+        self.asked = True
+        self._theirs.close()
+
+    def ended(self) -> int | None:
+        return 0 if self.asked else None
+
+
+class TestProcessesThatCannotBeStarted:
+    """A machine without memory, or without room for one more process, has it again later."""
+
+    def supervised(self, starts: list[int], refused: int, restarts: int) -> int:
+        """Of process 1 so many starts are refused. Returns: the exit code."""
+
+        def start(ordinal: int) -> Any:
+            starts.append(ordinal)
+            if ordinal == 1 and starts.count(1) <= refused:
+                raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+            if ordinal == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return _Process(ordinal)
+
+        return Supervisor(start, 2, restarts=restarts).run()
+
+    def test_are_tried_again_and_the_others_go_on(self) -> None:
+        starts: list[int] = []
+        assert self.supervised(starts, refused=1, restarts=2) == 0
+        assert starts == [0, 1, 1]
+
+    def test_are_given_up_after_so_many_tries_and_the_others_drain(self) -> None:
+        starts: list[int] = []
+        assert self.supervised(starts, refused=9, restarts=0) == 1
+        assert starts == [0, 1]
+
+    def test_leave_no_line_behind(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An open one would be a ResourceWarning, which is an error here."""
+        monkeypatch.setattr("sys.executable", "/nowhere/python")
+        with pytest.raises(FileNotFoundError) as failed:
+            Child(["run", "shop:app"], 0)
+        assert failed.value.filename == "/nowhere/python"
 
 
 class TestStaticIds:

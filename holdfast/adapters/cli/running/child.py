@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.cli.running.lifeline import STOP
@@ -25,6 +25,9 @@ class Child:
     Args:
         arguments: behind `holdfast`.
         ordinal: which one it is, from 0 on.
+
+    Raises:
+        OSError: there is no memory for it, or no room.
     """
 
     def __init__(self, arguments: Sequence[str], ordinal: int) -> None:
@@ -37,15 +40,18 @@ class Child:
         #: Whether it was asked to stop.
         self.asked = False
         self._heard = b""
-        with theirs:
-            # A group of its own: Ctrl-C at a terminal is for the supervisor, which asks all of them once.
-            self._process = subprocess.Popen(  # noqa: S603 - this very command
-                [sys.executable, "-m", "holdfast", *arguments],
-                env=os.environ | {PROCESS: str(ordinal), LIFELINE: str(theirs.fileno())},
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                process_group=0,
-            )
+        with ExitStack() as unless_started:
+            unless_started.enter_context(self.socket)
+            with theirs:
+                # A group of its own: Ctrl-C at a terminal is for the supervisor, which asks all of them once.
+                self._process = subprocess.Popen(  # noqa: S603 - this very command
+                    [sys.executable, "-m", "holdfast", *arguments],
+                    env=os.environ | {PROCESS: str(ordinal), LIFELINE: str(theirs.fileno())},
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    process_group=0,
+                )
+            unless_started.pop_all()
 
     @property
     def pid(self) -> int:

@@ -143,7 +143,11 @@ class Supervisor:
         if self._stopping or place.child is not None:
             return
         place.due_s, place.waits_for_change = None, False
-        place.child = child = self._start(place.ordinal)
+        try:
+            place.child = child = self._start(place.ordinal)
+        except OSError as error:  # no memory, or one process too many: those that run go on meanwhile
+            self._again(place, f"process {place.ordinal} could not be started ({error})", 0.0, _NOT_WELL)
+            return
         self._selector.register(child.socket, selectors.EVENT_READ, child)
         _log.info("process %d has begun (pid %d)", place.ordinal, child.pid)
 
@@ -183,6 +187,10 @@ class Supervisor:
             _log.error("%s: a restart would not help (%s)", how, child.failed["why"])
             self._stop(f"process {place.ordinal} cannot run", code)
             return
+        self._again(place, how, lived_s, code)
+
+    def _again(self, place: Place, how: str, lived_s: float, code: int) -> None:
+        """Start it again after a while, or give up."""
         wait_s = place.restarts.after(lived_s, wall_ms())
         if wait_s is not None:
             _log.error("%s; it is started again in %.1f s", how, wait_s)

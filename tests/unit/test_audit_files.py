@@ -13,6 +13,8 @@ import pytest
 from holdfast import Audit, FileEvents, LoopAudit
 from holdfast.errors import EventUnreadable, SettingError
 from holdfast.plugin.audit.schema import Assigned, Outcome, Place, Progress, Revoked, Spans, Stopped, decode
+from holdfast.plugin.audit_report.judge.reading import judged_files
+from holdfast.plugin.audit_report.judge.settings import AuditSettings
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -186,6 +188,21 @@ def test_what_is_much_goes_in_several_events(tmp_path: Path) -> None:
     assert handled(read(tmp_path)) == list(range(0, 3_000, 2))
     assert [each.key for body in bodies for each in body.keys or ()] == [f"s:{offset}" for offset in range(0, 3_000, 2)]
     assert max(len(line) for line in lines(tmp_path)) < 200_000
+
+
+def test_a_key_that_is_no_text_spoils_no_event(tmp_path: Path) -> None:
+    """Of half a character, which JSON may bring: a judge can write it nowhere, and would take the event for none."""
+    with LoopAudit(Audit(FileEvents(tmp_path), keys="plain"), "g") as told:
+        told.assigned({("orders", 0): 0})
+        for offset, key in enumerate(["s:\ud800", "s:\udc00", "s:\U0001f600", "s:\ud800"]):
+            told.handled("orders", 0, offset, key=key)
+        told.committed({("orders", 0): 4})
+        told.revoked([("orders", 0)])
+    rows = list(judged_files([str(tmp_path)], AuditSettings(complete=True)))
+    [summary] = [row for table, row in rows if table == "summary"]
+    assert (summary["unreadable"], summary["missing"], summary["handled"]) == (0, 0, 4)
+    assert [row["key"] for table, row in rows if table == "duplicate_keys"] == ["s:\\ud800"]
+    assert not [row for table, row in rows if table == "gaps"]
 
 
 def test_a_loop_that_ends_by_an_error_says_so(tmp_path: Path) -> None:

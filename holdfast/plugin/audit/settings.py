@@ -112,5 +112,7 @@ class KeyWriter:
     def __call__(self, key: str) -> str:
         """Write the key as asked for."""
         if not self._hashed:
-            return key
+            # Half a character, which JSON may bring, by its number: no reader could write it anywhere, and an event
+            # that has one counts as unreadable.
+            return key if key.isascii() else key.encode("utf-8", "backslashreplace").decode()
         return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES, key=self._salt).hexdigest()

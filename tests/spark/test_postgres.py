@@ -226,6 +226,26 @@ def test_rows_of_all_types_arrive_as_they_are(spark: SparkSession, redis_url: st
     assert (full[9], full[10], str(full[11])) == ({"x": 1, "y": "z"}, {"k": 1}, uuid)
 
 
+def test_names_may_be_of_any_characters(spark: SparkSession, redis_url: str, postgres: PostgresServer) -> None:
+    """Also of those that psycopg looks for in a statement that has parameters, and those of a format."""
+    names = ["vat %s", "100%", "%(a)b", "{}", '"x"', "Ünï code"]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    table = Table(spark, redis_url, postgres, "order_id text PRIMARY KEY")
+    table.execute('CREATE SCHEMA "5% {}"')
+    columns = ", ".join(f"{name} int" for name in quoted)
+    table.execute(f'CREATE TABLE "5% {{}}"."%orders" ("the %key" text PRIMARY KEY, {columns})')
+    writer = table.writer(table="5% {}.%orders")
+    for amount in (1, 2):
+        attempt = table.attempt(amount)
+        rows = spark.createDataFrame([("a", *[amount] * 6)], ["the %key", *names])
+        batch = BatchWrite.of(attempt, ("the %key",), 1)
+        writer.write(rows, batch)
+        writer.confirm(spark, attempt)
+        assert writer.finished(spark, batch)
+        assert writer.lacking(rows, batch) == 0
+    assert table.execute('SELECT * FROM "5% {}"."%orders"') == [("a", *[2] * 6)]
+
+
 @pytest.mark.parametrize(
     ("columns", "given", "says"),
     [

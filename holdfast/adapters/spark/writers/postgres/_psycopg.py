@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 try:
     import psycopg
-    from psycopg import Connection, conninfo, errors, sql
+    from psycopg import Connection, Cursor, conninfo, errors, sql
 except ImportError as error:  # or its C part without a libpq, which the extra brings
     raise MissingExtraError("psycopg", "postgres") from error
 
-__all__ = ["Connection", "conninfo", "errors", "psycopg", "said", "sql"]
+__all__ = ["Connection", "Cursor", "conninfo", "errors", "psycopg", "said", "sql"]
 
 
 _AGAIN = "start the query again"

@@ -14,9 +14,10 @@ from holdfast.adapters.spark.writers.postgres.staging import TASK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import LiteralString
 
     from holdfast.adapters.spark.values import BatchWrite
-    from holdfast.adapters.spark.writers.postgres._psycopg import Connection
+    from holdfast.adapters.spark.writers.postgres._psycopg import Connection, Cursor
     from holdfast.adapters.spark.writers.postgres.staging import Stage, Staged
     from holdfast.adapters.spark.writers.postgres.target import Target
 
@@ -28,7 +29,7 @@ CREATE TABLE IF NOT EXISTS {} (
 )
 """
 _NOTE = """
-INSERT INTO {} VALUES (%s, %s, %s, %s, %s, %s, now(), NULL)
+INSERT INTO {} VALUES ({}, {}, {}, {}, {}, {}, now(), NULL)
 ON CONFLICT (sink, query) DO UPDATE SET batch = excluded.batch, attempt = excluded.attempt, fence = excluded.fence,
     rows = excluded.rows, written_at = excluded.written_at, finished_at = NULL
 """
@@ -49,12 +50,8 @@ def finished(connection: Connection[Any], schema: str, batch: BatchWrite) -> boo
     """
     if not _there(connection, schema):
         return False
-    found = connection.execute(
-        sql.SQL("SELECT batch, finished_at IS NOT NULL FROM {} WHERE sink = %s AND query = %s").format(
-            sql.Identifier(schema, _TABLE)
-        ),
-        [batch.sink, batch.query],
-    ).fetchone()
+    find: LiteralString = "SELECT batch, finished_at IS NOT NULL FROM {} WHERE sink = {} AND query = {}"
+    found = _ask(connection, find, schema, batch.sink, batch.query).fetchone()
     if found is None:
         return False
     last, is_finished = found
@@ -66,13 +63,10 @@ def finished(connection: Connection[Any], schema: str, batch: BatchWrite) -> boo
 def confirm(connection: Connection[Any], schema: str, sink: str, query: str, attempt: str) -> None:
     """Note that Redis has the attempt as finished."""
     if _there(connection, schema):
-        connection.execute(
-            sql.SQL(
-                "UPDATE {} SET finished_at = now() "
-                "WHERE sink = %s AND query = %s AND attempt = %s AND finished_at IS NULL"
-            ).format(sql.Identifier(schema, _TABLE)),
-            [sink, query, attempt],
+        note: LiteralString = (
+            "UPDATE {} SET finished_at = now() WHERE sink = {} AND query = {} AND attempt = {} AND finished_at IS NULL"
         )
+        _ask(connection, note, schema, sink, query, attempt)
 
 
 def check(connection: Connection[Any], schema: str, batch: BatchWrite) -> None:
@@ -82,10 +76,7 @@ def check(connection: Connection[Any], schema: str, batch: BatchWrite) -> None:
         BatchFenced: a later attempt has written.
         BatchRefused: a later batch of the query was written.
     """
-    rows = connection.execute(
-        sql.SQL("SELECT query, batch, attempt, fence FROM {} WHERE sink = %s").format(sql.Identifier(schema, _TABLE)),
-        [batch.sink],
-    )
+    rows = _ask(connection, "SELECT query, batch, attempt, fence FROM {} WHERE sink = {}", schema, batch.sink)
     for query, last, attempt, fence in rows:
         if fence > batch.fence or (fence == batch.fence and attempt != batch.attempt):
             raise BatchFenced(
@@ -129,18 +120,16 @@ def merge(
     check(connection, target.schema, batch)
     if batch.rows:
         _count(connection, stage, staged, batch)
-        connection.execute(_upsert(target, stage, batch.key, update=update), [staged.tasks])
-    connection.execute(
-        sql.SQL(_NOTE).format(sql.Identifier(target.schema, _TABLE)),
-        [batch.sink, batch.query, batch.batch, batch.attempt, batch.fence, batch.rows],
-    )
+        connection.execute(_upsert(target, stage, staged, batch.key, update=update))
+    noted = (batch.sink, batch.query, batch.batch, batch.attempt, batch.fence, batch.rows)
+    _ask(connection, _NOTE, target.schema, *noted)
 
 
 def _count(connection: Connection[Any], stage: Stage, staged: Staged, batch: BatchWrite) -> None:
-    counting = sql.SQL("SELECT count(*) FROM {} WHERE {} = ANY (%s)").format(
-        sql.Identifier(*stage), sql.Identifier(TASK)
+    counting = sql.SQL("SELECT count(*) FROM {} WHERE {} = ANY ({})").format(
+        sql.Identifier(*stage), sql.Identifier(TASK), sql.Literal(staged.tasks)
     )
-    [[found]] = connection.execute(counting, [staged.tasks]).fetchall()
+    [[found]] = connection.execute(counting).fetchall()
     if not found == staged.rows == batch.rows:
         raise WriteFailed(
             f"batch {batch.batch} of sink {batch.sink!r} was not written: of its {batch.rows} rows {staged.rows} were "
@@ -148,22 +137,29 @@ def _count(connection: Connection[Any], stage: Stage, staged: Staged, batch: Bat
         )
 
 
-def _upsert(target: Target, stage: Stage, key: Sequence[str], *, update: bool) -> sql.Composed:
+def _upsert(target: Target, stage: Stage, staged: Staged, key: Sequence[str], *, update: bool) -> sql.Composed:
     columns = sql.SQL(", ").join(map(sql.Identifier, target.columns))
     others = [name for name in target.columns if name not in key]
     action: sql.Composable = sql.SQL("NOTHING")
     if update and others:
         set_all = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others]
         action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(set_all))
-    return sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {} = ANY (%s) ON CONFLICT ({}) DO {}").format(
+    return sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {} = ANY ({}) ON CONFLICT ({}) DO {}").format(
         target.name,
         columns,
         columns,
         sql.Identifier(*stage),
         sql.Identifier(TASK),
+        sql.Literal(staged.tasks),
         sql.SQL(", ").join(map(sql.Identifier, key)),
         action,
     )
+
+
+def _ask(connection: Connection[Any], statement: LiteralString, schema: str, *values: str | int) -> Cursor[Any]:
+    """A statement about the table of batches. Values go into its text, as where columns are named: with parameters
+    psycopg takes a "%" in any name for one of their places."""
+    return connection.execute(sql.SQL(statement).format(sql.Identifier(schema, _TABLE), *map(sql.Literal, values)))
 
 
 def _there(connection: Connection[Any], schema: str) -> bool:

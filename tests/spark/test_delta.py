@@ -93,6 +93,24 @@ def test_a_table_has_what_was_finished_whatever_dies_or_comes_late(
     assert table.read() == sorted([("a", 1), ("b", 2), ("c", 2), ("late", 2), *gone])
 
 
+def test_a_reader_sees_what_was_finished_while_the_next_batch_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its look at the log and its look at the marks, of which a query has one."""
+    table = Table(spark, str(tmp_path / "orders"), "replace")
+    table.write(table.attempt(0), ("a", 1))
+    table.write(table.attempt(1), ("b", 2))
+    is_finished, late = DeltaTable.is_finished, [table.attempt(2)]
+
+    def after_the_next_one(self: DeltaTable, sink: str, fence: int) -> bool:
+        if late:
+            table.write(late.pop(), ("c", 3))
+        return is_finished(self, sink, fence)
+
+    monkeypatch.setattr(DeltaTable, "is_finished", after_the_next_one)
+    assert table.read() == [("a", 1), ("b", 2), ("c", 3)]
+
+
 def test_a_table_of_the_catalog_is_merged_into_and_may_keep_its_rows(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

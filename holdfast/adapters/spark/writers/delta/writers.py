@@ -92,11 +92,14 @@ class DeltaReplaceWriter(MarkedTable):
         table = Table(spark, self.table)
         if not table.there:
             raise SettingError("table", self.table, "is not there yet: read it when the first batch is written")
-        log = table.log(sink)
-        rows = spark.read.format("delta").option("versionAsOf", log.version).load(table.path)
-        if log.fence is None or table.is_finished(sink, log.fence):
-            return rows
-        return rows.where(F.col(_FENCE) != log.fence)
+        while True:
+            log = table.log(sink)
+            rows = spark.read.format("delta").option("versionAsOf", log.version).load(table.path)
+            if log.fence is None or table.is_finished(sink, log.fence):
+                return rows
+            if table.log(sink).fence == log.fence:
+                return rows.where(F.col(_FENCE) != log.fence)
+            # Another has written since: this one may have been finished, and its mark be gone with the next one's.
 
 
 # DML takes a transaction identifier from the session alone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -145,6 +146,22 @@ def test_each_has_a_port_and_a_health_file_of_its_own(tmp_path: Path) -> None:
             run.signal(signal.SIGTERM)
             run.ends(0)
             return
+
+
+def test_a_port_that_is_still_taken_is_waited_for_and_the_other_process_goes_on(tmp_path: Path) -> None:
+    """As by a process that still drains, or by what one that was killed had started."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] - 1
+        with Run(tmp_path, *TWO, "--port", port, "--host", "127.0.0.1") as run:
+            [first] = run.until_seen("billed", process=0)
+            run.until_said("process 1 has ended (exit code 2) after ")
+            run.until_said("; it is started again in 0.5 s")
+            taken.close()
+            run.until_seen("billed", process=1)
+            run.signal(signal.SIGTERM)
+            log = run.ends(0)
+    assert "cannot listen there" in log
+    assert run.seen("billed", 0) == [first]
 
 
 @pytest.mark.full

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -46,7 +47,10 @@ def run_here(options: argparse.Namespace, lifeline: Lifeline | None = None) -> i
 
 def _again(error: Exception) -> bool:
     """Whether a restart may help: not where the program or its settings have to change, nor where another process has
-    this one's name, which would be thrown out in its turn."""
+    this one's name, which would be thrown out in its turn. A port that is taken may be free again: by a process that
+    still drains, or by what one that was killed had started."""
+    if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
+        return True
     final = isinstance(error, HoldfastError) and (code_of(error) == USAGE or isinstance(error, StaticIdTaken))
     return not final
 

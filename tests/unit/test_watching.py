@@ -66,6 +66,32 @@ with endpoint.serve(app, port=0) as served:
     asked.request("GET", "/live")
     print(asked.getresponse().status, *tries)
 """
+#: A forked child, as a pool of processes has some, lives on when its parent has closed the endpoint. Says whether the
+#: port is free then, and how the child, which closes it too, has ended.
+FORKED = """
+import os
+from holdfast import Holdfast, MemoryClaims
+from holdfast.adapters.watching import serve
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
+
+app = Holdfast(MemoryPartitionedSource(MemoryBroker(orders=1)), claims=MemoryClaims())
+served = serve(app, port=0)
+waits, goes_on = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(waits, 1)
+    served.close()
+    os._exit(7)
+served.close()
+try:
+    serve(app, port=served.port).close()
+    print("free")
+except Exception as error:
+    print(error)
+os.write(goes_on, b".")
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 STATES_OF_A_PROBE = {200: True, 503: False}
 
 
@@ -92,6 +118,10 @@ class TestEndpoint:
         ran = subprocess.run([sys.executable, "-c", NO_FILES], cwd=ROOT, capture_output=True, text=True, check=True)
         assert ran.stdout.split() == ["200", *map(str, range(6))]
         assert "Too many open files" in ran.stderr
+
+    def test_a_forked_child_neither_keeps_the_port_nor_waits_for_a_server_that_it_has_not(self) -> None:
+        ran = subprocess.run([sys.executable, "-c", FORKED], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert ran.stdout.split() == ["free", "7"]
 
     def test_probes_follow_the_life_of_an_app(self) -> None:
         store = FlakyClaims()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from holdfast.adapters.watching.outside import Outside
+from holdfast.dedup.forks import after_fork
 from holdfast.errors import MissingExtraError, SettingError
 from holdfast.plugin.observe.snapshot import check_groups
 from holdfast.timing import SYSTEM_CLOCK
@@ -80,10 +81,11 @@ class Endpoint:
     """A server that runs. A context: its end closes it."""
 
     def __init__(self, server: _Server) -> None:
-        self._server = server
+        self._server, self._is_ours = server, True
         self.host, self.port = str(server.server_address[0]), int(server.server_address[1])
         self._thread = threading.Thread(target=server.serve_forever, name=f"holdfast-http-{self.port}", daemon=True)
         self._thread.start()
+        after_fork(self, Endpoint._let_go)
         _log.info("serving %s/metrics, /live, /ready and /status", self.url)
 
     @property
@@ -93,9 +95,17 @@ class Endpoint:
 
     def close(self) -> None:
         """Listen no more. Any thread; returns within a second."""
+        if not self._is_ours:
+            return
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def _let_go(self) -> None:
+        """A forked child answers nobody, since no thread of the server is there. With the port open it would keep it
+        from the next process, which may come before the child's end, and let probes wait."""
+        self._is_ours = False
+        self._server.server_close()
 
     def __enter__(self) -> Self:
         return self

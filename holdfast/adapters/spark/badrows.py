@@ -42,8 +42,11 @@ class BadRows:
     why: str
 
     def check(self, rows: DataFrame) -> None:
-        """Raises SettingError: the rows have a column of that name."""
-        if self.why in rows.columns:
+        """Raises SettingError: the rows have a column of that name, as Spark tells names apart: ours would take the
+        place of theirs."""
+        sensitive = rows.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+        columns = rows.columns if sensitive else [name.lower() for name in rows.columns]
+        if (self.why if sensitive else self.why.lower()) in columns:
             raise SettingError("bad_rows", self.why, "the rows have such a column already: rename it, or name another")
 
     def without(self, rows: DataFrame) -> DataFrame:

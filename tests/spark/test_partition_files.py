@@ -238,7 +238,7 @@ def test_an_old_lake_is_gone_on_with(lake: Written) -> None:
     assert (lake.path / "hf_query=q" / "hf_batch=0" / f"hf_attempt={done.name}").exists()
 
 
-@pytest.mark.parametrize("name", ["orders[1]", "orders{1}", "orders*", "orders?"])
+@pytest.mark.parametrize("name", ["orders[1]", "orders{1}", "orders*", "orders?", "orders\\1"])
 def test_a_path_that_spark_takes_for_a_pattern_is_refused(name: str) -> None:
     """Marks would not be found below it: a Delta table lost finished rows, and a lake never showed any."""
     path = f"/lake/{name}"

@@ -11,14 +11,14 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import SparkSession
 
-_PATTERN = re.compile(r"[]\[{}*?]")
+_PATTERN = re.compile(r"[]\[{}*?\\]")
 
 
 def check_path(setting: str, path: str) -> None:
     """Raises SettingError: Hadoop, and Spark's readers, take the path for a pattern. What is looked for below it would
     not be found, as if nothing were finished there; or be another's."""
     if _PATTERN.search(path):
-        raise SettingError(setting, path, "give a path without any of []{}*?, which Spark takes for a pattern")
+        raise SettingError(setting, path, "give a path without any of []{}*?\\, which Spark takes for a pattern")
 
 
 class Files:

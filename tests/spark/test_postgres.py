@@ -226,6 +226,26 @@ def test_rows_of_all_types_arrive_as_they_are(spark: SparkSession, redis_url: st
     assert (full[9], full[10], str(full[11])) == ({"x": 1, "y": "z"}, {"k": 1}, uuid)
 
 
+def test_times_inside_of_json_are_whole(spark: SparkSession, redis_url: str, postgres: PostgresServer) -> None:
+    columns = {
+        "fields": "named_struct('at', timestamp'2020-01-01 00:00:00.123456', 'local', timestamp_ntz'2020-01-01 00:00')",
+        "list": "array(named_struct('at', timestamp'2020-01-01 00:00:00.000001'))",
+        "pairs": "map('at', timestamp'0001-01-01 00:00:00.5')",
+    }
+    table = Table(spark, redis_url, postgres, "order_id text PRIMARY KEY, fields jsonb, list json, pairs jsonb")
+    attempt = table.attempt()
+    rows = spark.range(1).selectExpr("'a' AS order_id", *(f"{of} AS {name}" for name, of in columns.items()))
+    table.writer().write(rows, table.of(attempt, 1))
+    assert table.read() == [
+        (
+            "a",
+            {"at": "2020-01-01T00:00:00.123456Z", "local": "2020-01-01T00:00:00.000000"},
+            [{"at": "2020-01-01T00:00:00.000001Z"}],
+            {"at": "0001-01-01T00:00:00.500000Z"},
+        )
+    ]
+
+
 def test_names_may_be_of_any_characters(spark: SparkSession, redis_url: str, postgres: PostgresServer) -> None:
     """Also of those that psycopg looks for in a statement that has parameters, and those of a format."""
     names = ["vat %s", "100%", "%(a)b", "{}", '"x"', "Ünï code"]

@@ -34,6 +34,11 @@ WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND 
 GROUP BY i.indexrelid
 """
 _JSON = ("json", "jsonb")
+#: Spark's own formats end at milliseconds, without a word: what is a column of its own arrives with its microseconds.
+_WHOLE_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +125,8 @@ def fitted(rows: DataFrame, target: Target) -> DataFrame:
                     target.table,
                     f"{field.name!r} is {field.dataType.simpleString()} and goes to jsonb or json, not to {into}",
                 )
-            column = F.to_json(column).alias(field.name)
+            column = F.to_json(column, _WHOLE_TIMES).alias(field.name)
         elif isinstance(field.dataType, types.ArrayType) and into in _JSON:
-            column = F.to_json(column).alias(field.name)
+            column = F.to_json(column, _WHOLE_TIMES).alias(field.name)
         chosen.append(column)
     return rows.select(*chosen)

@@ -246,6 +246,24 @@ def test_times_inside_of_json_are_whole(spark: SparkSession, redis_url: str, pos
     ]
 
 
+@pytest.mark.parametrize(
+    ("value", "kind", "says"),
+    [
+        ("cast(X'ff4242' AS string)", "text", r"value of type (large_)?string that .*UnicodeDecodeError"),
+        ("date'+10001-01-01'", "date", "value of type date32.*OverflowError"),
+    ],
+)
+def test_a_value_that_python_does_not_have_is_said_in_one_sentence(
+    spark: SparkSession, redis_url: str, postgres: PostgresServer, value: str, kind: str, says: str
+) -> None:
+    table = Table(spark, redis_url, postgres, f"order_id text PRIMARY KEY, v {kind}")
+    rows = spark.range(1).selectExpr("'a' AS order_id", f"{value} AS v")
+    with pytest.raises(WriteFailed, match=rf"column 'v' has a {says}") as failed:
+        table.writer().write(rows, table.of(table.attempt(), 1))
+    assert "BB" not in str(failed.value)
+    assert table.staging() == []
+
+
 def test_names_may_be_of_any_characters(spark: SparkSession, redis_url: str, postgres: PostgresServer) -> None:
     """Also of those that psycopg looks for in a statement that has parameters, and those of a format."""
     names = ["vat %s", "100%", "%(a)b", "{}", '"x"', "Ünï code"]

@@ -157,7 +157,7 @@ def _absent(at: PostgresAt, target: Target, batch: pa.RecordBatch) -> int:
             )
         )
         with cursor.copy(sql.SQL("COPY {} FROM STDIN").format(asked)) as copy:
-            for row in zip(*[column.to_pylist() for column in batch.columns], strict=True):
+            for row in _rows(batch):
                 copy.write_row(row)
         cursor.execute(
             sql.SQL("SELECT count(*) FROM {} a WHERE NOT EXISTS (SELECT FROM {} t WHERE ({}) = ({}))").format(
@@ -178,7 +178,22 @@ def _copied(at: PostgresAt, stage: Stage, columns: Sequence[str], task: int, bat
     rows = 0
     with at.connected() as connection, connection.cursor() as cursor, cursor.copy(into) as copy:
         for batch in batches:
-            for row in zip(*[column.to_pylist() for column in batch.columns], strict=True):
+            for row in _rows(batch):
                 copy.write_row((*row, task))
             rows += batch.num_rows
     return rows
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Read them as Python does. Raises WriteFailed: it has no such value, as for a year 10000."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            columns.append(column.to_pylist())
+        except (ValueError, ArithmeticError, LookupError) as error:
+            # Not chained, and without its text: that quotes the value.
+            raise WriteFailed(
+                f"column {name!r} has a value of type {column.type} that Python does not have "
+                f"({type(error).__name__}): cast or mend it before the sink"
+            ) from None
+    return zip(*columns, strict=True)

@@ -10,10 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Condition
 from types import FunctionType
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS, ClassicDataFrame, SparkSession
 from holdfast.adapters.spark.telling import reason
@@ -119,20 +122,55 @@ _DESCRIPTION = "spark.job.description"
 _CONF_NAME = re.compile(r"[\w.-]+")
 
 
+@dataclass(slots=True)
+class _InForce:
+    """A conf that is another one for a while."""
+
+    value: str
+    before: str | None
+    users: int = 0
+
+
+#: By session and name. Its lock is held for no longer than it takes to set one.
+_IN_FORCE: WeakKeyDictionary[SparkSession, dict[str, _InForce]] = WeakKeyDictionary()
+_CHANGES = Condition()
+
+
 @contextmanager
 def changed(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """With these confs, and afterwards as it was before."""
-    before = {name: spark.conf.get(name, None) for name in confs}
-    for name, value in confs.items():
-        spark.conf.set(name, value)
+    """With these confs, and afterwards as it was before.
+
+    Sinks of one batch that run in threads have one session: the last of those that want the same puts it back, and who
+    wants another value waits. Give several in the same order.
+    """
+    with ExitStack() as stack:
+        for name, value in confs.items():
+            stack.enter_context(_one_changed(spark, name, value))
+        yield
+
+
+@contextmanager
+def _one_changed(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    with _CHANGES:
+        all_of_it = _IN_FORCE.setdefault(spark, {})
+        _CHANGES.wait_for(lambda: name not in all_of_it or all_of_it[name].value == value)
+        if name not in all_of_it:
+            before = spark.conf.get(name, None)
+            spark.conf.set(name, value)
+            all_of_it[name] = _InForce(value, before)
+        all_of_it[name].users += 1
     try:
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+        with _CHANGES:
+            all_of_it[name].users -= 1
+            if not all_of_it[name].users:
+                _CHANGES.notify_all()
+                old = all_of_it.pop(name).before
+                if old is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, old)
 
 
 @contextmanager

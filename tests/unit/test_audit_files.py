@@ -205,6 +205,20 @@ def test_a_key_that_is_no_text_spoils_no_event(tmp_path: Path) -> None:
     assert not [row for table, row in rows if table == "gaps"]
 
 
+def test_keys_that_are_long_fit_into_a_message(tmp_path: Path) -> None:
+    """Kafka's clients take no more than 1,000,000 bytes: what is larger is lost, with all that it tells."""
+    long, longer = f"s:{'k' * 8_000}", f"s:{'ü' * 8_000}"
+    with LoopAudit(Audit(FileEvents(tmp_path), keys="plain", flush_s=3_600), "g") as told:
+        for offset in range(500):
+            told.handled("orders", 0, offset, key=f"{long if offset % 2 else longer}{offset}")
+        told.handled("orders", 0, 500, key=f"{long}1")
+    assert max(len(line) for line in lines(tmp_path)) < 1_000_000
+    rows = [row for table, row in judged_files([str(tmp_path)], AuditSettings()) if table == "duplicate_keys"]
+    [twice] = rows
+    assert (twice["offset"], twice["again_offset"]) in {(1, 500), (500, 1)}
+    assert twice["key"].startswith("s:kkkk")
+
+
 def test_a_loop_that_ends_by_an_error_says_so(tmp_path: Path) -> None:
     with pytest.raises(KeyError), LoopAudit(Audit(FileEvents(tmp_path)), "g"):
         raise KeyError

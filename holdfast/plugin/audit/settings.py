@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Keys = Literal["none", "hashed", "plain"]
 _DIGEST_BYTES = 16
+#: Of a key that is longer, which is anybody's, the beginning and a digest: many of them are one event, and what is
+#: larger than a broker takes would be lost, with all that it tells.
+_LONGEST, _SHOWN = 512, 400
 
 
 class Sink(Protocol):
@@ -114,5 +117,10 @@ class KeyWriter:
         if not self._hashed:
             # Half a character, which JSON may bring, by its number: no reader could write it anywhere, and an event
             # that has one counts as unreadable.
-            return key if key.isascii() else key.encode("utf-8", "backslashreplace").decode()
+            text = key if key.isascii() else key.encode("utf-8", "backslashreplace").decode()
+            return text if len(text) <= _LONGEST else f"{text[:_SHOWN]}...{_digest(text)}"
         return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES, key=self._salt).hexdigest()
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -158,7 +158,10 @@ def _content(file: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise SettingError("file", str(file), f"it is no TOML: {error}") from None
     if file.name == PROJECT_FILE:
-        content = content.get("tool", {}).get("holdfast", {})
+        tools = content.get("tool", {})
+        content = tools.get("holdfast", {}) if isinstance(tools, dict) else {}
+    if not isinstance(content, dict):
+        raise SettingError("tool.holdfast", content, "make it a table, [tool.holdfast]", origin=file.name)
     return content
 
 

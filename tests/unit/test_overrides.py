@@ -183,6 +183,9 @@ def test_a_pyproject_has_them_in_a_table(tmp_path: Path) -> None:
     assert read(file=project) == Settings(workers=4, ramp=Ramp(over_s=5))
     project.write_text('[project]\nname = "billing"\n')
     assert read(file=project) == Settings()
+    project.write_text("[tool]\nholdfast = 3\n")
+    with pytest.raises(SettingError, match=r"tool.holdfast.*make it a table"):
+        read(file=project)
 
 
 def test_the_environment_is_read_only_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,3 +338,10 @@ class TestHealthFile:
             write_health(tmp_path / "none" / "health", other())
         with pytest.raises(SettingError, match="give one app"):
             write_health(tmp_path / "health")
+
+    @pytest.mark.parametrize("every_s", [0, -1.0, float("nan"), float("inf")])
+    def test_one_that_would_be_written_without_a_pause_or_never_is_refused(
+        self, every_s: float, tmp_path: Path
+    ) -> None:
+        with pytest.raises(SettingError, match=r"every_s.*seconds above 0"):
+            write_health(tmp_path / "health", other(), every_s=every_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from holdfast.adapters.watching.outside import Outside
 from holdfast.errors import SettingError
+from holdfast.plugin.setting_names import check_number
 from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
@@ -36,8 +38,9 @@ def write_health(
         silent_s: as for `Holdfast.health`.
 
     Raises:
-        SettingError: no app, or the file cannot be written.
+        SettingError: no app, a time that cannot work, or the file cannot be written.
     """
+    check_number("every_s", every_s, math.ulp(0.0), "use a number of seconds above 0")
     if not apps:
         raise SettingError("apps", (), "give one app or more")
     return HealthFile(Path(path), Outside(apps, stall_s, silent_s), every_s)

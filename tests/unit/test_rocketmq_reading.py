@@ -118,6 +118,16 @@ def test_tags_are_compared_again() -> None:
     assert [record.header("TAGS") for record in records] == [b"a", b"c"]
 
 
+@pytest.mark.parametrize("in_parts", [False, True], ids=["its parts", "what is in it"])
+def test_one_whose_tag_cannot_be_read_is_not_left_out_for_it(in_parts: bool) -> None:
+    odd = Stored("orders", b"two", {} if in_parts else {"TAGS": "a"}, offset=1)
+    broken = with_flags(odd, 0xC0) if in_parts else odd.encode()[:4] + b"abcd" + odd.encode()[8:]
+    others = damaged(Stored("orders", b"three", {"TAGS": "b"}, offset=2))
+    chunk, records, error = read_chunk(broken, others, tags="a")
+    assert (error, [record.offset for record in records]) == (None, [1])
+    assert 1 in chunk.unreadable
+
+
 def test_what_was_tried_before_says_how_often_and_where_it_was_born() -> None:
     again = Stored("%RETRY%g", b"x", {"RETRY_TOPIC": "orders", "KEYS": "k"}, times=2)
     [record], _ = read(again, topic="%RETRY%g")

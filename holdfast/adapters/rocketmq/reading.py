@@ -116,7 +116,7 @@ class Reading:
                 else:
                     headers = headers_of(raw)
                     # The broker compares hashes of tags.
-                    if tags is not None and (_last(headers, TAGS) or b"").decode("utf-8", "replace") not in tags:
+                    if tags is not None and not self._is_wanted(tags, _last(headers, TAGS), offset, chunk):
                         continue
                     key = _last(headers, KEYS)
                     headers = self._with_retry(headers, raw, tries)
@@ -126,6 +126,11 @@ class Reading:
             after = f", behind offset {found[-1].offset}" if found else ""
             return found, _stops(f"{queue}{after}, up to {chunk.next_offset}", error)
         return found, None
+
+    def _is_wanted(self, tags: frozenset[str], tag: bytes | None, offset: int, chunk: Chunk) -> bool:
+        if tag is None and offset in chunk.unreadable:
+            return True  # its tag may be what cannot be read; the broker, which has it in its index, has chosen it
+        return (tag or b"").decode("utf-8", "replace") in tags
 
     def _with_retry(
         self, headers: Sequence[tuple[str, bytes]], raw: bytes, tries: int

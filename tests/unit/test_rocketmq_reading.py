@@ -113,6 +113,14 @@ def test_a_message_that_says_it_is_several_does_not_stand_for_those_of_others() 
     assert not chunk.unreadable
 
 
+def test_of_several_in_one_those_before_what_was_asked_for_are_left_out() -> None:
+    several = with_flags(Stored("orders", encode_batch([(b"a", "", 0), (b"b", "", 0), (b"c", "", 0)]), offset=4), 0xC0)
+    answer = PullAnswer(PullStatus.FOUND, 7, 0, 7, several, "broker", 0, None)
+    reading = Reading(Partition("orders", 3, "broker-a"), Subscription(topic="orders"), 5, paused=False)
+    records, error = reading.records(Chunk(answer, 5), FENCE)
+    assert (error, [(record.offset, record.value) for record in records]) == (None, [(5, b"b"), (6, b"c")])
+
+
 def test_tags_are_compared_again() -> None:
     records, _ = read(*(Stored("orders", b"x", {"TAGS": tag}) for tag in ("a", "b", "c")), tags="a || c")
     assert [record.header("TAGS") for record in records] == [b"a", b"c"]

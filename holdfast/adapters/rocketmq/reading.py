@@ -48,11 +48,11 @@ class Moved(NamedTuple):
 class Chunk:
     """The messages of one pull. Decoded by who takes it."""
 
-    __slots__ = ("body", "count", "next_offset", "records", "taken", "unreadable")
+    __slots__ = ("asked", "body", "count", "next_offset", "records", "taken", "unreadable")
 
     def __init__(self, answer: PullAnswer, asked: int) -> None:
         self.body = answer.body
-        self.next_offset = answer.next_offset
+        self.asked, self.next_offset = asked, answer.next_offset
         #: At most; what the broker has filtered out counts, until it is decoded.
         self.count = max(1, answer.next_offset - asked) if answer.body else 0
         self.records: Sequence[Record] | None = None
@@ -149,6 +149,8 @@ class Reading:
     def _one_by_one(self, chunk: Chunk) -> Iterator[Plain]:
         """Read messages that are not plain, or not right. Raises HoldfastError where nothing more can be read."""
         for each in decode_each(chunk.body, chunk.next_offset):
+            if each.offset < chunk.asked:
+                continue  # of several in one entry the broker gives all, wherever in it the pull began
             try:
                 body = each.body
             except Malformed as error:

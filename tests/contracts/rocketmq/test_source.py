@@ -11,13 +11,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from holdfast.plugin.events import RewindIgnored
+from holdfast.timing import Deadline
 from tests.harness.rocketmq_field import PATIENCE_S, QUICK, Field, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from holdfast.records import Partition, Record
-    from holdfast.timing import Deadline
     from tests.harness.servers.rocketmq import RocketMQServer
 
 
@@ -179,6 +179,30 @@ class TestRecords:
             field.app(dedup="position")
             field.wait_committed()
         assert field.values() == ["x"] * 3
+
+    def test_a_batch_that_is_one_entry_of_its_log_is_read_on_from_within_it(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        """Whatever is asked for of it, the broker gives all of it."""
+        with Field(rocketmq, redis_url, queues=1) as field:
+            field.topic += "-batches"
+            field.admin.create_topic(field.topic, Deadline(PATIENCE_S), queues=1, attributes="+queue.type=BatchCQ")
+            field.wait(field.queues)
+            field.produce_many(0, numbered("x", 6))
+            held = threading.Event()
+            field.do = lambda record: held.wait(PATIENCE_S) if record.offset >= 3 else None  # type: ignore[assignment]
+            first = field.app("first", settings=replace(QUICK, workers=1, ordering="partition", drain_timeout_s=0.5))
+            field.wait_handled(*numbered("x", 3))
+            first.app.stop()
+            first.app.stop()
+            held.set()
+            first.join()
+            field.app("second")
+            field.wait_handled(*numbered("x", 6))
+            field.produce_many(0, numbered("y", 2))
+            field.wait_handled(*numbered("y", 2))
+            field.wait_committed()
+        assert sorted(field.values()) == [*numbered("x", 6), *numbered("y", 2)]
 
 
 class TestPrefetch:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.grpc.leases import Leases
 from holdfast.adapters.rocketmq.grpc.receiving import Receiving
 from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
-from holdfast.errors import SettingError, SourceUnavailable, UnknownTopic
+from holdfast.errors import RecordUnreadable, SettingError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import NOTHING, Batch
 from holdfast.records import Partition, Record
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from holdfast.adapters.rocketmq.grpc.config import Wanted
-    from holdfast.adapters.rocketmq.grpc.delivery import Proxy
+    from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Proxy
     from holdfast.records import Fence
     from holdfast.runtime import Runtime
     from holdfast.timing import Deadline
@@ -92,7 +92,12 @@ class ByMessage:
                     self._fence,
                 )
                 for number, delivery in taken
-            ]
+            ],
+            unreadable={
+                (Partition(delivery.topic, 0), number): _unreadable(delivery, delivery.fault)
+                for number, delivery in taken
+                if delivery.fault is not None
+            },
         )
 
     def identity(self, record: Record) -> str:
@@ -144,3 +149,9 @@ class ByMessage:
         if now - self._told_at >= _TELL_S:
             self._told_at = now
             raise SourceUnavailable(str(trouble)) from trouble
+
+
+def _unreadable(delivery: Delivery, fault: Exception) -> RecordUnreadable:
+    error = RecordUnreadable(f"message {delivery.message_id} of {delivery.topic} cannot be read: {fault}")
+    error.__cause__ = fault
+    return error

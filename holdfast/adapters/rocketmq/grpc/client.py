@@ -36,6 +36,8 @@ _POLL_S = 5
 _UNKNOWN_S, _AGAIN_S = 5.0, 0.3
 #: apache.rocketmq.v2.Permission: READ, READ_WRITE.
 _READABLE = (2, 4)
+#: apache.rocketmq.v2.Encoding: a body that is not compressed.
+_IDENTITY = 1
 _LOG_MODULE = "rocketmq.v5.log"
 
 T = TypeVar("T")
@@ -270,6 +272,11 @@ def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client ha
                     found.setdefault(queue.message_queue0().broker.name, queue)
             return found
 
+        def _Consumer__handle_receive_message_response(self, responses: Sequence[Any], queue: Any) -> Any:  # noqa: ANN401, N802
+            """Read a poll as the client does; there one message that cannot be read fails all that came with it."""
+            read = super()._Consumer__handle_receive_message_response
+            return _read_each(package, responses, lambda: read(responses, queue))
+
         def poll(self, topic: str, broker: str, at_most: int, invisible_s: int) -> Any:  # noqa: ANN401
             """Blocks for `await_duration`, unless there is something. KeyError: the broker serves that no more."""
             queue = self.brokers(topic)[broker]
@@ -277,6 +284,31 @@ def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client ha
             return self._receive(queue, request, self.client_configuration.request_timeout + self.await_duration)
 
     return Polling
+
+
+def _read_each(package: ModuleType, responses: Sequence[Any], read: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    """The messages of a poll, `fault` saying why one cannot be read. Failed as a whole, the poll would bring them again
+    and again, until the proxy puts all of them into the dead letters."""
+    try:
+        return read()
+    except Exception:
+        faults = [_as_it_is(package, each.message) for each in responses if each.HasField("message")]
+        if not any(faults):
+            raise
+    messages = read()
+    for message, fault in zip(messages, faults, strict=True):
+        message.fault = fault
+    return messages
+
+
+def _as_it_is(package: ModuleType, message: Any) -> Exception | None:  # noqa: ANN401 - protobuf's
+    """Why a message cannot be read: then its body is left as it came."""
+    try:
+        package.Message().fromProtobuf(message)
+    except Exception as error:  # noqa: BLE001 - of zlib, of gzip, or of no type at all
+        message.system_properties.body_encoding = _IDENTITY
+        return error
+    return None
 
 
 def _delivery(message: Any) -> Delivery:  # noqa: ANN401 - the client has no types
@@ -299,4 +331,5 @@ def _delivery(message: Any) -> Delivery:  # noqa: ANN401 - the client has no typ
         headers=headers,
         born_ms=message.born_timestamp,
         attempt=attempt,
+        fault=getattr(message, "fault", None),
     )

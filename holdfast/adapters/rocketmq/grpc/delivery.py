@@ -29,6 +29,8 @@ class Delivery(NamedTuple):
     born_ms: int
     #: 1 = the first.
     attempt: int
+    #: Why it cannot be read: its body is what there is of it.
+    fault: Exception | None = None
 
     @property
     def name(self) -> tuple[str, str]:

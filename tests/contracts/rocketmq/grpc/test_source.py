@@ -295,6 +295,20 @@ def test_what_fails_for_good_is_dead_lettered_and_acknowledged(lab: Lab) -> None
 
 
 @story
+def test_a_message_that_cannot_be_read_is_a_dead_letter_and_hides_none_of_its_neighbours(lab: Lab) -> None:
+    """Java's producers may compress by LZ4 and Zstandard too, of which the proxy says that it is zlib."""
+    field, letters = lab.field(queues=1), lab.ask.topic()
+    for value, flags in (("before", 0), ("not compressed", 0x301), ("after", 0)):
+        lab.ask.send(field.topic, value, sys_flag=flags)
+    source = field.source(namesrv=lab.server.namesrv)
+    with field.app(source, handler={"dead_letter": letters}):
+        field.gate.wait_for(["before", "after"])
+        until(lambda: lab.ask.messages(letters) == 1, patience_s=PATIENCE_S)
+    assert sorted(field.gate.started) == ["after", "before"]
+    assert is_all_acknowledged(source)
+
+
+@story
 def test_dead_letters_without_name_servers_are_refused_at_the_start(lab: Lab) -> None:
     app = App(LeasedSource(lab.endpoints, "nobody"), ["orders"], Gate(), None, handler={"dead_letter": "letters"})
     with pytest.raises(SettingError, match="namesrv"):

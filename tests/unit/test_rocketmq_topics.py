@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.remoting.routes import QueueData, Route
 from holdfast.adapters.rocketmq.topics import Topics
-from holdfast.errors import SourceUnavailable
+from holdfast.errors import SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
 from tests.unit.test_rocketmq_connection import unused_address
 
@@ -19,3 +24,68 @@ def test_a_name_server_that_is_not_there_is_told_by_the_topic_that_somebody_has_
         with pytest.raises(SourceUnavailable, match=rf"the route of orders.*{address}") as caught:
             topics.look(Deadline(5.0), first=True)
     assert "%RETRY%" not in str(caught.value)
+
+
+class _NameServer:
+    """What one says of routes; a topic to its brokers."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, list[str]] = {}
+
+    def route(self, topic: str, deadline: Deadline, *, fresh: bool) -> Route:
+        if topic not in self.topics:
+            raise UnknownTopic(topic)
+        names = self.topics[topic]
+        return Route(
+            topic=topic,
+            queue_datas=tuple(QueueData(name, 1, 1, 6) for name in names),
+            brokers={name: {0: f"{name}:10911"} for name in names},
+        )
+
+    def ask_name_server(self, *_: object) -> object:
+        return SimpleNamespace(body=json.dumps({"topicList": list(self.topics)}).encode())
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = SimpleNamespace(at=1_000.0)
+    made.now = lambda: made.at
+    monkeypatch.setattr("holdfast.adapters.rocketmq.topics.SYSTEM_CLOCK", made)
+    return made
+
+
+def _looking(server: _NameServer, *topics: str) -> Topics:
+    made = Topics(cast("RemotingClient", server), "billing", {})
+    made.choose(topics)
+    return made
+
+
+@pytest.mark.parametrize("named", ["^orders-", "orders-1"], ids=["a pattern's", "one that is named"])
+def test_a_topic_that_was_deleted_is_given_up_once_no_name_server_has_known_it_for_long(named: str, clock: Any) -> None:
+    server = _NameServer()
+    server.topics = {"orders-1": ["broker-a"], "%RETRY%billing": ["broker-a"]}
+    topics = _looking(server, named)
+    assert len(topics.look(Deadline(1.0), first=True)) == 2
+    del server.topics["orders-1"]
+    topics.look(Deadline(1.0))
+    clock.at += 590
+    assert len(topics.look(Deadline(1.0))) == 2
+    clock.at += 20
+    assert [queue.topic for queue in topics.look(Deadline(1.0))] == ["%RETRY%billing"]
+
+
+def test_name_servers_that_were_away_for_long_and_know_one_broker_at_first_cost_no_queue(clock: Any) -> None:
+    server = _NameServer()
+    server.topics = {"orders": ["broker-a", "broker-b"]}
+    topics = _looking(server, "orders")
+    known = topics.look(Deadline(1.0), first=True)
+    clock.at += 3600  # nobody answers: `look` raises, and brokers serve on
+    server.topics = {"orders": ["broker-a"]}
+    assert topics.look(Deadline(1.0)) == known
+    clock.at += 30
+    server.topics = {"orders": ["broker-a", "broker-b"]}
+    assert topics.look(Deadline(1.0)) == known
+    server.topics = {"orders": ["broker-a"]}
+    topics.look(Deadline(1.0))
+    clock.at += 601
+    assert [queue.broker for queue in topics.look(Deadline(1.0))] == ["broker-a"]

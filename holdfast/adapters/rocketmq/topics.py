@@ -1,7 +1,7 @@
 """Which queues a group reads: by the name servers' routes, and by patterns.
 
-A queue that a broker no longer lists is gone; one of a broker that is itself not listed may come back: a name server
-that was restarted knows all brokers only after 30 s, and forgets one that is down after 2 minutes.
+A queue that a broker no longer lists is gone; one of a broker or a topic that is itself not listed may come back: a
+name server that was restarted knows all of them only after 30 s, and forgets a broker that is down after 2 minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
-#: A broker that no name server has listed for so long is gone for good.
+#: A broker, or a topic, that name servers do not list for so long, and answer, is gone for good.
 _GONE_S = 600.0
 
 
@@ -35,7 +35,8 @@ class Topics:
         self._names: list[str] = []
         self._patterns: list[str] = []
         self._found: set[str] = set()
-        self._queues: dict[Partition, float] = {}
+        #: With the time since when name servers answer without it; None: they list it.
+        self._queues: dict[Partition, float | None] = {}
 
     def choose(self, topics: Collection[str]) -> None:
         """Names and patterns (^...)."""
@@ -72,22 +73,29 @@ class Topics:
             self._found = matching(self.all_names(deadline), self._patterns)
         now = SYSTEM_CLOCK.now()
         # The retry topic, which nobody has named, last: an error is about what somebody knows.
-        for topic in [*sorted({*self._names, *self._found}), self._retry]:
+        asked = [*sorted({*self._names, *self._found}), self._retry]
+        for topic in asked:
             try:
                 route = self._client.route(topic, deadline, fresh=not first)
             except UnknownTopic:
                 # The retry topic is made with the group. Others are deleted, or not known yet to a new name server.
                 if first and topic in self._names:
                     raise
+                self._note(topic, (), (), now)
                 continue
             self._note(topic, route.queues(read=True), set(route.brokers), now)
+        for topic in {queue.topic for queue in self._queues}.difference(asked):
+            self._note(topic, (), (), now)  # a pattern's that the name server lists no more
         return self.queues
 
     def _note(self, topic: str, listed: Collection[Partition], brokers: Collection[str], now: float) -> None:
         for queue in [queue for queue in self._queues if queue.topic == topic and queue not in listed]:
-            if queue.broker in brokers or now - self._queues[queue] > _GONE_S:
+            since = self._queues[queue]
+            if queue.broker in brokers or (since is not None and now - since > _GONE_S):
                 del self._queues[queue]
-        self._queues.update(dict.fromkeys(listed, now))
+            elif since is None:
+                self._queues[queue] = now
+        self._queues.update(dict.fromkeys(listed))
 
     def all_names(self, deadline: Deadline) -> list[str]:
         """All topics that the name servers list. Raises SourceError."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.adapters.rocketmq.outgoing import ZLIB, Message, check_size, check_topic, packed
-from holdfast.adapters.rocketmq.rotation import Rotation, by_key
+from holdfast.adapters.rocketmq.remoting.routes import QueueData, Route
+from holdfast.adapters.rocketmq.rotation import Rotation, by_key, ordered
 from holdfast.errors import SettingError
 from holdfast.plugin.assign.java import java_hash
 from holdfast.records import Partition
@@ -83,6 +84,12 @@ def test_a_key_leads_to_one_queue_whatever_its_hash() -> None:
     queues = [Partition("t", number, "a") for number in range(7)]
     assert by_key(queues, "polygenelubricants") == queues[2**31 % 7]
     assert len({by_key(queues, f"customer-{number}") for number in range(200)}) == 7
+
+
+@pytest.mark.parametrize("said", ["b:2;a:1", "b:2;a:1;"])
+def test_an_order_configuration_names_the_queues_as_java_reads_it(said: str) -> None:
+    route = Route(topic="t", queue_datas=(QueueData("a", 4, 4, 6),), brokers={"a": {0: "x:1"}}, ordered=said)
+    assert ordered(route) == [Partition("t", 0, "b"), Partition("t", 1, "b"), Partition("t", 0, "a")]
 
 
 def test_queues_take_turns_and_a_broker_that_does_not_answer_comes_last() -> None:

@@ -70,7 +70,7 @@ def ordered(route: Route) -> list[Partition]:
     if not route.ordered:
         return to_write(route)
     found = []
-    for each in route.ordered.split(";"):
+    for each in route.ordered.rstrip(";").split(";"):  # as Java's split: empty parts at the end do not count
         broker, _, count = each.partition(":")
         found += [Partition(route.topic, number, broker) for number in range(int(count))]
     return found

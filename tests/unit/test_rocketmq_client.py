@@ -25,7 +25,7 @@ from holdfast.adapters.rocketmq.remoting import (
     Subscription,
     codes,
 )
-from holdfast.adapters.rocketmq.remoting.answers import NoAnswer
+from holdfast.adapters.rocketmq.remoting.answers import CommitIgnored, NoAnswer
 from holdfast.adapters.rocketmq.remoting.frame import Command, encode
 from holdfast.errors import (
     NotAuthorised,
@@ -236,6 +236,44 @@ def test_a_pull_follows_the_brokers_suggestion_and_a_commit_does_not() -> None:
             assert [each.fields["sysFlag"] for each in slave.received] == ["6"]  # a slave notes no offset
         with pytest.raises(SourceFatal):
             pulled(client)
+
+
+def test_after_a_commit_that_a_reset_has_swallowed_the_next_pull_goes_to_the_master_which_tells_of_it() -> None:
+    """A slave knows of no reset, and goes on suggesting itself as long as much is left to read."""
+
+    def say(command: Command, peer: Peer) -> None:
+        if command.code == codes.Request.UPDATE_CONSUMER_OFFSET:
+            peer.answer(command, remark="Offset has been previously reset")
+        else:
+            peer.answer(command, MOVED_ON | {"suggestWhichBrokerId": "1"}, code=codes.PULL_OFFSET_MOVED)
+
+    asked: SimpleQueue[tuple[Command, Peer]] = SimpleQueue()
+    with (
+        FakeServer(say) as master,
+        FakeServer(lambda command, peer: asked.put((command, peer))) as slave,
+        name_server(one_broker(master, _1=slave)) as names,
+        client_of(names.address) as client,
+    ):
+        client.route("orders", deadline())
+        assert pulled(client).address == master.address
+        answers: SimpleQueue[Any] = SimpleQueue()
+        request = PullRequest(queue=QUEUE, group="g", offset=7, subscription=ORDERS)
+
+        def go_on(answer: object) -> None:
+            answers.put(answer)
+            client.begin_pull(request, answers.put)
+
+        client.begin_pull(request, go_on)
+        command, peer = asked.get(timeout=LONG_S)
+        client.begin_commit(QUEUE, "g", 5, answers.put)
+        assert isinstance(answers.get(timeout=LONG_S), CommitIgnored)
+        peer.answer(command, MOVED_ON | {"suggestWhichBrokerId": "1"}, code=codes.PULL_NOT_FOUND)
+        assert answers.get(timeout=LONG_S).address == slave.address
+        assert answers.get(timeout=LONG_S).address == master.address
+        client.begin_pull(request, answers.put)  # once
+        command, peer = asked.get(timeout=LONG_S)
+        peer.answer(command, MOVED_ON, code=codes.PULL_NOT_FOUND)
+        assert answers.get(timeout=LONG_S).address == slave.address
 
 
 def test_while_there_is_no_master_a_slave_is_read_and_nothing_is_committed() -> None:

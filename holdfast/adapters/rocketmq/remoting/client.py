@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast.adapters.rocketmq.remoting import codes, membership, queues
+from holdfast.adapters.rocketmq.remoting.answers import CommitIgnored
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.network import Network, ask_everyone
 from holdfast.adapters.rocketmq.remoting.routes import Routes
@@ -89,6 +90,8 @@ class RemotingClient:
         )
         self.routes = Routes(self.network, route_max_age_s, clock)
         self._suggested: dict[Partition, int] = {}
+        #: Queues of which the master has something to tell to the next pull, whatever a slave suggests meanwhile.
+        self._waited_for: set[Partition] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +170,13 @@ class RemotingClient:
     ) -> None:
         """Commit without waiting; None = done."""
         request = queues.commit(queue, group, offset)
-        self.begin_master(queue, request, timeout_s, queues.read_commit, on_answer)
+
+        def answered(error: SourceError | None) -> None:
+            if isinstance(error, CommitIgnored):  # a slave knows of no reset, and may suggest itself for hours
+                self._waited_for.add(queue)
+            on_answer(error)
+
+        self.begin_master(queue, request, timeout_s, queues.read_commit, answered)
 
     def max_offset(self, queue: Partition, deadline: Deadline) -> int:
         """The end of the log: the next offset that is written. 0 for a queue that the broker does not know."""
@@ -238,6 +247,8 @@ class RemotingClient:
         def answered(result: PullAnswer | SourceError) -> None:
             if not isinstance(result, SourceError):
                 self._suggested[request.queue] = result.suggested_broker_id
+                if broker_id == codes.MASTER:
+                    self._waited_for.discard(request.queue)
             on_answer(result)
 
         asked = queues.pull(request, of_master=broker_id == codes.MASTER)
@@ -307,7 +318,7 @@ class RemotingClient:
             raise SourceUnavailable(
                 f"broker {queue.broker!r} is not known: no name server has told of it for {queue.topic}"
             )
-        wanted = self._suggested.get(queue, codes.MASTER)
+        wanted = codes.MASTER if queue in self._waited_for else self._suggested.get(queue, codes.MASTER)
         order = sorted(found, key=lambda each: (self.network.broken(found[each]), each != wanted, each))
         return order[0], found[order[0]]
 

@@ -136,6 +136,14 @@ def test_one_whose_tag_cannot_be_read_is_not_left_out_for_it(in_parts: bool) -> 
     assert 1 in chunk.unreadable
 
 
+@pytest.mark.parametrize(("tags", "times"), [("*", 0), ("*", 1), ("a", 0)])
+def test_keys_that_are_empty_are_no_key_so_that_such_records_need_not_wait_for_each_other(
+    tags: str, times: int
+) -> None:
+    [record], _ = read(Stored("orders", b"x", {"TAGS": "a", "KEYS": ""}, times=times), tags=tags)
+    assert (record.key, record.header("KEYS")) == (None, b"")
+
+
 def test_what_was_tried_before_says_how_often_and_where_it_was_born() -> None:
     again = Stored("%RETRY%g", b"x", {"RETRY_TOPIC": "orders", "KEYS": "k"}, times=2)
     [record], _ = read(again, topic="%RETRY%g")

@@ -112,13 +112,13 @@ class Reading:
             for offset, born_ms, tries, body, raw in read_plain(chunk.body) or self._one_by_one(chunk):
                 headers: Sequence[tuple[str, bytes]]
                 if plain and not tries and _OURS not in raw and _TRIES not in raw:
-                    headers, key = Headers(raw), value_of(raw, b"KEYS") if b"KEYS" in raw else None
+                    headers, key = Headers(raw), (value_of(raw, b"KEYS") or None) if b"KEYS" in raw else None
                 else:
                     headers = headers_of(raw)
                     # The broker compares hashes of tags.
                     if tags is not None and not self._is_wanted(tags, _last(headers, TAGS), offset, chunk):
                         continue
-                    key = _last(headers, KEYS)
+                    key = _last(headers, KEYS) or None
                     headers = self._with_retry(headers, raw, tries)
                 # Record(...) goes through a function in Python, which costs as much as all the rest.
                 found.append(new(Record, (queue, offset, key, body, headers, born_ms, fence)))

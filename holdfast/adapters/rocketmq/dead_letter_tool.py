@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.dead_letter import as_message, failure
 from holdfast.adapters.rocketmq.delivery import Delivery
 from holdfast.adapters.rocketmq.headers import headers_of, sent_on
+from holdfast.adapters.rocketmq.remoting import Malformed
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, RETRY_TOPIC
 from holdfast.adapters.rocketmq.topic_view import TopicView
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
@@ -62,7 +63,8 @@ class RocketMQDeadLetterTool(TopicView):
 
 
 def _record(queue: Partition, message: StoredMessage) -> Record:
-    """Letters that the broker itself has written say where they were born as a retry does."""
+    """Letters that the broker itself has written say where they were born as a retry does. Of one that cannot be read
+    the value is what there is of it."""
     headers = headers_of(message.raw_properties)
     names = dict(headers)
     if _ORIGIN not in names and (born := names.get(RETRY_TOPIC)) is not None:
@@ -71,4 +73,8 @@ def _record(queue: Partition, message: StoredMessage) -> Record:
             (_ORIGIN, born),
             (f"{PREFIX}attempts", str(message.reconsume_times).encode()),
         )
-    return Record(queue, message.offset, names.get(KEYS), message.body, headers, message.stored_ms, NoFence())
+    try:
+        body = message.body
+    except Malformed:
+        body = message.raw_body
+    return Record(queue, message.offset, names.get(KEYS), body, headers, message.stored_ms, NoFence())

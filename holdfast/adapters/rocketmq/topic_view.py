@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.names import position_name
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting.decoding import decode_each
 from holdfast.errors import SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -58,15 +59,19 @@ class TopicView:
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[tuple[Partition, Sequence[StoredMessage]]]:
         """The messages of each queue from its start up to its end, in their order. Nothing, when nothing has come for a
-        moment. Raises SourceError: SourceUnavailable when nothing has come for `patience_s`."""
+        moment. The `body` of one that cannot be read raises Malformed.
+
+        Raises SourceError: SourceUnavailable when nothing has come for `patience_s`.
+        """
         for queue, start in sorted(starts.items()):
             at, patience = start, Deadline(patience_s)
             while at < ends[queue]:
                 answer = self._pull(queue, at, patience)
                 if answer is not None and answer.next_offset > at:
-                    found = answer.messages() if answer.status is PullStatus.FOUND else []
+                    found = decode_each(answer.body, answer.next_offset) if answer.status is PullStatus.FOUND else ()
+                    wanted = range(at, ends[queue])
                     at, patience = answer.next_offset, Deadline(patience_s)
-                    yield queue, [each for each in found if each.offset < ends[queue]]
+                    yield queue, [each for each in found if each.offset in wanted]
                     continue
                 if patience.passed:
                     raise SourceUnavailable(f"reading {queue}: nothing came in {patience_s:g} s")

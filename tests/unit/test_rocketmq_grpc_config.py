@@ -106,8 +106,10 @@ def test_a_request_that_can_never_be_served_stops_the_app() -> None:
 
 def test_verdicts_are_those_of_each_entry_where_there_are_any() -> None:
     done, over, unknown = Verdict.DONE, Verdict.OVER, Verdict.UNKNOWN
-    assert faults.verdicts_of(20000, [20000, 20000], 2) == [done, done]
-    assert faults.verdicts_of(30000, [20000, 40013, 50001], 3) == [done, over, unknown]
-    assert faults.verdicts_of(50001, [], 2) == [unknown, unknown]
-    assert faults.verdicts_of(40013, [], 1) == [over]
-    assert faults.verdicts_of(30000, [20000], 2) == [unknown, unknown]
+    assert faults.verdicts_of(20000, {"a": 20000, "b": 20000}, "ab") == [done, done]
+    assert faults.verdicts_of(30000, {"a": 20000, "b": 40013, "c": 50001}, "abc") == [done, over, unknown]
+    assert faults.verdicts_of(50001, {}, "ab") == [unknown, unknown]
+    assert faults.verdicts_of(40013, {}, "a") == [over]
+    assert faults.verdicts_of(30000, {"a": 20000}, "ab") == [unknown, unknown]
+    # With enableBatchAck the proxy first has those whose lease is over, then broker by broker (ConsumerProcessor).
+    assert faults.verdicts_of(30000, {"c": 40013, "b": 50001, "a": 20000}, "abc") == [done, unknown, over]

@@ -103,13 +103,14 @@ class Client:
         request = self._requests.AckMessageRequest()
         first = deliveries[0]
         self._address(request, first.topic)
+        receipts = [each.receipt for each in deliveries]
         for each in deliveries:
             entry = request.entries.add()
             entry.message_id, entry.receipt_handle = each.message_id, each.receipt
 
         def read(response: Any) -> list[Verdict]:  # noqa: ANN401 - protobuf's
-            entries = [entry.status.code for entry in response.entries]
-            return faults.verdicts_of(response.status.code, entries, len(deliveries))
+            entries = {entry.receipt_handle: entry.status.code for entry in response.entries}
+            return faults.verdicts_of(response.status.code, entries, receipts)
 
         unknown = [Verdict.UNKNOWN] * len(deliveries)
         self._ask("ack_message_async", first, request, read=read, unknown=unknown, answer=answer)

@@ -9,7 +9,7 @@ from holdfast.adapters.rocketmq.grpc.delivery import Verdict
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping, Sequence
 
 # apache.rocketmq.v2.Code (definition.proto)
 OK = 20000
@@ -38,11 +38,13 @@ def verdict_of(code: int) -> Verdict:
     return Verdict.OVER if code == _INVALID_RECEIPT_HANDLE else Verdict.UNKNOWN
 
 
-def verdicts_of(code: int, entries: Collection[int], expected: int) -> list[Verdict]:
-    """Read the statuses of one acknowledgement of several: each entry's own, where there is one for each."""
-    if len(entries) == expected and code in {OK, _MULTIPLE_RESULTS, _INVALID_RECEIPT_HANDLE}:
-        return [verdict_of(each) for each in entries]
-    return [verdict_of(code)] * expected
+def verdicts_of(code: int, entries: Mapping[str, int], receipts: Sequence[str]) -> list[Verdict]:
+    """Read the statuses of one acknowledgement of several, by their receipts: each one's own, where all of them have
+    one. They come in another order than they were asked in, where the proxy acknowledges in batches (enableBatchAck).
+    """
+    if code in {OK, _MULTIPLE_RESULTS, _INVALID_RECEIPT_HANDLE} and all(each in entries for each in receipts):
+        return [verdict_of(entries[each]) for each in receipts]
+    return [verdict_of(code)] * len(receipts)
 
 
 def refusal(code: int, words: str, what: str) -> SourceError:

@@ -13,13 +13,15 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import zlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.adapters.rocketmq.grpc import faults
 from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Place, Verdict
 from holdfast.adapters.rocketmq.packages import Package, installed, load_grpc
-from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, TAGS, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting import Malformed
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, MOST_BODY_BYTES, RECONSUME_TIMES, TAGS, UNIQUE_KEY
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
 
@@ -38,6 +40,8 @@ _UNKNOWN_S, _AGAIN_S = 5.0, 0.3
 _READABLE = (2, 4)
 #: apache.rocketmq.v2.Encoding: a body that is not compressed.
 _IDENTITY = 1
+#: By how much a body can grow at most (zlib's own bound is 1032).
+_GROWTH = 1040
 _LOG_MODULE = "rocketmq.v5.log"
 
 T = TypeVar("T")
@@ -290,26 +294,48 @@ def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client ha
 def _read_each(package: ModuleType, responses: Sequence[Any], read: Callable[[], Sequence[Any]]) -> Sequence[Any]:
     """The messages of a poll, `fault` saying why one cannot be read. Failed as a whole, the poll would bring them again
     and again, until the proxy puts all of them into the dead letters."""
+    sent = [each.message for each in responses if each.HasField("message")]
+    faults = [_left_as_it_is(message) if _grows_too_large(message) else None for message in sent]
     try:
-        return read()
+        messages = read()
     except Exception:
-        faults = [_as_it_is(package, each.message) for each in responses if each.HasField("message")]
+        faults = [fault or _fault(package, message) for message, fault in zip(sent, faults, strict=True)]
         if not any(faults):
             raise
-    messages = read()
+        messages = read()
     for message, fault in zip(messages, faults, strict=True):
         message.fault = fault
     return messages
 
 
-def _as_it_is(package: ModuleType, message: Any) -> Exception | None:  # noqa: ANN401 - protobuf's
-    """Why a message cannot be read: then its body is left as it came."""
+def _fault(package: ModuleType, message: Any) -> Exception | None:  # noqa: ANN401 - protobuf's
     try:
         package.Message().fromProtobuf(message)
     except Exception as error:  # noqa: BLE001 - of zlib, of gzip, or of no type at all
-        message.system_properties.body_encoding = _IDENTITY
-        return error
+        return _left_as_it_is(message, error)
     return None
+
+
+def _left_as_it_is(message: Any, error: Exception | None = None) -> Exception:  # noqa: ANN401 - protobuf's
+    """Let the client read the body as it came."""
+    message.system_properties.body_encoding = _IDENTITY
+    return error or Malformed(f"the body would grow beyond {MOST_BODY_BYTES} bytes")
+
+
+def _grows_too_large(message: Any) -> bool:  # noqa: ANN401 - protobuf's
+    """Whether a body would take too much memory, which the client does not ask: the process would end, and so would
+    the next one that gets the message."""
+    rest, left = message.body, MOST_BODY_BYTES + 1
+    if message.system_properties.body_encoding == _IDENTITY or len(rest) * _GROWTH <= MOST_BODY_BYTES:
+        return False
+    try:
+        while rest and left > 0:
+            reader = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either header
+            left -= len(reader.decompress(rest, left))
+            rest = reader.unused_data
+    except zlib.error:
+        return False  # as the client will find
+    return left <= 0
 
 
 def _delivery(message: Any) -> Delivery:  # noqa: ANN401 - the client has no types

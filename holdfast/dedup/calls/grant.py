@@ -93,6 +93,9 @@ class Grant:
         #: Under which they were asked for; None = the store gave none.
         self.session: ClaimSession | None = None
         self._fences: dict[Claim, int] = {}
+        #: Neither done nor given back yet, nor owed; and of those whose body has run, what is to be kept as results.
+        self._rest: set[Claim] = set()
+        self._ran: tuple[Sequence[Claim], Callable[[], Sequence[str]]] | None = None
         #: Used without an answer of the store, by choice.
         self.unprotected = False
 
@@ -114,6 +117,7 @@ class Grant:
             StoreUnavailable: no answer; some may be held all the same: `owe_back`.
             StoreRefused: the store says no.
         """
+        self._rest.update(self.claims)
         for _ in range(_SESSIONS):
             with suppress(StoreError):  # whether the store is there, the claim is told
                 self._here.debts.pay()
@@ -122,6 +126,9 @@ class Grant:
             verdicts = [verdict for verdict, _ in replies]
             if Verdict.FENCED not in verdicts:
                 self._fences = {claim: fence for claim, (_, fence) in zip(self.claims, replies, strict=True)}
+                self._rest = {
+                    claim for claim, (verdict, _) in zip(self.claims, replies, strict=True) if verdict is Verdict.NEW
+                }
                 self._here.answered()
                 return verdicts
         raise StoreUnavailable(
@@ -144,6 +151,10 @@ class Grant:
         self._here.unanswered(self._scope, error)
         return [Verdict.NEW] * len(self.claims)
 
+    def ran(self, claims: Sequence[Claim], results: Callable[[], Sequence[str]]) -> None:
+        """Note that the body has run. Does not block."""
+        self._ran = claims, results
+
     def results(self, claims: Sequence[Claim]) -> list[str | None]:
         """The results kept with keys that were DONE; None = their window has passed since.
 
@@ -159,16 +170,19 @@ class Grant:
             self.owe(claims, results)  # perhaps they are held all the same
             return [Verdict.NEW] * len(claims)
         try:
-            return self.session.finish(claims, results)
+            verdicts = self.session.finish(claims, results)
         except StoreError as error:
             log.warning("what is done is not known to the store yet, and will be told again: %s", error)
             self.owe(claims, results)
             return None
+        self._settle(claims)
+        return verdicts
 
     def owe(self, claims: Sequence[Claim], results: Sequence[str]) -> None:
         """Owe the store a `finish`. Does not block."""
         if self.session is not None:
             self._here.debts.add(Finish(self.session, claims, results))
+        self._settle(claims)
 
     def give_back(self, claims: Sequence[Claim]) -> None:
         """The body has failed or was not run; without an answer it stays owed."""
@@ -178,8 +192,23 @@ class Grant:
             self.session.unclaim(claims)
         except StoreError:
             self.owe_back(claims)
+        self._settle(claims)
 
     def owe_back(self, claims: Sequence[Claim] | None = None) -> None:
         """Owe the store a `give_back`, of all keys where none are given. Does not block."""
+        claims = self.claims if claims is None else claims
         if self.session is not None:
-            self._here.debts.add(GiveBack(self.session, self.claims if claims is None else claims))
+            self._here.debts.add(GiveBack(self.session, claims))
+        self._settle(claims)
+
+    def owe_rest(self) -> None:
+        """Owe the store what it was not told yet, nor is owed: who was broken off leaves no key behind. Does not
+        block."""
+        if self._ran is not None and self._rest.issuperset(self._ran[0]):
+            claims, results = self._ran
+            self.owe(claims, results())
+        if self._rest:
+            self.owe_back(list(self._rest))
+
+    def _settle(self, claims: Sequence[Claim]) -> None:
+        self._rest.difference_update(claims)

@@ -107,6 +107,13 @@ class Work:
         """Ask once, and do what can be done. Returns the keys to wait for."""
         grant = Grant(self._calls, self._name, keys)
         try:
+            return (yield from self._with(grant))
+        except BaseException:  # also of a signal handler, between any two lines: no key is left in our hands
+            grant.owe_rest()
+            raise
+
+    def _with(self, grant: Grant) -> Generator[Ask | Pause | Run, Any, list[str]]:
+        try:
             verdicts: list[Verdict] = yield from _ask(grant.ask, grant.owe_back)
         except StoreError as error:
             if self._policy.store_down != "open" or not error.retriable:
@@ -145,7 +152,9 @@ class Work:
             yield from _ask(lambda: grant.give_back(lost), lambda: grant.owe_back(lost))
         done = [claim for claim in claims if claim.key.key not in failed]
         if done:
-            yield from self._finish(grant, done, self._returned(keys, ended))
+            returned = self._returned(keys, ended)
+            grant.ran(done, lambda: [self._text(returned, key)[0] for key in _keys(done)])
+            yield from self._finish(grant, done, returned)
 
     def _failed(self, keys: list[str], ended: Ended) -> dict[str, Exception]:
         if ended.error is None:
@@ -235,9 +244,11 @@ class Work:
 def _ask(call: Callable[[], Any], undo: Callable[[], None]) -> Generator[Ask | Pause | Run, Any, Any]:
     try:
         return (yield Ask(call, undo))
-    except Exception:
+    except StoreError:
         raise
-    except BaseException:  # cancelled, interrupted, exiting: the store may have done it all the same
+    except BaseException:
+        # Cancelled, interrupted, exiting; a signal handler may raise an Exception as well (Celery's soft time limit).
+        # The store may have done it all the same.
         undo()
         raise
 

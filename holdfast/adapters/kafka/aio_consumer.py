@@ -89,14 +89,16 @@ class AIOKafkaConsumer:
         self._untold: deque[Message | BaseException] = deque()
         #: Calls under way that are no poll: one that waits for messages makes room for them.
         self._others = 0
-        self._consumer.interrupted_by(lambda: bool(self._cancelled or self._others))
+        self._consumer.interrupted_by(lambda: bool(self._cancelled or self._others or self._closed))
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, exc_type: object, exc_value: object, exc_traceback: object) -> None:
-        await self._call(self._consumer.__exit__, exc_type, exc_value, exc_traceback)
-        await self.close()
+        try:
+            await self._call(self._consumer.__exit__, exc_type, exc_value, exc_traceback)
+        finally:
+            await self.close()
 
     # ---- records
     async def poll(self, timeout: float | None = -1) -> Message | None:
@@ -221,12 +223,12 @@ class AIOKafkaConsumer:
         await self._call(self._consumer.set_sasl_credentials, username, password)
 
     async def close(self) -> None:
-        """Close as `KafkaConsumer.close` does. Idempotent."""
+        """Close as `KafkaConsumer.close` does. Idempotent. Where it is cancelled, it goes on by itself."""
         if not self._closed:
             self._closed = True
-            with self._other():
-                await asyncio.wrap_future(self._submit(self._consumer.close))
-            self._owner.shutdown(wait=False)
+            closing = self._submit(self._consumer.close)
+            closing.add_done_callback(lambda _: self._owner.shutdown(wait=False))
+            await asyncio.shield(asyncio.wrap_future(closing))
 
     # ---- inside
     async def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - handed on

@@ -15,7 +15,7 @@ from confluent_kafka.serialization import StringDeserializer
 from holdfast import RedisClaims
 from holdfast.adapters.kafka import AIOKafkaConsumer, DeserializingKafkaConsumer
 from holdfast.errors import SettingError
-from tests.contracts.kafka.test_consumer import Loops, read
+from tests.contracts.kafka.test_consumer import Loops, read, static_ids
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
@@ -228,6 +228,31 @@ def test_a_poll_that_is_cancelled_loses_nothing(loops: Loops, in_loop: InLoop) -
     assert in_loop(asyncio.wait_for(run(), _PATIENCE_S)) == ["a", "b"]
     loops.produce(["c"], partition=0)
     assert read(loops.joined(), 1) == ["c"]
+
+
+def test_a_close_that_is_cancelled_closes_all_the_same(loops: Loops, in_loop: InLoop) -> None:
+    """Of which nobody waits for the end any more, while the client is busy with a callback: else the member would stay,
+    with its partitions, for max.poll.interval.ms."""
+
+    async def go() -> None:
+        consumer = AIOKafkaConsumer(conf_of(loops), claims=claims_of(loops))
+        called, may_end = asyncio.Event(), asyncio.Event()
+
+        async def on_assign(_: object, __: object) -> None:
+            called.set()
+            await may_end.wait()
+
+        await consumer.subscribe([loops.topic], on_assign=on_assign)
+        poll = asyncio.create_task(consumer.poll())
+        await called.wait()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.close(), 0.1)
+        may_end.set()
+        with pytest.raises(RuntimeError, match="closed"):
+            await poll
+        await asyncio.to_thread(until, lambda: not static_ids(loops))
+
+    in_loop(go())
 
 
 def test_other_calls_do_not_wait_for_a_poll_that_waits(loops: Loops, in_loop: InLoop) -> None:

@@ -128,8 +128,10 @@ class KafkaConsumer(ClientCalls, LoopSeen):
 
     def interrupted_by(self, nobody_waits: Callable[[], bool]) -> None:
         """A `poll` that waits returns as soon as that is true: for those who wrap this."""
-        source = self._source
-        self._driven.interrupted = lambda: bool(source.told or source.callbacks.raised or nobody_waits())
+        callbacks = self._source.callbacks
+        self._driven.interrupted = lambda: bool(
+            self._offsets.tellable is not None or callbacks.raised or nobody_waits()
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._source!r}, done_when={self._driven.done_when!r})"
@@ -356,19 +358,18 @@ class KafkaConsumer(ClientCalls, LoopSeen):
     # ---- inside
     def _take(self, at_most: int, timeout: float | None) -> list[Message]:
         timeout_s = _FOR_EVER_S if timeout is None or timeout < 0 else timeout
-        source = self._source
         if not self._joined:
             return self._take_unjoined(Deadline(timeout_s))
-        if not source.told:
+        if (told := self._offsets.next_told()) is None:
             records = cast("Sequence[MessageRecord]", self._driven.take(at_most, timeout_s))
             for record, error in self._driven.user.unfit:
                 failed = cast("MessageRecord", record)
                 failed.failure = failed.failure or error  # what could not be deserialised has no key to be judged by
             messages = [record.message for record in self._returned(records)]
         else:
-            messages = []
-        while source.told and len(messages) < at_most:
-            messages.append(source.told.popleft())
+            messages = [told]
+        while len(messages) < at_most and (told := self._offsets.next_told()) is not None:
+            messages.append(told)
         return messages
 
     def _take_unjoined(self, deadline: Deadline) -> list[Message]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _INVALID = -1001
 #: How long a call that has no time-out of its own may ask the broker.
 _ASK_S = 10.0
+#: Of records that are here and were not returned yet.
+_UNRETURNED = frozenset({Gate.CLAIM, Gate.BUSY, Gate.BEHIND, Gate.HANDED, Gate.READY, Gate.RETRY})
 #: How often the store is looked at for its answer.
 _LOOK_S = 0.005
 
@@ -109,6 +111,34 @@ class LoopOffsets:
         partition = Partition(one.topic, one.partition)
         position = self._driven.user.position(partition) if partition in self._family.owners else None
         return TopicPartition(one.topic, one.partition, _INVALID if position is None else position)
+
+    def next_told(self) -> Message | None:
+        """Take the next message that carries an error, and may be returned now."""
+        told = self._source.told
+        if not told:
+            return None
+        self._driven.collect()  # what was given back comes before an end
+        at = self.tellable
+        if at is None:
+            return None
+        message = told[at]
+        del told[at]
+        return message
+
+    @property
+    def tellable(self) -> int | None:
+        """Which of those messages may be returned now: the end of a partition follows its records."""
+        return next((at for at, message in enumerate(self._source.told) if not self._is_ahead(message)), None)
+
+    def _is_ahead(self, message: Message) -> bool:
+        """Whether it is the end of a partition, and something that comes before it is here and was not returned yet."""
+        error = message.error()
+        if error is None or error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+            return False
+        partition, offset = place_of(message)
+        owner = self._family.owners.get(partition)
+        entries = () if owner is None else owner.entries.values()
+        return any(entry.gate in _UNRETURNED and entry.record.offset < offset for entry in entries)
 
     def seek(self, one: TopicPartition) -> None:
         """A reset of that partition. Raises KafkaException, SourceError."""

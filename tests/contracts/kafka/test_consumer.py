@@ -371,6 +371,27 @@ def test_the_ends_of_partitions_are_told_to_who_asks(loops: Loops) -> None:
     until(all_ends)
 
 
+def test_the_end_of_a_partition_comes_behind_its_records(loops: Loops) -> None:
+    """Also where the loop takes its time, so that they do not go in one run: who reads up to an end misses none."""
+    wanted = [str(number) for number in range(100)]
+    loops.produce(wanted, partition=0)
+    consumer = loops.joined({"enable.partition.eof": True})
+    got: list[Message] = []
+
+    def at_its_end() -> bool:
+        message = consumer.poll(0.1)
+        if message is None or message.partition() != 0:
+            return False
+        if message.error() is not None:
+            return True
+        got.append(message)
+        consumer.commit(asynchronous=False)
+        return False
+
+    until(at_its_end)
+    assert values(got) == wanted
+
+
 def test_a_static_member_comes_back_to_its_partitions_and_leaves_for_good_where_it_says_so(loops: Loops) -> None:
     loops.kafka.set_session(loops.group, 60_000)  # it does not end here
     loops.produce(["a"], partition=0)

@@ -14,6 +14,8 @@ from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreRefu
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import redis
+
 _NO_ACCESS = (
     exceptions.AuthenticationError,
     exceptions.AuthenticationWrongNumberOfArgsError,
@@ -69,6 +71,20 @@ def asking(where: object) -> Iterator[None]:
         raise
     except Exception as error:
         raise store_error(error, where) from error
+
+
+@contextmanager
+def interruptible(client: redis.Redis) -> Iterator[None]:
+    """Around calls of redis-py in a thread where a signal's handler may raise. Between a request and its reply that
+    would leave redis-py's pool a connection whose reply is still to come, and the next call on it would read that as
+    its own: another key's NEW. So what is idle after an interrupt is closed."""
+    try:
+        yield
+    except Exception:
+        raise  # redis-py has closed the connection by itself, where a reply was still to come
+    except BaseException:
+        client.connection_pool.disconnect(inuse_connections=False)
+        raise
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
 from holdfast.dedup.redis_cluster_client import ClusterClient
-from holdfast.dedup.redis_errors import asking, codes, store_error
+from holdfast.dedup.redis_errors import asking, codes, interruptible, store_error
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_sentinel import follow
 from holdfast.errors import AccessRefused, StoreError, StoreUnavailable
@@ -216,6 +216,10 @@ class Scripts:
     def _send(self, commands: Sequence[tuple[Any, ...]], *, durable: bool) -> list[Any]:
         """One round trip. A refusal of one command is its reply; no answer raises."""
         durable = durable and self._wait_key is not None
+        with interruptible(self._client):
+            return self._sent(commands, durable=durable)
+
+    def _sent(self, commands: Sequence[tuple[Any, ...]], *, durable: bool) -> list[Any]:
         if len(commands) == 1 and not durable:
             try:
                 return [self._client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]

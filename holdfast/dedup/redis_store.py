@@ -25,7 +25,7 @@ from holdfast.dedup.redis_cluster import (
 )
 from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, compare_layout, inspect
-from holdfast.dedup.redis_errors import once_let_in
+from holdfast.dedup.redis_errors import interruptible, once_let_in
 from holdfast.dedup.redis_keys import Times
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_scripts import Scripts
@@ -302,7 +302,7 @@ class RedisClaims:
         return self._scripts or self._inspected()
 
     def _inspected(self) -> Scripts:
-        with self._connecting:
+        with self._connecting, interruptible(self._client):
             server = self._server()
             ids = [agree_on_layout(self._client, self._where, self._layout)]
             if isinstance(self._client, ClusterClient):

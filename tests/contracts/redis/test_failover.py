@@ -125,6 +125,46 @@ def test_whatever_a_connection_raises_is_no_answer(redis_server: RedisServer, re
     pool.disconnect()
 
 
+class _Interrupted(redis.Connection):
+    """A signal's handler raises between a request and its reply; the server replies when the next request is there."""
+
+    paused: RedisServer | None = None
+    armed = False
+
+    def send_packed_command(self, *args: Any, **kwargs: Any) -> None:
+        super().send_packed_command(*args, **kwargs)  # type: ignore[no-untyped-call]
+        if _Interrupted.armed:
+            _Interrupted.armed = False
+            raise KeyboardInterrupt
+        if _Interrupted.paused is not None:
+            _Interrupted.paused.resume()
+
+
+def test_the_reply_to_an_interrupted_call_is_not_taken_for_that_to_the_next(server: RedisServer) -> None:
+    pool = redis.ConnectionPool(
+        connection_class=_Interrupted, port=server.port, socket_timeout=10.0, retry=Retry(NoBackoff(), 0)
+    )
+    claims = RedisClaims(redis.Redis(connection_pool=pool))
+    a, b = claims.begin(3600.0), claims.begin(3600.0)
+    [own] = a.acquire(["p"])
+    assert isinstance(own, Acquired)
+    assert b.claim([ONE]) == [Verdict.NEW]
+    theirs, free = ONE._replace(token=Token("p", 1, 1)), Claim(ClaimKey("h", "free"), Token("p", 2, 1))
+    ask: Callable[[Claim], object]
+    for ask in (
+        lambda claim: a.claim([claim]),  # one command
+        lambda claim: a.turn([], [Mark("p", own.epoch, 0, [])], [claim]).claimed,  # and several
+    ):
+        server.pause()
+        _Interrupted.paused, _Interrupted.armed = server, True
+        with pytest.raises(KeyboardInterrupt):
+            ask(free)
+        assert ask(theirs) == [Verdict.BUSY]
+        _Interrupted.paused = None
+    claims.close()
+    pool.disconnect()
+
+
 def test_what_is_owed_is_paid_whatever_was_raised(caplog: pytest.LogCaptureFixture) -> None:
     class Session:
         asked = 0

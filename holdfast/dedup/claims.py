@@ -45,7 +45,8 @@ two records of one key are never both NEW, and a record does not inherit what it
 
 A store may lose what it has acknowledged (a failover to a replica that was behind). Nobody takes a key or a position over
 from a session that lives, so what is gone under one was lost and not taken: it stays with who had it. A session at such a store
-says all marks of what it owns once more when it notices, and as it lets a position go.
+says all marks of what it owns once more when it notices, and as it lets a position go; what it has let go lately it says
+again before it acquires that anew.
 
 A call without an answer raises StoreUnavailable and says nothing; it is asked again until it is answered or the session
 is lost. Each call carries the session's *call generation*: after a call without an answer the session raises it, and

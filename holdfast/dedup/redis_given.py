@@ -63,6 +63,18 @@ class Back(NamedTuple):
 _NOTHING_BACK = Back(0, ())
 
 
+class LetGoBefore(NamedTuple):
+    """Ownerships that have ended, of partitions that are asked for anew: meanwhile nothing is said of them.
+
+    `rounds`: of `Given`, as it was then.
+    """
+
+    rounds: int
+    ends: dict[tuple[str, int], tuple[float, Ended]]
+    #: What has to be said before they are acquired: a server that has lost it would give the session less than it knew.
+    lately: list[Ended]
+
+
 class Owned:
     """The marks of one ownership: a watermark, and what is done above it.
 
@@ -207,13 +219,27 @@ class Given:
             while self._finishes and (self._weight > _KEPT_ITEMS or self._finishes[0].at < now - _KEPT_S):
                 self._weight -= self._finishes.popleft().weight
 
-    def acquired(self, partitions: Iterable[str]) -> None:
-        """Note that these partitions are asked for."""
+    def acquiring(self, partitions: Iterable[str]) -> LetGoBefore:
+        """Note that these partitions are asked for. Returns what was let go of them before; tell `acquired` which of
+        them are the session's now."""
         with self.lock:
             asked = set(partitions)
-            self._let_gos = {key: kept for key, kept in self._let_gos.items() if key[0] not in asked}
+            before = {key: kept for key, kept in self._let_gos.items() if key[0] in asked}
+            for key in before:
+                del self._let_gos[key]
             for partition in asked:
                 self._owned.pop(partition, None)
+            return LetGoBefore(self._rounds, before, _since(before, self._runtime.now() - _KEPT_S))
+
+    def acquired(self, before: LetGoBefore, partitions: Collection[str]) -> None:
+        """Note which partitions are the session's now. All others stay let go."""
+        if not before.ends:
+            return
+        still = {key: kept for key, kept in before.ends.items() if key[0] not in partitions}
+        with self.lock:
+            self._let_gos = still | self._let_gos  # the oldest come first
+            if still and self._rounds != before.rounds:
+                self.unsaid = True
 
     def asked_for(self, claims: Iterable[Claim]) -> Back:
         """Note that these claims are asked for. Returns those that were given back before; tell `answered` what came of

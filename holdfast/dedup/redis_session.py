@@ -112,18 +112,29 @@ class RedisSession:
         return False
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
-        """Take partitions over."""
-        self._given.acquired(partitions)
-        replies: list[Acquired | Wait | Verdict] = []
+        """Take partitions over. What was let go of them lately is said again before: a failover may have lost it."""
+        before = self._given.acquiring(partitions)
+        ours: set[str] = set()
+        try:
+            if before.lately:  # not in the same round trip: a server that lacks the one script alone would run it last
+                self._asker.alone(self._ending(before.lately))
+            replies = self._asker.alone(self._acquiring(partitions))
+            pairs = zip(partitions, replies, strict=True)
+            ours.update(partition for partition, reply in pairs if isinstance(reply, Acquired))
+        finally:
+            self._given.acquired(before, ours)
+        if Verdict.FENCED in replies:
+            self._lease.lose()
+        return replies
+
+    def _acquiring(self, partitions: Sequence[str]) -> Asking[list[Acquired | Wait | Verdict]]:
         where = [self._layout.position(partition) for partition in partitions]
         groups = _by_shard(where, [[]] * len(where), self._times.position)
-        for reply in in_order(self._ask("acquire", groups, durable=True), _shards(where)):
-            if reply == b"F":
-                self._lease.lose()
-                replies.append(Verdict.FENCED)
-            else:
-                replies.append(Wait.WAIT if reply == b"W" else acquired(reply))
-        return replies
+        replies = yield Question("acquire", groups, durable=True)
+        told: dict[bytes, Verdict | Wait] = {b"F": Verdict.FENCED, b"W": Wait.WAIT}
+        return [
+            told[reply] if isinstance(reply, bytes) else acquired(reply) for reply in in_order(replies, _shards(where))
+        ]
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
@@ -146,14 +157,16 @@ class RedisSession:
         self._end(self._given.ends(partitions))
 
     def _end(self, ended: Sequence[Ended]) -> None:
+        self._given.told(lambda: self._asker.alone(self._ending(ended)), lambda _: self._given.let_go(ended))
+
+    def _ending(self, ended: Sequence[Ended]) -> Asking[None]:
         args: list[Args] = []
         for let, mark in ended:
             check_offsets(let.unacked)
             marked = [0, 0] if mark is None else [mark.watermark, *_runs(mark)]
             args.append([let.epoch, let.known_as, *marked, len(let.unacked), *let.unacked])
         where = [self._layout.position(let.partition) for let, _ in ended]
-        groups = _by_shard(where, args, self._times.position)
-        self._given.told(lambda: self._ask("let_go", groups, durable=True), lambda _: self._given.let_go(ended))
+        yield Question("let_go", _by_shard(where, args, self._times.position), durable=True)
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
         """Ask for what was handed over."""

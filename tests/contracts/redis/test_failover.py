@@ -436,6 +436,34 @@ class TestBehind:
         assert again.done == {3}
         claims.close()
 
+    def test_what_was_let_go_and_lost_is_known_to_who_takes_it_back(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [first, other] = a.acquire(["p", "q"])
+        assert isinstance(first, Acquired)
+        assert isinstance(other, Acquired)
+        kept = self.what_is_there(server)
+        a.mark([Mark("p", first.epoch, 3, [4])])
+        a.let_go([LetGo("p", first.epoch, [5]), LetGo("q", other.epoch, [6])])
+        self.fail_over(server, kept)
+        [again] = answered(lambda: a.acquire(["p"]))
+        assert isinstance(again, Acquired)
+        assert (again.watermark, again.done, again.running) == (3, frozenset({4}), frozenset({5}))
+        # Let go again, and asked for in vain: it is let go all the same.
+        kept = self.what_is_there(server)
+        a.let_go([LetGo("p", again.epoch, [7])])
+        assert isinstance(b.acquire(["p"])[0], Acquired)
+        assert a.acquire(["p"]) == [Wait.WAIT]
+        self.fail_over(server, kept)
+        assert answered(lambda: b.acquire(["p", "q"])) == [Wait.WAIT] * 2
+        assert a.renew()
+        [found, also] = b.acquire(["p", "q"])
+        assert isinstance(found, Acquired)
+        assert isinstance(also, Acquired)
+        assert (found.watermark, found.done, found.running) == (3, frozenset({4}), frozenset({5, 7}))
+        assert also.running == {6}
+        claims.close()
+
     def test_what_is_owned_again_stays_so(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)

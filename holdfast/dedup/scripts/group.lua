@@ -23,9 +23,10 @@ local function touch()
   for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], KEEP_MS) end
 end
 
--- After a change of members or offers: the view rises, and offers that nobody has are dropped.
+-- After a change of members or offers: the view rises, and offers that nobody has are dropped. A server that has lost the
+-- last changes, an older copy after a failover, gives no view a second time: who has seen the one would take it for the other.
 local function changed()
-  redis.call('HINCRBY', HEAD, 'view', 1)
+  redis.call('HSET', HEAD, 'view', string.format('%.0f', math.max(number('view') + 1, NOW)))
   local used = {}
   for _, member in ipairs(redis.call('HVALS', MEMBERS)) do used[string.match(member, '^[^\n]*')] = true end
   for _, digest in ipairs(redis.call('HKEYS', OFFERS)) do

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from holdfast.dedup.groups import Member
+from holdfast.dedup.groups import Member, Refusal, Standing
+from holdfast.dedup.planning import next_plan
 from holdfast.dedup.redis_coordinator import RedisCoordinator
+from holdfast.dedup.redis_groups import RedisGroupSession
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError, StoreRefused, StoreUnavailable
 from holdfast.timing import Deadline
+from tests.contracts.redis.test_failover import TestBehind as Behind
 from tests.contracts.redis.test_faults import answered
 from tests.harness.servers.redis import RedisServer
 from tests.harness.store_groups import GROUP, Group, RedisBench, group_of, in_turn, queues
@@ -161,3 +164,21 @@ def test_the_stores_lease_bounds_that_of_a_member(redis_url: str) -> None:
     assert 0 < coordinator.describe(GROUP).left_s[membership.id] <= 5.0
     membership.leave(Deadline(5.0))
     store.close()
+
+
+def test_a_plan_for_members_that_a_failover_has_lost_is_behind(server: RedisServer) -> None:
+    claims = RedisClaims.from_url(server.url)
+    a, gone, new = (RedisGroupSession(claims.parts(), GROUP, name, 3600.0) for name in ("a", "gone", "new"))
+    eight = frozenset(EIGHT)
+    assert isinstance(a.join(Member(client_id="a", subscription="x"), eight), Standing)
+    kept = Behind.what_is_there(server)
+    gone.join(Member(client_id="gone", subscription="x"), eight)
+    view = a.look()
+    plan = next_plan(view, in_turn)
+    assert set(plan.owners.values()) == {"a", "gone"}
+    # It dies, with the server that alone knew of it, and somebody else comes in its place.
+    Behind.fail_over(server, kept)
+    answered(lambda: new.join(Member(client_id="new", subscription="x"), eight))
+    assert a.standing() != view.standing  # else nobody would look
+    assert a.publish(view, plan) is Refusal.BEHIND
+    claims.close()

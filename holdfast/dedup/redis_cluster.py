@@ -135,7 +135,9 @@ def around(cluster: RedisCluster) -> ClusterClient:
         )
     nodes = cluster.nodes_manager
     where = ", ".join(sorted(nodes.startup_nodes))
-    return ClusterClient(lambda: cluster, nodes.connection_kwargs, where, nodes.address_remap, ours=False)
+    # What is sent here is never sent again, whatever its connections would do with a command of redis-py's own.
+    connections = {option: value for option, value in nodes.connection_kwargs.items() if not option.startswith("retry")}
+    return ClusterClient(lambda: cluster, connections, where, nodes.address_remap, ours=False)
 
 
 def where_is(client: redis.Redis) -> Where:

@@ -125,7 +125,9 @@ def check_client(client: redis.Redis) -> None:
         raise SettingError("client", type(client).__name__, "give a redis.Redis; Redis Cluster and asyncio do not work")
     kwargs = client.get_connection_kwargs()
     retry = kwargs.get("retry")
-    if retry is not None and retry._retries:  # noqa: SLF001 - get_retries() came with redis-py 6
+    # Without one, redis-py's connections make one of their own from either of these.
+    unsaid = retry is None and (kwargs.get("retry_on_timeout") or kwargs.get("retry_on_error"))
+    if unsaid or (retry is not None and retry._retries):  # noqa: SLF001 - get_retries() came with redis-py 6
         raise SettingError(
             "client",
             "with retries",

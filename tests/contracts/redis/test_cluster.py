@@ -174,12 +174,14 @@ class TestSlotsThatMove:
         cluster.remove(new)
         store.close()
 
+    @pytest.mark.filterwarnings("ignore:.*retry_on_timeout")
     def test_a_client_of_the_callers_is_used_for_its_nodes_alone_whatever_it_retries(
         self, cluster: RedisCluster
     ) -> None:
         cluster.flush()
         first = cluster.masters[0]
-        with redis.RedisCluster(host="127.0.0.1", port=first.port, socket_timeout=0.3) as client:
+        options: dict[str, Any] = {"socket_timeout": 0.3, "retry_on_timeout": True}
+        with redis.RedisCluster(host="127.0.0.1", port=first.port, **options) as client:
             store = RedisClaims(client, namespace="t")
             session = store.begin(LEASE_S)
             silent = cluster.master_of(TAG)

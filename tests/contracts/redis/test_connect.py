@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
+from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel
@@ -83,6 +84,16 @@ def test_a_setting_that_cannot_work_is_named_at_construction(field: str, setting
 def test_a_client_that_would_break_the_protocol_is_refused(options: dict[str, Any], word: str) -> None:
     with redis.Redis(**options) as client, pytest.raises(SettingError, match=word):
         RedisClaims(client)
+
+
+@pytest.mark.parametrize("option", [{"retry_on_timeout": True}, {"retry_on_error": [exceptions.TimeoutError]}])
+def test_a_client_that_would_ask_again_without_a_word_of_retries_is_refused(option: dict[str, Any]) -> None:
+    client = redis.Redis.from_url("redis://127.0.0.1:1/0", socket_timeout=1.0, **option)
+    with client, pytest.raises(SettingError, match="retries"):
+        RedisClaims(client)
+    client = redis.Redis.from_url("redis://127.0.0.1:1/0", socket_timeout=1.0, retry=Retry(NoBackoff(), 0), **option)
+    with client:
+        RedisClaims(client).close()
 
 
 def test_a_client_of_the_callers_is_used_as_it_is_and_left_open(redis_url: str) -> None:

@@ -149,11 +149,13 @@ def test_the_reply_to_an_interrupted_call_is_not_taken_for_that_to_the_next(serv
     [own] = a.acquire(["p"])
     assert isinstance(own, Acquired)
     assert b.claim([ONE]) == [Verdict.NEW]
+    group = RedisGroupSession(claims.parts(), "g")
     theirs, free = ONE._replace(token=Token("p", 1, 1)), Claim(ClaimKey("h", "free"), Token("p", 2, 1))
     ask: Callable[[Claim], object]
     for ask in (
         lambda claim: a.claim([claim]),  # one command
         lambda claim: a.turn([], [Mark("p", own.epoch, 0, [])], [claim]).claimed,  # and several
+        lambda claim: group.noted([claim.key.key]) == [None] and a.claim([claim]),  # and what is no script
     ):
         server.pause()
         _Interrupted.paused, _Interrupted.armed = server, True

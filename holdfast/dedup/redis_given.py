@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from holdfast.dedup.claims import Mark, Token, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
-    from holdfast.dedup.claims import Claim, Drop, LetGo
+    from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo
     from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -76,7 +76,7 @@ class LetGoBefore(NamedTuple):
 
 
 class Owned:
-    """The marks of one ownership: a watermark, and what is done above it.
+    """The marks of one ownership, and those that it found: a watermark, and what is done above it.
 
     Args:
         epoch: of the ownership.
@@ -123,7 +123,7 @@ class Given:
         #: Held while all is said again: what is asked for anew meanwhile must be asked after that, or it would be given
         #: back while somebody has it.
         self.lock = runtime.rlock()
-        #: By partition: what the session owns, as far as it has marked there.
+        #: By partition: what the session owns, as far as it has marked there, or found marked.
         self._owned: dict[str, Owned] = {}
         self._let_gos: dict[tuple[str, int], tuple[float, Ended]] = {}
         self._unclaims: dict[Claim, tuple[float, Claim]] = {}
@@ -231,14 +231,19 @@ class Given:
                 self._owned.pop(partition, None)
             return LetGoBefore(self._rounds, before, _since(before, self._runtime.now() - _KEPT_S))
 
-    def acquired(self, before: LetGoBefore, partitions: Collection[str]) -> None:
-        """Note which partitions are the session's now. All others stay let go."""
-        if not before.ends:
+    def acquired(self, before: LetGoBefore, ours: Mapping[str, Acquired]) -> None:
+        """Note which partitions are the session's now, and what is done there: nobody else may be left to say so. All
+        others stay let go."""
+        still = {key: kept for key, kept in before.ends.items() if key[0] not in ours}
+        done = {name: found for name, found in ours.items() if found.watermark or found.done}
+        if not still and not done:
             return
-        still = {key: kept for key, kept in before.ends.items() if key[0] not in partitions}
         with self.lock:
             self._let_gos = still | self._let_gos  # the oldest come first
-            if still and self._rounds != before.rounds:
+            for partition, found in done.items():
+                owned = self._owned[partition] = Owned(found.epoch)
+                owned.add(Mark(partition, found.epoch, found.watermark, sorted(found.done)))
+            if self._rounds != before.rounds:
                 self.unsaid = True
 
     def asked_for(self, claims: Iterable[Claim]) -> Back:

@@ -80,11 +80,11 @@ class SimulatedSession(MemorySession):
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over."""
         before = self._given.acquiring(partitions)
-        ours: set[str] = set()
+        ours: dict[str, Acquired] = {}
         try:
             replies = self._acquired(self._ask(self._to_acquire(partitions, before.lately)))
             pairs = zip(partitions, replies, strict=True)
-            ours.update(partition for partition, reply in pairs if isinstance(reply, Acquired))
+            ours.update((partition, reply) for partition, reply in pairs if isinstance(reply, Acquired))
         finally:
             self._given.acquired(before, ours)
         return replies

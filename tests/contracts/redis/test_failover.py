@@ -466,6 +466,25 @@ class TestBehind:
         assert also.running == {6}
         claims.close()
 
+    def test_what_a_former_owner_that_is_gone_has_marked_is_marked_again(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b, c = (claims.begin(3600.0) for _ in range(3))
+        kept = self.what_is_there(server)
+        [first] = a.acquire(["p"])
+        assert isinstance(first, Acquired)
+        a.mark([Mark("p", first.epoch, 3, [4, 5])])
+        a.let_go([LetGo("p", first.epoch, [])])
+        a.end()
+        [second] = b.acquire(["p"])
+        assert isinstance(second, Acquired)
+        self.fail_over(server, kept)
+        assert answered(b.renew)
+        b.let_go([LetGo("p", second.epoch, [])])
+        [third] = c.acquire(["p"])
+        assert isinstance(third, Acquired)
+        assert (third.watermark, third.done) == (3, frozenset({4, 5}))
+        claims.close()
+
     def test_what_is_owned_again_stays_so(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)

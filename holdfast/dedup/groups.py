@@ -9,7 +9,7 @@ Of a group, the store holds:
 *Members*: id -> client id, weight, the queues that it offers (sees at the name server), and a lease: a deadline in the
 store's own time. An id is used once. A member whose deadline has passed is *dead*, and stays in until somebody's call
 removes it. The *view* is a number that rises with each change of the members or of their offers,
-by 1 or more: a store that has lost the last of them gives no number a second time.
+by more than 1 where a store may have lost the last of them: it gives no number a second time.
 
 *Plan*: queue -> member, of all queues that at least one member offers, but for those that the strategy gives to nobody
 on purpose (`leaves_out`); its *stamp*, which no other plan ever has (its

@@ -1,6 +1,7 @@
 -- Between common.lua and each script about a group. The sessions of common.lua are here the members' leases.
 --   KEYS[1]  hash: member -> "deadline:call generation"; the dead stay for an hour, so that nothing late revives them
---   KEYS[2]  hash, the head: format, subscription, view, stamp, plan, planned, since (when the plan was made, in ms)
+--   KEYS[2]  hash, the head: format, subscription, view, stamp, plan, planned, since (when the plan was made, in ms); at = when
+--            the view rose last, server = by which server
 --   KEYS[3]  hash: member -> digest of its offer, a line feed, and what is known of it. Who is in here is in the group
 --   KEYS[4]  hash: digest -> an offer's text; once for all members that see the same
 local HEAD, MEMBERS, OFFERS, KEEP_MS = KEYS[2], KEYS[3], KEYS[4], ARGV[3]
@@ -23,10 +24,15 @@ local function touch()
   for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], KEEP_MS) end
 end
 
--- After a change of members or offers: the view rises, and offers that nobody has are dropped. A server that has lost the
--- last changes, an older copy after a failover, gives no view a second time: who has seen the one would take it for the other.
+-- After a change of members or offers: the view rises, and offers that nobody has are dropped. A server in the place of
+-- another may be an older copy, without the last changes, and must not give their views a second time: who has seen the one
+-- would take it for the other. Fewer changes are lost than milliseconds have passed since the last one that is known.
 local function changed()
-  redis.call('HSET', HEAD, 'view', string.format('%.0f', math.max(number('view') + 1, NOW)))
+  local server, step = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or '', 1
+  local before = redis.call('HMGET', HEAD, 'server', 'at')
+  if before[1] and before[1] ~= server then step = math.max(1, NOW - before[2]) end
+  redis.call('HINCRBY', HEAD, 'view', string.format('%.0f', step))
+  redis.call('HSET', HEAD, 'server', server, 'at', string.format('%.0f', NOW))
   local used = {}
   for _, member in ipairs(redis.call('HVALS', MEMBERS)) do used[string.match(member, '^[^\n]*')] = true end
   for _, digest in ipairs(redis.call('HKEYS', OFFERS)) do

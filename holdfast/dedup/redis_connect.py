@@ -119,7 +119,8 @@ def check_client(client: redis.Redis) -> None:
     """Refuse a client of the caller's that would break the protocol.
 
     Raises:
-        SettingError: it resends, waits for ever, decodes replies, or is no plain `redis.Redis`.
+        SettingError: it resends, waits for ever, decodes replies, is for one thread alone, or is no plain
+            `redis.Redis`.
     """
     if not isinstance(client, redis.Redis):
         raise SettingError("client", type(client).__name__, "give a redis.Redis; Redis Cluster and asyncio do not work")
@@ -137,6 +138,8 @@ def check_client(client: redis.Redis) -> None:
         raise SettingError("client", "without socket_timeout", "a call could wait for ever: give socket_timeout=2.0")
     if kwargs.get("decode_responses"):
         raise SettingError("client", "with decode_responses", "the scripts' replies are bytes: leave it out")
+    if client.connection is not None:
+        raise SettingError("client", "with single_connection_client", "several threads ask: leave it out")
     pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool) and not pool.is_master:
         raise SettingError("client", "of replicas", "they take no writes: use master_for() of redis-py's Sentinel")

@@ -96,6 +96,13 @@ def test_a_client_that_would_ask_again_without_a_word_of_retries_is_refused(opti
         RedisClaims(client).close()
 
 
+def test_a_client_for_one_thread_is_refused(redis_url: str) -> None:
+    retry = Retry(NoBackoff(), 0)
+    client = redis.Redis.from_url(redis_url, socket_timeout=2.0, retry=retry, single_connection_client=True)
+    with client, pytest.raises(SettingError, match="with single_connection_client"):
+        RedisClaims(client)
+
+
 def test_a_client_of_the_callers_is_used_as_it_is_and_left_open(redis_url: str) -> None:
     with redis.Redis.from_url(redis_url, socket_timeout=2.0, retry=Retry(NoBackoff(), 0)) as client:
         claims = RedisClaims(client)

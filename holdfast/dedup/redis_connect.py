@@ -88,6 +88,11 @@ def client_of(
         # Not chained: the parser's text may quote a part of the password.
         raise SettingError("url", masked(url), _SENTINELS_URL if by_sentinels else _URL) from None
     check_credentials(credentials, client.get_connection_kwargs())
+    pool = client.connection_pool
+    try:
+        pool.connection_class(**pool.connection_kwargs)  # it connects when it is first used
+    except TypeError as error:  # redis-py takes any option, and says so at each connection, as if no server were there
+        raise SettingError("url", masked(url), f"leave out the option that redis-py does not know ({error})") from None
     return client
 
 

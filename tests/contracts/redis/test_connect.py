@@ -100,9 +100,7 @@ def test_a_client_that_would_ask_again_without_a_word_of_retries_is_refused(opti
 @pytest.mark.parametrize("option", ["nosuch", "single_connection_client", "ssl_cert_reqs"])
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "redis+sentinel://127.0.0.1:1/name/0"])
 def test_an_option_of_a_url_that_no_connection_takes_is_refused(url: str, option: str) -> None:
-    with pytest.raises(
-        SettingError, match=rf"'{re.escape(url)}'.*leave out the option.*{option}"
-    ):
+    with pytest.raises(SettingError, match=rf"'{re.escape(url)}'.*leave out the option.*{option}"):
         RedisClaims.from_url(f"{url}?{option}=1")
 
 

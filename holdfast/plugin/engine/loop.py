@@ -191,8 +191,7 @@ class Engine:
                 raise
         outcomes.tell_failures()
         parts.meter.took(workers.timings())
-        for entry, done, begun in workers.overdue():
-            outcomes.taken_back(entry, done, begun)
+        outcomes.taken_back(workers.overdue())
 
     def _let_handlers_end(self, at_most_s: float) -> None:
         """Marks alone can wait for what handlers end, no longer than their own round trip would take: else every second

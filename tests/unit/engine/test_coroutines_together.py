@@ -88,6 +88,23 @@ def test_one_that_waits_holds_up_no_other_lane(ordering: str) -> None:
         assert bench.work.times() == dict.fromkeys(VALUES, 1)
 
 
+def test_what_waits_behind_it_goes_before_what_came_later() -> None:
+    """Or what is committed stands still until all the others have run."""
+    started: list[str] = []
+
+    def handler(bench: Bench) -> Callable[..., Any]:
+        async def handle(record: Record) -> None:
+            started.append(value(record))
+            await asyncio.sleep(0.05 if value(record) in ("r2", "r5") else 0)  # the longer ones have company, for sure
+            await bench.work.do_async("a", record)
+
+        return handle
+
+    with bench_of(handler, ordering="none", settings={"async_workers": 1}) as bench:
+        bench.wait_committed(COUNT)
+    assert started == VALUES
+
+
 def test_one_that_waits_holds_up_its_own_lane() -> None:
     def handler(bench: Bench) -> Callable[..., Any]:
         bench.work.fail("r12", ValueError("first"), ValueError("second"))

@@ -11,7 +11,7 @@ each that has got its key.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from holdfast.plugin.engine.record.entry import Entry, Gate, Lane
 from holdfast.plugin.engine.record.unacked import Unacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from holdfast.plugin.handlers import Handler, Kind
     from holdfast.records import Partition
@@ -106,6 +106,15 @@ class Lanes:
         elif not lane.queued and not lane.taken and head.gate is Gate.READY:
             lane.queued = True
             self._ready.setdefault(head.handler.kind, deque()).append(lane)
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Put first what becomes ready meanwhile: it had its turn, and is older than what waits. Behind all that, it
+        would keep the offset from being committed."""
+        before = {kind: len(ready) for kind, ready in self._ready.items()}
+        yield
+        for kind, ready in self._ready.items():
+            ready.rotate(len(ready) - before.get(kind, 0))
 
     def wake_all(self) -> None:
         """Look at every lane again."""

@@ -129,9 +129,15 @@ class Outcomes:
         else:
             self._failed(entry, error or RuntimeError("no error"))
 
-    def taken_back(self, entry: Entry, ended: int, begun: int) -> None:
-        """A slow record is before others in its chunk: what a worker has not begun is free again, and what has ended is
-        settled. Of a run the slow one is what remains."""
+    def taken_back(self, overdue: Sequence[tuple[Entry, int, int]]) -> None:
+        """Slow records are before others in their chunks (`Workers.overdue`): what a worker has not begun is free
+        again, and what has ended is settled. Of a run the slow one is what remains."""
+        if overdue:
+            with self._lanes.first():
+                for entry, ended, begun in overdue:
+                    self._taken_back(entry, ended, begun)
+
+    def _taken_back(self, entry: Entry, ended: int, begun: int) -> None:
         following: Sequence[Entry] = [entry]
         if begun:
             head, following = self._lanes.shrink(entry, ended if ended < begun else 0, begun)

@@ -67,6 +67,8 @@ class Judges:
         #: Calls that run, in the same way.
         self.running: dict[str, Counter[str]] = defaultdict(Counter)
         self.repeats = 0
+        #: Pieces of work that a call has ended well.
+        self.handled = 0
         #: The last run of each record at each member.
         self._last: dict[tuple[str, Placed], Run] = {}
         #: What runs, by the log that it is of.
@@ -128,6 +130,7 @@ class Judges:
             if record.lane is not None:
                 record.lane.running.remove(run)
             if run not in failed:
+                self.handled += not record.unit.handled
                 record.unit.handled = True
                 continue
             record.failures += 1

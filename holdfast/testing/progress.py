@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from holdfast.testing.stage import Stage
     from holdfast.testing.watch import Watch
 
-#: After the last thing that happens, something more is committed within so long, until all is.
+#: After the last thing that happens, something more is handled or committed within so long, until all is. Where slow
+#: handlers run one at a time, a record may wait for its turn for longer, and all that is behind it for its commit.
 _PROGRESS_S = 20.0
 #: A member looks that often whether a topic of its was made again, and reads on in the new one until then.
 _REMADE_S = 35.0
@@ -31,17 +32,17 @@ class Progress:
         self._stage, self._watch, self._busy = stage, watch, busy
         #: All is handled and committed.
         self.settled = False
-        #: What was committed in all, and when that last changed.
-        self._committed, self._progress_at = 0, 0.0
+        #: What was handled and committed in all, and when that last changed.
+        self._got, self._progress_at = (0, 0), 0.0
         self._patience_s = _PROGRESS_S + _REMADE_S * any(each.kind == "remake" for each in stage.world.faults)
 
     def look(self) -> None:
         """Now, and again and again."""
         stage = self._stage
         self._watch.look()
-        committed = stage.ground.progress
-        if committed != self._committed or stage.now < stage.world.calm_s:
-            self._committed, self._progress_at = committed, stage.now
+        got = stage.judges.handled, stage.ground.progress
+        if got != self._got or stage.now < stage.world.calm_s:
+            self._got, self._progress_at = got, stage.now
         calm = stage.now > stage.world.calm_s and not self._busy()
         self.settled = calm and not stage.ground.behind()
         if not self.settled and stage.now - self._progress_at > self._patience_s:

@@ -11,7 +11,7 @@ from holdfast.plugin.retrying.keeping import KeepsRecords
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from holdfast.plugin.engine.family import Family
     from holdfast.plugin.engine.parts import Parts
@@ -130,9 +130,9 @@ class Lifecycle:
         if (failed := self._resources.close()) is not None:
             parts.stopping.fail(failed)
         parts.workers.stop()
-        self._family.close()
-        if parts.letters is not None:
-            parts.letters.close(Deadline(_CLOSE_S, parts.runtime))
+        self._end(self._family.close)
+        if (letters := parts.letters) is not None:
+            self._end(lambda: letters.close(Deadline(_CLOSE_S, parts.runtime)))
         left = self._loop.unfinished or parts.hung.stuck > 0
         in_hand = self._loop.with_handlers if left else 0
         self._end_session(left)
@@ -141,6 +141,14 @@ class Lifecycle:
         self._snapshots.stopped(in_hand)
         if failed is not None and not isinstance(failed, Exception):
             raise failed
+
+    def _end(self, close: Callable[[], None]) -> None:
+        """What fails to close hides no error, and keeps nothing open: least of all the session, which would live on for
+        as long as the process does."""
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - a client's, or the application's
+            self._parts.stopping.fail(error)
 
     def _reach_store(self, deadline: Deadline) -> None:
         sessions, told = self._parts.sessions, False

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.records import Record
+    from holdfast.timing import Deadline
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
 
@@ -271,6 +272,24 @@ class TestDeadLetters:
                 member.join()
             assert bench.group.offset(partition()) == 1
             assert bench.ids() == []
+
+    def test_those_that_fail_to_close_hide_no_error_and_keep_no_session(self) -> None:
+        class Finished(Letters):
+            def close(self, deadline: Deadline) -> None:
+                super().close(deadline)
+                raise OSError("the producer has ended")
+
+        with Bench() as bench:
+            letters = Finished(bench.changed)
+            letters.fail(DeadLetterRefused("too large"))
+            bench.work.fail("bad", Unretriable("no"))
+            bench.broker.produce("orders", 0, "bad")
+            member = bench.member(settings=SETTINGS, dead_letter="orders.dlq", dead_letters=letters)
+            with pytest.raises(DeadLetterRefused, match="too large"):
+                member.join()
+            assert letters.closed
+            assert bench.ids() == []
+            assert member.app.snapshot().state == "stopped"
 
     def test_a_letter_under_way_at_a_revoke_counts_as_in_hand_and_is_sent_once(self) -> None:
         with Bench() as bench:

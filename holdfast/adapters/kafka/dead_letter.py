@@ -256,7 +256,13 @@ class _Running:
 
     def end(self, deadline: Deadline) -> None:
         """Send what is queued, tell the answers, stop."""
-        if left := self.producer.flush(deadline.left_s()):
+        try:
+            self.producer.flush(deadline.left_s())
+        except KafkaException as error:  # as in `_serve`
+            self._told(error.args[0])
+        except Exception:  # noqa: BLE001 - as in `_serve`
+            _log.exception("a callback of the dead letters' producer failed")
+        if left := len(self.producer):
             _log.warning("%s dead letters were not acknowledged; their records are not settled", left)
         self._ended.set()
         self._thread.join(deadline.left_s() + _POLL_S * 2)

@@ -31,6 +31,8 @@ _LOOK_S = 0.05
 CALL_S = 2.0
 # The least that a call gets: with 0 it would be over before it was sent.
 _LEAST_S = 0.1
+#: And the most: a client refuses more for a request, and cannot count what has no end.
+MOST_S = 3_600.0
 #: Exists wherever groups do, and no request for it creates anything. Metadata of one topic, instead of all of them.
 SOME_TOPIC = "__consumer_offsets"
 #: So long a client is waited for in vain, in one question or in several, before another one takes its place: each has
@@ -45,7 +47,7 @@ _MOCK = "mockCluster"
 
 def request_s(deadline: Deadline, share: float = 1.0, at_most: float | None = None) -> float:
     """The timeout of one call of a client: what is left, or a share of it."""
-    return max(deadline.left_s(at_most) * share, _LEAST_S)
+    return min(max(deadline.left_s(at_most) * share, _LEAST_S), MOST_S)
 
 
 class Admin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import TopicCollection
-from holdfast.adapters.kafka.admin import Admin
+from holdfast.adapters.kafka.admin import MOST_S, Admin
 from holdfast.errors import SourceError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class TopicIds:
         if admin.is_mock(deadline):  # a topic cannot be deleted there
             return {topic: self._as_first(topic, "") for topic in topics}
         asked = admin.client.describe_topics(
-            TopicCollection(sorted(topics)), request_timeout=max(0.001, deadline.left_s())
+            TopicCollection(sorted(topics)), request_timeout=max(0.001, deadline.left_s(at_most=MOST_S))
         )
         found: dict[str, str | SourceError] = {}
         for topic, future in sorted(asked.items()):

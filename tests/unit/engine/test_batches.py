@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,7 @@ from holdfast import BatchFailed, BatchOf, Retry, Settings, Unretriable
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import RecordFailed
 from tests.harness.engine import Bench, Letters, numbered, partition
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +77,26 @@ class TestSize:
         for number in range(2):
             mine = [batch for batch in handler.got if batch[0].startswith(f"{number}x")]
             assert mine == [numbered(f"{number}x", range(start, start + 5)) for start in range(0, 20, 5)]
+
+    @pytest.mark.parametrize("wait_s", [3600.0, math.inf])
+    def test_what_a_batch_waits_for_is_remembered_once(self, wait_s: float) -> None:
+        with Bench() as bench:
+            handler = Batches(bench.changed)
+            member = bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=100, wait_s=wait_s))
+            bench.wait(lambda: member.owns)
+            engine = member.app._engine
+            assert engine is not None
+            intake = engine.parts.intake
+
+            def came(records: int) -> bool:
+                return intake.records == records
+
+            for number in range(50):
+                bench.broker.produce("orders", 0, f"x{number}")
+                until(partial(came, number + 1))
+            assert len(engine.parts.timers._heap) < 10
+            bench.broker.produce("orders", 0, *numbered("y", range(50)))
+            bench.wait_committed(100)
 
     def test_a_batch_that_does_not_fill_is_handled_after_its_wait(self) -> None:
         with Bench() as bench:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -123,9 +124,17 @@ class Dispatch:
         records = min(batch.records, self._unacked.share(head.handler.kind))
         ready = lane.ready(records)
         if ready < records and waited < batch.wait_s:
-            self._timers.after(batch.wait_s - waited, lambda: self._lanes.wake(lane))
+            due = head.since + batch.wait_s
+            if lane.due != due:  # else each record that comes would leave one timer more
+                lane.due = due
+                if due < math.inf:
+                    self._timers.after(batch.wait_s - waited, lambda: self._is_due(lane))
             return []
         if self._unacked.room(head.handler.kind) < ready:
             self._lanes.wait(lane)  # rather a whole batch a little later than a small one now
             return None
         return [self._lanes.take(lane, records)]
+
+    def _is_due(self, lane: Lane) -> None:
+        lane.due = 0.0  # a little early, as floats go: then it waits once more
+        self._lanes.wake(lane)

@@ -219,7 +219,7 @@ class Lane:
     anything goes wrong with it, or somebody waits behind it when it has ended, each key gets a lane of its own.
     """
 
-    __slots__ = ("entries", "followers", "home", "key", "keys", "parked", "queued", "taken", "wary")
+    __slots__ = ("due", "entries", "followers", "home", "key", "keys", "parked", "queued", "taken", "wary")
 
     def __init__(self, home: dict[Hashable, Lane], key: Hashable, keys: list[Hashable] | None = None) -> None:
         #: Where its keys lead to it: the lanes of its partition.
@@ -237,6 +237,8 @@ class Lane:
         self.wary = False
         self.queued = False
         self.taken = 0
+        #: When an incomplete batch has waited for long enough, as a timer says by then.
+        self.due = 0.0
 
     def head(self) -> Entry | None:
         """The first entry that has not ended."""

@@ -224,6 +224,7 @@ def test_what_cannot_be_planned_is_one_sentence_and_an_exit_code(
         ("", ("--described", file), 2, "this is no JSON"),
         ("[]", ("--described", file), 2, "the whole is to be an object"),
         ('{"topics": {"orders": 0}, "members": 1}', ("--described", file), 2, "topics.orders is to be a whole number"),
+        ('{"topics": {"o": 1}, "members": [{"id": "a", "instance_id": 1}]}', ("--described", file), 2, "to be a name"),
         ('{"topics": {"o": 1}, "members": [{"id": "a", "has": 1}]}', ("--described", file), 2, "a member says 'has'"),
         (
             '{"topics": {"o": 1}, "members": [{"id": "a", "assignors": ["range"]}, {"id": "b", "assignors": ["x"]}]}',

@@ -104,6 +104,9 @@ class _Reader:
             name = each.get("id")
             if not isinstance(name, str) or not name or name in found:
                 raise self._wrong(f"each member has an id of its own, and {name!r} is none")
+            static_id = each.get("instance_id")
+            if static_id is not None and not (isinstance(static_id, str) and static_id):
+                raise self._wrong(f"instance_id of {name} is to be a name, and not {static_id!r}")
             wanted = self._texts(each.get("topics", sorted(topics)), f"topics of {name}")
             if unknown := set(wanted) - topics:
                 raise self._wrong(f"{name} reads {min(unknown)}, which is not among the topics")
@@ -112,7 +115,7 @@ class _Reader:
                 topics=frozenset(wanted),
                 weight=self._number(each.get("weight", 1), f"weight of {name}"),
                 rack=str(each.get("rack", "")),
-                instance_id=each.get("instance_id"),
+                instance_id=static_id,
             )
             if "assignors" in each:
                 lists[name] = tuple(self._texts(each["assignors"], f"assignors of {name}"))

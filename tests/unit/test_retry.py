@@ -113,3 +113,8 @@ def test_errors_may_be_one_or_several(some: Any) -> None:
 def test_a_wait_may_have_no_cap() -> None:
     retry = Retry(attempts=4, wait_initial_s=1.0, wait_max_s=float("inf"), multiplier=100.0, jitter_s=0.0)
     assert waits(retry, 4) == [1.0, 100.0, 10_000.0, None]
+
+
+def test_who_does_not_wait_at_first_never_waits() -> None:
+    retry = Retry(attempts=5_000, wait_initial_s=0.0, jitter_s=0.0)
+    assert [retry.wait_s(attempt, ValueError()) for attempt in (1, 1_024, 1_026, 4_999)] == [0.0] * 4

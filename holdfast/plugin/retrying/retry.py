@@ -90,7 +90,9 @@ class Retry:
             return None
         # Not wait_exponential_jitter: its argument for the first wait was renamed, with a warning at each use.
         wait = tenacity.wait_exponential(multiplier=self.wait_initial_s, max=self.wait_max_s, exp_base=self.multiplier)
-        return min(float(wait(state)) + chance.uniform(0, self.jitter_s), self.wait_max_s)
+        # Beyond 1,024 attempts tenacity takes the power for too large a number, and says the longest wait.
+        waits_s = float(wait(state)) if self.wait_initial_s else 0.0
+        return min(waits_s + chance.uniform(0, self.jitter_s), self.wait_max_s)
 
 
 def _errors(name: str, said: object) -> tuple[type[BaseException], ...]:

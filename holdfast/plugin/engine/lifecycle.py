@@ -143,8 +143,8 @@ class Lifecycle:
             raise failed
 
     def _end(self, close: Callable[[], None]) -> None:
-        """What fails to close hides no error, and keeps nothing open: least of all the session, which would live on for
-        as long as the process does."""
+        """Close something. If it fails, that hides no error, and keeps nothing open: least of all the session, which
+        would live on for as long as the process does."""
         try:
             close()
         except Exception as error:  # noqa: BLE001 - a client's, or the application's

@@ -13,12 +13,12 @@ from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from holdfast.dedup.claims import Mark, Token, Verdict
+from holdfast.dedup.claims import Acquired, Mark, Token, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
-    from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo
+    from holdfast.dedup.claims import Claim, Drop, LetGo, Wait
     from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -71,8 +71,6 @@ class LetGoBefore(NamedTuple):
 
     rounds: int
     ends: dict[tuple[str, int], tuple[float, Ended]]
-    #: What has to be said before they are acquired: a server that has lost it would give the session less than it knew.
-    lately: list[Ended]
 
 
 class Owned:
@@ -219,9 +217,29 @@ class Given:
             while self._finishes and (self._weight > _KEPT_ITEMS or self._finishes[0].at < now - _KEPT_S):
                 self._weight -= self._finishes.popleft().weight
 
-    def acquiring(self, partitions: Iterable[str]) -> LetGoBefore:
-        """Note that these partitions are asked for. Returns what was let go of them before; tell `acquired` which of
-        them are the session's now."""
+    def acquire(
+        self, partitions: Sequence[str], ask: Callable[[Sequence[Ended]], list[Acquired | Wait | Verdict]]
+    ) -> list[Acquired | Wait | Verdict]:
+        """Ask for partitions, and note which are the session's now.
+
+        Args:
+            partitions: as in `ClaimSession.acquire`.
+            ask: says again what it is given, which was let go of these lately, and then asks: a server that has lost
+                that would give the session less than it knew.
+
+        Returns: what `ask` does. Raises what it raises.
+        """
+        before = self._acquiring(partitions)
+        ours: dict[str, Acquired] = {}
+        try:
+            replies = ask(_since(before.ends, self._runtime.now() - _KEPT_S))
+            pairs = zip(partitions, replies, strict=True)
+            ours.update((partition, reply) for partition, reply in pairs if isinstance(reply, Acquired))
+        finally:
+            self._acquired(before, ours)
+        return replies
+
+    def _acquiring(self, partitions: Iterable[str]) -> LetGoBefore:
         with self.lock:
             asked = set(partitions)
             before = {key: kept for key, kept in self._let_gos.items() if key[0] in asked}
@@ -229,11 +247,11 @@ class Given:
                 del self._let_gos[key]
             for partition in asked:
                 self._owned.pop(partition, None)
-            return LetGoBefore(self._rounds, before, _since(before, self._runtime.now() - _KEPT_S))
+            return LetGoBefore(self._rounds, before)
 
-    def acquired(self, before: LetGoBefore, ours: Mapping[str, Acquired]) -> None:
-        """Note which partitions are the session's now, and what is done there: nobody else may be left to say so. All
-        others stay let go."""
+    def _acquired(self, before: LetGoBefore, ours: Mapping[str, Acquired]) -> None:
+        """Note what is done in those that are the session's now: nobody else may be left to say so. All others stay let
+        go."""
         still = {key: kept for key, kept in before.ends.items() if key[0] not in ours}
         done = {name: found for name, found in ours.items() if found.watermark or found.done}
         if not still and not done:

@@ -113,16 +113,13 @@ class RedisSession:
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over. What was let go of them lately is said again before: a failover may have lost it."""
-        before = self._given.acquiring(partitions)
-        ours: dict[str, Acquired] = {}
-        try:
-            if before.lately:  # not in the same round trip: a server that lacks the one script alone would run it last
-                self._asker.alone(self._ending(before.lately))
-            replies = self._asker.alone(self._acquiring(partitions))
-            pairs = zip(partitions, replies, strict=True)
-            ours.update((partition, reply) for partition, reply in pairs if isinstance(reply, Acquired))
-        finally:
-            self._given.acquired(before, ours)
+
+        def ask(lately: Sequence[Ended]) -> list[Acquired | Wait | Verdict]:
+            if lately:  # not in the same round trip: a server that lacks the one script alone would run it last
+                self._asker.alone(self._ending(lately))
+            return self._asker.alone(self._acquiring(partitions))
+
+        replies = self._given.acquire(partitions, ask)
         if Verdict.FENCED in replies:
             self._lease.lose()
         return replies

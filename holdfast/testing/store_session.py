@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from holdfast.dedup.claims import Acquired, Turned
+from holdfast.dedup.claims import Turned
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.redis_given import Given
 from holdfast.errors import StoreError
@@ -13,7 +13,7 @@ from holdfast.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Claim, Drop, LetGo, Mark, Token, Verdict, Wait
+    from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo, Mark, Token, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
     from holdfast.dedup.redis_given import Ended
@@ -79,15 +79,11 @@ class SimulatedSession(MemorySession):
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over."""
-        before = self._given.acquiring(partitions)
-        ours: dict[str, Acquired] = {}
-        try:
-            replies = self._acquired(self._ask(self._to_acquire(partitions, before.lately)))
-            pairs = zip(partitions, replies, strict=True)
-            ours.update((partition, reply) for partition, reply in pairs if isinstance(reply, Acquired))
-        finally:
-            self._given.acquired(before, ours)
-        return replies
+
+        def ask(lately: Sequence[Ended]) -> list[Acquired | Wait | Verdict]:
+            return self._acquired(self._ask(self._to_acquire(partitions, lately)))
+
+        return self._given.acquire(partitions, ask)
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""

@@ -39,6 +39,14 @@ def server() -> Iterator[RedisServer]:
         yield made
 
 
+def acquired(session: ClaimSession, *partitions: str) -> list[Acquired]:
+    """Each of them is the session's."""
+    found = session.acquire(partitions)
+    ours = [each for each in found if isinstance(each, Acquired)]
+    assert ours == found
+    return ours
+
+
 class TestReadOnly:
     def test_a_connection_that_another_thread_reads_from_is_left_alone(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
@@ -221,8 +229,7 @@ class TestBehind:
     def test_what_was_given_back_is_given_back_again(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
-        [mine] = a.acquire(["p"])
-        assert isinstance(mine, Acquired)
+        [mine] = acquired(a, "p")
         kept_one, other = Claim(ClaimKey("h", "kept"), Token("p", 1, 1)), Claim(ClaimKey("h", "k"), Token("q", 0, 1))
         assert a.claim([ONE, kept_one]) == [Verdict.NEW] * 2
         kept = self.what_is_there(server)
@@ -234,8 +241,7 @@ class TestBehind:
         assert b.acquire(["p"]) == [Wait.WAIT]
         assert a.renew()
         assert b.claim([other, kept_one._replace(token=other.token)]) == [Verdict.NEW, Verdict.BUSY]
-        [theirs] = b.acquire(["p"])
-        assert isinstance(theirs, Acquired)
+        [theirs] = acquired(b, "p")
         assert theirs.running == {5}
         assert a.renew()
         assert b.claim([other]) == [Verdict.NEW]
@@ -249,9 +255,7 @@ class TestBehind:
         """By the thread that renews, between the answer to another's call and its note of that."""
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
-        [mine, other] = a.acquire(["p", "q"])
-        assert isinstance(mine, Acquired)
-        assert isinstance(other, Acquired)
+        mine, other = acquired(a, "p", "q")
         assert a.claim([ONE]) == [Verdict.NEW]
         a.let_go([LetGo("q", other.epoch, [5])])
         kept = self.what_is_there(server)
@@ -326,18 +330,14 @@ class TestBehind:
     def test_what_an_owner_has_marked_is_marked_again(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
-        [mine, other] = a.acquire(["p", "q"])
-        assert isinstance(mine, Acquired)
-        assert isinstance(other, Acquired)
+        mine, other = acquired(a, "p", "q")
         kept = self.what_is_there(server)
         assert a.mark([Mark("p", mine.epoch, 5, [7, 9]), Mark("q", other.epoch, 0, [3])]) == [frozenset()] * 2
         assert a.drop([Drop("q", other.epoch, 0)]) == [True]
         self.fail_over(server, kept)
         assert answered(a.renew)
         a.end()  # as if it had died: nothing is let go
-        [first, second] = b.acquire(["p", "q"])
-        assert isinstance(first, Acquired)
-        assert isinstance(second, Acquired)
+        first, second = acquired(b, "p", "q")
         assert (first.watermark, first.done) == (5, frozenset({7, 9}))
         assert (second.watermark, second.done) == (0, frozenset())
         claims.close()
@@ -406,11 +406,9 @@ class TestBehind:
     def test_what_was_in_hand_at_a_hand_over_and_is_done_is_done_again(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
-        [mine] = a.acquire(["p"])
-        assert isinstance(mine, Acquired)
+        [mine] = acquired(a, "p")
         a.let_go([LetGo("p", mine.epoch, [3, 4, 5])])
-        [theirs] = b.acquire(["p"])
-        assert isinstance(theirs, Acquired)
+        [theirs] = acquired(b, "p")
         kept = self.what_is_there(server)
         assert a.mark([Mark("p", mine.epoch, 0, [3, 4], former=True)]) == [frozenset()]
         self.fail_over(server, kept)
@@ -423,27 +421,22 @@ class TestBehind:
     def test_what_was_let_go_is_not_owned_again_by_marking_what_was_in_hand(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
-        [first] = a.acquire(["p"])
-        assert isinstance(first, Acquired)
+        [first] = acquired(a, "p")
         a.let_go([LetGo("p", first.epoch, [])])
         kept = self.what_is_there(server)
-        [theirs] = b.acquire(["p"])
-        assert isinstance(theirs, Acquired)
+        [theirs] = acquired(b, "p")
         b.let_go([LetGo("p", theirs.epoch, [3])])
         self.fail_over(server, kept)
         mark = Mark("p", theirs.epoch, 0, [3], former=True)
         assert answered(lambda: b.mark([mark])) == [frozenset()]
-        [again] = a.acquire(["p"])
-        assert isinstance(again, Acquired)
+        [again] = acquired(a, "p")
         assert again.done == {3}
         claims.close()
 
     def test_what_was_let_go_and_lost_is_known_to_who_takes_it_back(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
-        [first, other] = a.acquire(["p", "q"])
-        assert isinstance(first, Acquired)
-        assert isinstance(other, Acquired)
+        first, other = acquired(a, "p", "q")
         kept = self.what_is_there(server)
         a.mark([Mark("p", first.epoch, 3, [4])])
         a.let_go([LetGo("p", first.epoch, [5]), LetGo("q", other.epoch, [6])])
@@ -459,9 +452,7 @@ class TestBehind:
         self.fail_over(server, kept)
         assert answered(lambda: b.acquire(["p", "q"])) == [Wait.WAIT] * 2
         assert a.renew()
-        [found, also] = b.acquire(["p", "q"])
-        assert isinstance(found, Acquired)
-        assert isinstance(also, Acquired)
+        found, also = acquired(b, "p", "q")
         assert (found.watermark, found.done, found.running) == (3, frozenset({4}), frozenset({5, 7}))
         assert also.running == {6}
         claims.close()
@@ -470,30 +461,25 @@ class TestBehind:
         claims = RedisClaims.from_url(server.url)
         a, b, c = (claims.begin(3600.0) for _ in range(3))
         kept = self.what_is_there(server)
-        [first] = a.acquire(["p"])
-        assert isinstance(first, Acquired)
+        [first] = acquired(a, "p")
         a.mark([Mark("p", first.epoch, 3, [4, 5])])
         a.let_go([LetGo("p", first.epoch, [])])
         a.end()
-        [second] = b.acquire(["p"])
-        assert isinstance(second, Acquired)
+        [second] = acquired(b, "p")
         self.fail_over(server, kept)
         assert answered(b.renew)
         b.let_go([LetGo("p", second.epoch, [])])
-        [third] = c.acquire(["p"])
-        assert isinstance(third, Acquired)
+        [third] = acquired(c, "p")
         assert (third.watermark, third.done) == (3, frozenset({4, 5}))
         claims.close()
 
     def test_what_is_owned_again_stays_so(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
-        [first] = a.acquire(["p"])
-        assert isinstance(first, Acquired)
+        [first] = acquired(a, "p")
         kept = self.what_is_there(server)
         a.let_go([LetGo("p", first.epoch, [])])
-        [again] = a.acquire(["p"])
-        assert isinstance(again, Acquired)
+        [again] = acquired(a, "p")
         self.fail_over(server, kept)
         answered(a.renew)
         assert b.acquire(["p"]) == [Wait.WAIT]

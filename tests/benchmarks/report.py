@@ -29,6 +29,7 @@ def machine() -> dict[str, str]:
     redis = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"v=([\d.]+)", redis)
     return {
+        "commit": _commit(),
         "cores": str(os.cpu_count()),
         "memory": f"{memory:.0f} GiB",
         "machine": platform.machine(),
@@ -67,6 +68,18 @@ def write(rows: Sequence[Row], changes: Sequence[Change] = ()) -> Path:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _commit() -> str:
+    """That of this checkout; `+` after it where something is not committed."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stdout.strip() or "unknown"
 
 
 def _version_of(package: str) -> str:

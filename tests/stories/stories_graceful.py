@@ -163,10 +163,12 @@ def handler_outlives_the_drain(field: Field) -> None:
     a, b = field.start("a"), field.ready("b")  # the handlers are not to end while Python starts
     field.flow(150)
     field.until_works(a)
-    field.until_started(field.send_slow(6_000))
+    moved = field.send_slow(6_000)
+    field.until_started(moved)
     field.let_begin(b)
     field.until_works(b)
     joined = _overruns(field, "as b joined")
+    field.until_done(moved)  # b waits for those: else the next ones of a would begin, and end, long before b's
     field.until_started(field.send_slow(6_000))
     field.stop(a)
     field.until_spread(b)

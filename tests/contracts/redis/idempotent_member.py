@@ -16,7 +16,8 @@ from holdfast.errors import HoldfastError
 
 
 def say(**facts: object) -> None:
-    print(json.dumps(facts), flush=True)
+    sys.stdout.write(json.dumps(facts) + "\n")  # in one write, also unbuffered: a forked child says its own beside it
+    sys.stdout.flush()
 
 
 def hold(claims: RedisClaims) -> None:

@@ -75,17 +75,31 @@ class Hooks:
 
         Raises:
             SettingError: it does not yield, takes arguments, or has a name that is taken.
+            StateError: the app has begun.
         """
+        self._check_not_begun("resources")
         self._injection.add(function)
         return function
 
     def on_startup(self, function: F) -> F:
-        """Register what is called before the app joins its group; plain or `async`, as `resource`."""
+        """Register what is called before the app joins its group; plain or `async`, as `resource`.
+
+        Raises:
+            SettingError: it yields, or takes arguments.
+            StateError: the app has begun.
+        """
+        self._check_not_begun("on_startup")
         self._injection.at_start(function)
         return function
 
     def on_shutdown(self, function: F) -> F:
-        """Register what is called when the app has left; plain or `async`, as `resource`."""
+        """Register what is called when the app has left; plain or `async`, as `resource`.
+
+        Raises:
+            SettingError: it yields, or takes arguments.
+            StateError: the app has begun.
+        """
+        self._check_not_begun("on_shutdown")
         self._injection.at_end(function)
         return function
 

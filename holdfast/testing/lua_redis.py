@@ -61,7 +61,7 @@ class LuaRedis:
         self._version = version
         self._lock = runtime.lock()
         self._data = RedisData(Random(runtime.token(8)))
-        self._run_id = runtime.token(20)
+        self._run_id = self._replication_id = runtime.token(20)
         #: Digests of scripts that it has heard of.
         self._known: set[bytes] = set()
         self._compiled: dict[bytes, Lua] = {}
@@ -85,6 +85,7 @@ class LuaRedis:
     def restart(self) -> None:
         """Start again, with nothing."""
         self._take_over(RedisData(Random(self._runtime.token(8))))
+        self._run_id = self._replication_id
 
     def replica(self) -> Callable[[], None]:
         """A replica that hears nothing from now on. Called: it takes over."""
@@ -92,8 +93,9 @@ class LuaRedis:
         return lambda: self._take_over(kept.copy())
 
     def _take_over(self, data: RedisData) -> None:
-        # Another server: it has not heard of any script, as one that is older than Redis 7, or was started again.
-        self._data, self._known, self._run_id = data, set(), self._runtime.token(20)
+        # It has not heard of any script, as one that is older than Redis 7, or was started again. Its run id is the
+        # former's, as after a failover there and back: only the replication id tells the two apart.
+        self._data, self._known, self._replication_id = data, set(), self._runtime.token(20)
 
     def _replied(self, now_ms: int, command: Sequence[bytes]) -> Reply | ResponseError:
         try:
@@ -162,6 +164,7 @@ class LuaRedis:
             "redis_version": self._version,
             "run_id": self._run_id,
             "role": "master",
+            "master_replid": self._replication_id,
             "connected_slaves": 0,
             "cluster_enabled": 0,
             "loading": 0,

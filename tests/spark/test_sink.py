@@ -11,6 +11,8 @@ from pyspark.errors import StreamingQueryException
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchReport, drop_done, idempotent_sink, reason, writers
 from holdfast.adapters.spark.keys import with_key
+from holdfast.adapters.spark.marking import Keep, _one_each
+from holdfast.adapters.spark.tasks import NAME
 from holdfast.dedup.claims import ClaimKey, Verdict
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_spark_batches import RedisBatches
@@ -23,7 +25,7 @@ from tests.spark.lake import SINK, Lake
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from holdfast.adapters.spark import BatchWrite
 
@@ -183,6 +185,24 @@ def test_keep_says_which_row_of_a_key_wins(lake: Lake, keep: tuple[str, str], am
         ("a", amount),
         ("b", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        ("array<int>", [1], [2]),
+        ("struct<x: array<struct<y: string>>>", ([("1",)],), ([("2",)],)),
+        ("map<string, int>", {"x": 1}, {"x": 2}),
+    ],
+)
+def test_of_rows_that_differ_in_what_they_hold_the_same_one_is_kept_in_whatever_order_they_come(
+    lake: Lake, kind: str, one: object, other: object
+) -> None:
+    def kept(*held: object) -> list[Row]:
+        rows = lake.spark.createDataFrame([(b"a", each) for each in held], f"{NAME} binary, held {kind}")
+        return _one_each(rows.coalesce(1), Keep()).collect()
+
+    assert kept(one, other) == kept(other, one)
 
 
 def test_of_the_copies_of_a_key_that_is_done_none_is_written(lake: Lake) -> None:

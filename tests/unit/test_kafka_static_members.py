@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
+from typing import NoReturn
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,3 +137,24 @@ def test_one_that_stops_before_it_is_let_in_says_that_it_may_stay(caplog: pytest
     consumer.subscribe(["orders"])
     leave(consumer, client, Deadline(5))
     assert "pod-3 stops before g has let it in" in caplog.text
+
+
+def test_one_whose_last_poll_raises_is_closed_all_the_same() -> None:
+    class Failing(Consumer):
+        closed = False
+
+        def memberid(self) -> str:
+            return "m-1"
+
+        def poll(self, *_: object) -> NoReturn:
+            raise KafkaException(FATAL)
+
+        def close(self) -> None:
+            super().close()
+            self.closed = True
+
+    client = emit(check({**CONF, "bootstrap.servers": "127.0.0.1:1", PROPERTY: "pod-3"}, "keep"), NOT_ASKED)
+    consumer = Failing({**client.conf, "log_level": 0})
+    with pytest.raises(KafkaException):
+        leave(consumer, client, Deadline(5))
+    assert consumer.closed

@@ -63,7 +63,7 @@ def cannot(conf: Mapping[str, object]) -> str | None:
 
 
 def leave(consumer: Consumer, client: ClientConfig, deadline: Deadline) -> None:
-    """Leave for good, and close. Where that cannot be said, one line of the log does. The client's thread."""
+    """Leave for good; where that cannot be said, the log says so. Close, whatever is raised. The client's thread."""
     if client.protocol is not GroupProtocol.CONSUMER:
         # It leaves once its partitions are given back, in a poll; then it has no member id any more. While it joins for
         # the first time it has none yet, and nothing to leave with.
@@ -73,10 +73,12 @@ def leave(consumer: Consumer, client: ClientConfig, deadline: Deadline) -> None:
                 client.static_id,
                 client.group,
             )
-        consumer.unsubscribe()
-        while consumer.memberid() and not deadline.passed:
-            consumer.poll(_LOOK_S)
-        consumer.close()
+        try:
+            consumer.unsubscribe()
+            while consumer.memberid() and not deadline.passed:
+                consumer.poll(_LOOK_S)
+        finally:
+            consumer.close()
         return
     member = StaticMember(client.group, consumer.memberid() or "", client.static_id or "")
     consumer.close()

@@ -177,9 +177,25 @@ def _one_each(rows: DataFrame, keep: Keep) -> DataFrame:
     """Of the rows of one key the same one whenever it is evaluated: a function that writes may have several actions."""
     by = column(keep.by) if keep.by else F.lit(0)
     wins = by.asc_nulls_last() if keep.how == "first" else by.desc_nulls_last()
-    plain = [column(field.name) for field in rows.schema.fields if isinstance(field.dataType, _HASHED)]
-    place = F.row_number().over(Window.partitionBy(NAME).orderBy(wins, F.xxhash64(*plain)))
+    told_apart = [each for field in rows.schema.fields if (each := _hashable(field)) is not None]
+    place = F.row_number().over(Window.partitionBy(NAME).orderBy(wins, F.xxhash64(*told_apart)))
     return rows.withColumn(_PLACE, place).where(F.col(_PLACE) == 1).drop(_PLACE)
+
+
+def _hashable(field: types.StructField) -> Column | None:
+    """What Spark makes a hash of; None: it can not, whatever that column holds."""
+    values, of = column(field.name), field.dataType
+    if isinstance(of, types.MapType):
+        return F.map_entries(values) if _hashed(of.keyType) and _hashed(of.valueType) else None
+    return values if _hashed(of) else None
+
+
+def _hashed(of: types.DataType) -> bool:
+    if isinstance(of, types.ArrayType):
+        return _hashed(of.elementType)
+    if isinstance(of, types.StructType):
+        return all(_hashed(field.dataType) for field in of.fields)
+    return isinstance(of, _HASHED)
 
 
 def check(

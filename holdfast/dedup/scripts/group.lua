@@ -28,11 +28,11 @@ end
 -- another may be an older copy, without the last changes, and must not give their views a second time: who has seen the one
 -- would take it for the other. Fewer changes are lost than milliseconds have passed since the last one that is known.
 local function changed()
-  local server, step = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or '', 1
+  local here, step = server(), 1
   local before = redis.call('HMGET', HEAD, 'server', 'at')
-  if before[1] and before[1] ~= server then step = math.max(1, NOW - before[2]) end
+  if before[1] and before[1] ~= here then step = math.max(1, NOW - before[2]) end
   redis.call('HINCRBY', HEAD, 'view', string.format('%.0f', step))
-  redis.call('HSET', HEAD, 'server', server, 'at', string.format('%.0f', NOW))
+  redis.call('HSET', HEAD, 'server', here, 'at', string.format('%.0f', NOW))
   local used = {}
   for _, member in ipairs(redis.call('HVALS', MEMBERS)) do used[string.match(member, '^[^\n]*')] = true end
   for _, digest in ipairs(redis.call('HKEYS', OFFERS)) do

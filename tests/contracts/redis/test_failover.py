@@ -248,6 +248,23 @@ class TestBehind:
         assert a.finish([kept_one]) == [Verdict.DONE]
         claims.close()
 
+    def test_so_it_is_after_a_failover_there_and_back(self, server: RedisServer) -> None:
+        """Between two renewals: the server has the run id that it had before, and the other one's data."""
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine] = acquired(a, "p")
+        with RedisServer() as replica, server.client() as first, replica.client() as second:
+            _follow(second, server)
+            second.replicaof("NO", "ONE")  # here it would be the primary; the last writes have not come
+            a.let_go([LetGo("p", mine.epoch, [5])])
+            _follow(first, replica)
+            first.replicaof("NO", "ONE")
+            assert answered(lambda: b.acquire(["p"])) == [Wait.WAIT]
+            assert a.renew()
+            [theirs] = acquired(b, "p")
+            assert theirs.running == {5}
+        claims.close()
+
     @pytest.mark.parametrize("call", ["let_go", "unclaim", "release", "finish", "turn"])
     def test_so_is_what_the_first_server_answered_while_all_was_said_again(
         self, server: RedisServer, call: str, monkeypatch: pytest.MonkeyPatch
@@ -485,6 +502,12 @@ class TestBehind:
         assert b.acquire(["p"]) == [Wait.WAIT]
         assert a.mark([Mark("p", again.epoch, 0, [3])]) == [frozenset()]
         claims.close()
+
+
+def _follow(raw: redis.Redis, primary: RedisServer) -> None:
+    """Until it has all of the primary's data."""
+    raw.replicaof("127.0.0.1", str(primary.port))
+    until(lambda: raw.info("replication")["master_link_status"] == "up")
 
 
 def test_a_position_is_read_and_written_once_however_many_of_its_records_are_released(server: RedisServer) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import BatchOf, Holdfast, MemoryClaims, Record, Settings
-from holdfast.errors import SettingError, SourceError
+from holdfast.errors import SettingError, SourceError, StateError
 from holdfast.plugin.engine import resources
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
@@ -330,6 +330,20 @@ class TestRegistration:
         group.app.resource(pool)
         with pytest.raises(SettingError, match="one of that name already"):
             group.app.resource(pool)
+
+    @pytest.mark.parametrize("register", ["resource", "on_startup", "on_shutdown"])
+    def test_what_comes_when_the_app_has_begun_is_refused(self, group: Group, register: str) -> None:
+        def late() -> Iterator[None]:
+            yield
+
+        @group.app.handler("orders")
+        def handle(record: Record) -> None:
+            with pytest.raises(StateError, match=r"before run\(\)"):
+                getattr(group.app, register)(late)
+            group.handled(record.offset)
+
+        group.app.run()
+        assert group.saw == [0]
 
     def test_a_hook_that_yields_is_refused(self, group: Group) -> None:
         def hook() -> Iterator[None]:

@@ -190,6 +190,15 @@ def test_a_driver_that_is_frozen_in_its_transaction_holds_nobody_up(table: Table
     assert table.read() == [("a", 1)]
 
 
+def test_nor_one_that_is_frozen_while_it_makes_the_table_of_batches(table: Table) -> None:
+    with psycopg.connect(table.url) as connection:
+        merging.prepare(connection, "public", 1)
+        table.write(("a", 1))
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+            connection.execute("SELECT 1")
+    assert table.read() == [("a", 1)]
+
+
 def test_rows_of_all_types_arrive_as_they_are(spark: SparkSession, redis_url: str, postgres: PostgresServer) -> None:
     columns = (
         "order_id text PRIMARY KEY, n bigint, d numeric(10,2), f double precision, b bytea, t timestamptz, day date, "

@@ -35,10 +35,10 @@ ON CONFLICT (sink, query) DO UPDATE SET batch = excluded.batch, attempt = exclud
 """
 
 
-def prepare(connection: Connection[Any], schema: str) -> None:
-    """Make the table of batches, if it is not there."""
+def prepare(connection: Connection[Any], schema: str, wait_s: float) -> None:
+    """Make the table of batches, if it is not there. Args: wait_s: as of `merge`."""
     if not _there(connection, schema):
-        _lock(connection, f"holdfast {schema}")  # two that create it at once: one of them would fail
+        _lock(connection, f"holdfast {schema}", wait_s)  # two that create it at once: one of them would fail
         connection.execute(sql.SQL(_CREATE).format(sql.Identifier(schema, _TABLE)))
 
 
@@ -113,10 +113,7 @@ def merge(
         BatchFenced, BatchRefused: see `check`.
         WriteFailed: rows are missing.
     """
-    # A driver that is frozen in here holds the lock: the server ends its transaction.
-    _set(connection, "idle_in_transaction_session_timeout", wait_s)
-    _set(connection, "lock_timeout", 2 * wait_s)
-    _lock(connection, f"holdfast {target.schema} {batch.sink}")
+    _lock(connection, f"holdfast {target.schema} {batch.sink}", wait_s)
     check(connection, target.schema, batch)
     if batch.rows:
         _count(connection, stage, staged, batch)
@@ -167,8 +164,10 @@ def _there(connection: Connection[Any], schema: str) -> bool:
     return connection.execute(find, [schema, _TABLE]).fetchone() is not None
 
 
-def _lock(connection: Connection[Any], name: str) -> None:
-    """Until the transaction's end."""
+def _lock(connection: Connection[Any], name: str, wait_s: float) -> None:
+    """Until the transaction's end. A driver that is frozen in it holds the lock: the server ends its transaction."""
+    _set(connection, "idle_in_transaction_session_timeout", wait_s)
+    _set(connection, "lock_timeout", 2 * wait_s)
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
 
 

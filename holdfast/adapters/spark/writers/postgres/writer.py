@@ -93,7 +93,7 @@ class PostgresWriter:
         with at.connected() as connection:
             into = target.look(connection, self.table, rows.columns, batch.key)
             fitted = target.fitted(rows, into)
-            merging.prepare(connection, into.schema)
+            merging.prepare(connection, into.schema, at.timeout_s)
             merging.check(connection, into.schema, batch)
         staging.remove(at, into.schema, batch.sink, below=batch.fence)
         stage, staged = staging.Stage.of(into, batch), staging.Staged([], 0)

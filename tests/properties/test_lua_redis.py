@@ -176,11 +176,13 @@ def test_a_replica_takes_over_with_what_it_had_and_knows_no_script() -> None:
     take_over = server.replica()
     client.set("a", "after")
     client.hset("h", "x", "y")
-    before = client.info()["run_id"]
+    before = client.info()
     take_over()
     assert client.get("a") == b"before"
     assert not client.exists("h")
-    assert client.info()["run_id"] != before
+    after = client.info()
+    assert (after["run_id"], after["master_replid"] == before["master_replid"]) == (before["run_id"], False)
     assert client.execute_command(b"EVAL", text, 1, b"a") == b"before"
     server.restart()
+    assert client.info()["run_id"] != after["run_id"]
     assert client.get("a") is None

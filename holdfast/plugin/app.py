@@ -11,7 +11,7 @@ from holdfast.errors import SettingError, StateError
 from holdfast.plugin.app_parts import AppParts
 from holdfast.plugin.audit.settings import checked
 from holdfast.plugin.engine.leased.leased import Leased
-from holdfast.plugin.engine.lifecycle import START_LIMITS
+from holdfast.plugin.engine.lifecycle import longest_start_s
 from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
@@ -345,7 +345,7 @@ class Holdfast(Hooks):
                 `Settings.startup_timeout_s` lets it wait.
         """
         with self._asked_for_health:  # two at once would get one snapshot, and the second take it for silence
-            start_s = START_LIMITS * self.parts.settings.startup_timeout_s
+            start_s = longest_start_s(self.parts.settings)
             return self._health.judge(self.snapshot(), stall_s=stall_s, silent_s=silent_s, start_s=start_s)
 
     def stop(self, *, leave: bool = False, wait: bool = False, why: str = "stop()") -> None:

@@ -183,7 +183,7 @@ def _one_each(rows: DataFrame, keep: Keep) -> DataFrame:
 
 
 def _hashable(field: types.StructField) -> Column | None:
-    """What Spark makes a hash of; None: it can not, whatever that column holds."""
+    """Return what tells values of that column apart in a hash; None: Spark makes none of them."""
     values, of = column(field.name), field.dataType
     if isinstance(of, types.MapType):
         return F.map_entries(values) if _hashed(of.keyType) and _hashed(of.valueType) else None

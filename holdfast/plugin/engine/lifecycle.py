@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.snapshots import Snapshots
     from holdfast.plugin.engine.stopping import Stopping
+    from holdfast.plugin.settings import Settings
     from holdfast.timing import Clock
 
 _log = logging.getLogger("holdfast")
 
-#: How often `Settings.startup_timeout_s` counts: for the store and the dead letters, and for the group.
-START_LIMITS = 2
 _STARTUP_AGAIN_S = 0.5
 #: Between two looks at what still runs.
 _LINGER_S = 0.005
 _CLOSE_S = 5.0
+
+
+def longest_start_s(settings: Settings) -> float:
+    """Return how long a start may take: that long for the store and the dead letters, and again for the group."""
+    return 2 * settings.startup_timeout_s
 
 
 class Start(Deadline):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.engine.lifecycle import START_LIMITS
+from holdfast.plugin.engine.lifecycle import longest_start_s
 from holdfast.plugin.observe.health import HealthCheck
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -35,6 +35,6 @@ class LoopHealth:
                 self._driven.snapshot(),
                 stall_s=stall_s,
                 silent_s=silent_s,
-                start_s=START_LIMITS * self._driven.parts.settings.startup_timeout_s,
+                start_s=longest_start_s(self._driven.parts.settings),
                 away_s=away_s if away_s > max(silent_s, self._may_be_away_s) else 0.0,
             )

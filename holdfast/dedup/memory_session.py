@@ -55,19 +55,12 @@ class MemorySession:
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over."""
-        return self._acquired(self._ask(self._to_acquire(partitions)))
-
-    def _acquired(self, replies: list[Acquired | Wait | Verdict]) -> list[Acquired | Wait | Verdict]:
+        replies = self._ask(self._to_acquire(partitions))
         if Verdict.FENCED in replies:
             self._lease.lose()
         return replies
 
-    def _to_acquire(
-        self, partitions: Sequence[str], ended: Sequence[tuple[LetGo, Mark | None]] = ()
-    ) -> Callable[[], list[Acquired | Wait | Verdict]]:
-        """After what has `ended` before."""
-        let_go = self._to_let_go(ended)
-
+    def _to_acquire(self, partitions: Sequence[str]) -> Callable[[], list[Acquired | Wait | Verdict]]:
         def one(partition: str) -> Acquired | Wait | Verdict:
             p = self._state.position(partition)
             if not self._state.alive(self.id):
@@ -81,11 +74,7 @@ class MemorySession:
             self._state.positions[partition] = p
             return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running), p.born_ms, p.again)
 
-        def all_of_them() -> list[Acquired | Wait | Verdict]:
-            let_go()
-            return [one(partition) for partition in partitions]
-
-        return all_of_them
+        return lambda: [one(partition) for partition in partitions]
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""

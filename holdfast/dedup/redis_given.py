@@ -50,6 +50,14 @@ class Ended(NamedTuple):
     mark: Mark | None
 
 
+class Lately(NamedTuple):
+    """Hand-overs of some partitions, and what became of the records that were in hand; to be said in this order."""
+
+    ends: Sequence[Ended]
+    releases: Sequence[Token]
+    marks: Sequence[Mark]
+
+
 class Back(NamedTuple):
     """Claims that were given back, and are asked for anew: meanwhile nothing is said of them.
 
@@ -218,21 +226,27 @@ class Given:
                 self._weight -= self._finishes.popleft().weight
 
     def acquire(
-        self, partitions: Sequence[str], ask: Callable[[Sequence[Ended]], list[Acquired | Wait | Verdict]]
+        self,
+        partitions: Sequence[str],
+        again: Callable[[Lately], object],
+        ask: Callable[[], list[Acquired | Wait | Verdict]],
     ) -> list[Acquired | Wait | Verdict]:
         """Ask for partitions, and note which are the session's now.
 
         Args:
             partitions: as in `ClaimSession.acquire`.
-            ask: says again what it is given, which was let go of these lately, and then asks: a server that has lost
-                that would give the session less than it knew.
+            again: says which of these were let go lately, and what has ended of them since: a server that has lost that
+                would give the session less than it knew; and one that hears of the hand-over alone would take for
+                running what has ended, for as long as the session lives.
+            ask: asks for them, after that.
 
-        Returns: what `ask` does. Raises what it raises.
+        Returns: what `ask` does. Raises what they raise.
         """
         before = self._acquiring(partitions)
         ours: dict[str, Acquired] = {}
         try:
-            replies = ask(_since(before.ends, self._runtime.now() - _KEPT_S))
+            before = self._said_again(before, again)
+            replies = ask()
             pairs = zip(partitions, replies, strict=True)
             ours.update((partition, reply) for partition, reply in pairs if isinstance(reply, Acquired))
         finally:
@@ -248,6 +262,20 @@ class Given:
             for partition in asked:
                 self._owned.pop(partition, None)
             return LetGoBefore(self._rounds, before)
+
+    def _said_again(self, before: LetGoBefore, again: Callable[[Lately], object]) -> LetGoBefore:
+        """With the lock held: what somebody says meanwhile to have ended is said once more after it (`told`)."""
+        old = self._runtime.now() - _KEPT_S
+        ends = _since(before.ends, old)
+        if not ends:
+            return before
+        gone = {end.let.partition for end in ends}
+        with self.lock:
+            self._rounds += 1
+            releases = [token for token in _since(self._releases, old) if token.partition in gone]
+            done = [token for token in _since(self._marks, old) if token.partition in gone]
+            again(Lately(ends, releases, _former(done)))
+            return before._replace(rounds=self._rounds)
 
     def _acquired(self, before: LetGoBefore, ours: Mapping[str, Acquired]) -> None:
         """Note what is done in those that are the session's now: nobody else may be left to say so. All others stay let
@@ -301,16 +329,12 @@ class Given:
         """May be said at any time, after what was let go. Small calls go together: thousands of them would take longer
         than a lease."""
         now = self._runtime.now()
-        offsets: dict[tuple[str, int], list[int]] = {}
         with self.lock:
             self._rounds += 1
-            for partition, offset, epoch in _since(self._marks, now - _KEPT_S):
-                offsets.setdefault((partition, epoch), []).append(offset)
+            marks = _former(_since(self._marks, now - _KEPT_S))
             old = now - min(_KEPT_S, self._window_s)
             finishes = _together(each for each in self._finishes if each.at >= old)
-        return [
-            Mark(partition, epoch, 0, sorted(found), former=True) for (partition, epoch), found in offsets.items()
-        ], finishes
+        return marks, finishes
 
     def _keep(self, kept: dict[_K, tuple[float, _V]], items: Iterable[tuple[_K, _V]]) -> None:
         with self.lock:
@@ -320,6 +344,14 @@ class Given:
                 kept[key] = (now, item)
             while kept and (len(kept) > _KEPT_ITEMS or kept[next(iter(kept))][0] < now - _KEPT_S):
                 del kept[next(iter(kept))]
+
+
+def _former(done: Iterable[Token]) -> list[Mark]:
+    """Join what was done after its hand-over to one mark an ownership."""
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for partition, offset, epoch in done:
+        offsets.setdefault((partition, epoch), []).append(offset)
+    return [Mark(partition, epoch, 0, sorted(found), former=True) for (partition, epoch), found in offsets.items()]
 
 
 def _together(finishes: Iterable[Finished]) -> list[Finished]:

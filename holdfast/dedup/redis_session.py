@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.redis_asking import Asking, Replies
-    from holdfast.dedup.redis_given import Ended
+    from holdfast.dedup.redis_given import Ended, Lately
     from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_scripts import Scripts
@@ -112,14 +112,18 @@ class RedisSession:
         return False
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
-        """Take partitions over. What was let go of them lately is said again before: a failover may have lost it."""
+        """Take partitions over. What was let go of them lately, and what has ended since of what was in hand, is said
+        again before: a failover may have lost it."""
 
-        def ask(lately: Sequence[Ended]) -> list[Acquired | Wait | Verdict]:
-            if lately:  # not in the same round trip: a server that lacks the one script alone would run it last
-                self._asker.alone(self._ending(lately))
-            return self._asker.alone(self._acquiring(partitions))
+        def again(lately: Lately) -> None:
+            self._asker.alone(self._ending(lately.ends))
+            if lately.releases:
+                self._asker.alone(self._releasing(lately.releases))
+            if lately.marks:
+                self._asker.alone(self._marking(lately.marks))
 
-        replies = self._given.acquire(partitions, ask)
+        # Not in one round trip: a server that lacks one of the scripts would run that last.
+        replies = self._given.acquire(partitions, again, lambda: self._asker.alone(self._acquiring(partitions)))
         if Verdict.FENCED in replies:
             self._lease.lose()
         return replies
@@ -177,11 +181,13 @@ class RedisSession:
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
+        self._given.told(lambda: self._asker.alone(self._releasing(records)), lambda _: self._given.release(records))
+
+    def _releasing(self, records: Sequence[Token]) -> Asking[None]:
         check_offsets([record.offset for record in records])
         args: list[Args] = [[record.offset, record.epoch] for record in records]
         where = [self._layout.position(record.partition) for record in records]
-        groups = _by_shard(where, args)
-        self._given.told(lambda: self._ask("release", groups, durable=True), lambda _: self._given.release(records))
+        yield Question("release", _by_shard(where, args), durable=True)
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo, Mark, Token, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
-    from holdfast.dedup.redis_given import Ended
+    from holdfast.dedup.redis_given import Ended, Lately
     from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -79,11 +79,16 @@ class SimulatedSession(MemorySession):
 
     def acquire(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
         """Take partitions over."""
+        release, mark = super().release, super().mark
 
-        def ask(lately: Sequence[Ended]) -> list[Acquired | Wait | Verdict]:
-            return self._acquired(self._ask(self._to_acquire(partitions, lately)))
+        def again(lately: Lately) -> None:
+            self._ask(self._to_let_go(lately.ends))
+            if lately.releases:
+                release(lately.releases)
+            if lately.marks:
+                mark(lately.marks)
 
-        return self._given.acquire(partitions, ask)
+        return self._given.acquire(partitions, again, partial(super().acquire, partitions))
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""

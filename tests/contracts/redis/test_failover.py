@@ -474,6 +474,21 @@ class TestBehind:
         assert also.running == {6}
         claims.close()
 
+    def test_and_so_is_what_became_of_what_was_in_hand(self, server: RedisServer) -> None:
+        """Said to the first server: it is neither left running by its own former owner, for ever, nor run once more."""
+        claims = RedisClaims.from_url(server.url)
+        a = claims.begin(3600.0)
+        [first] = acquired(a, "p")
+        kept = self.what_is_there(server)
+        a.let_go([LetGo("p", first.epoch, [5, 6, 7])])
+        a.mark([Mark("p", first.epoch, 0, [5], former=True)])
+        a.release([Token("p", 6, first.epoch)])
+        self.fail_over(server, kept)
+        [again] = answered(lambda: a.acquire(["p"]))
+        assert isinstance(again, Acquired)
+        assert (again.done, again.running) == (frozenset({5}), frozenset({7}))
+        claims.close()
+
     def test_what_a_former_owner_that_is_gone_has_marked_is_marked_again(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url)
         a, b, c = (claims.begin(3600.0) for _ in range(3))

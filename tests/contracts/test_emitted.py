@@ -46,7 +46,7 @@ def test_confluent_kafka_joins_a_real_group_with_it(kafka: KafkaServer, workload
             assert message is None, message.error()
     finally:
         consumer.close()
-    described = kafka.admin.describe_consumer_groups([topic], request_timeout=60)[topic].result(60)
+    described = kafka.described(topic)
     assert described.type.name == ("CONSUMER" if brokers is NEW else "CLASSIC")
 
 

@@ -70,7 +70,7 @@ def static_kill(field: Field) -> None:
 
 def _unowned(field: Field) -> set[int]:
     """The partitions that are in nobody's assignment, where the broker says that the group is stable."""
-    found = field.kafka.admin.describe_consumer_groups([field.group], request_timeout=60)[field.group].result(60)
+    found = field.kafka.described(field.group)
     if found.state != ConsumerGroupState.STABLE:
         return set()
     owned = {each.partition for member in found.members for each in member.assignment.topic_partitions}

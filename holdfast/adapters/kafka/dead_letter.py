@@ -21,7 +21,7 @@ from holdfast.plugin.retrying.dead_letter import headers_of, without_traceback
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.plugin.retrying.dead_letter import Letter
 
@@ -256,12 +256,7 @@ class _Running:
 
     def end(self, deadline: Deadline) -> None:
         """Send what is queued, tell the answers, stop."""
-        try:
-            self.producer.flush(deadline.left_s())
-        except KafkaException as error:  # as in `_serve`
-            self._told(error.args[0])
-        except Exception:  # noqa: BLE001 - as in `_serve`
-            _log.exception("a callback of the dead letters' producer failed")
+        self._answered(lambda: self.producer.flush(deadline.left_s()))
         if left := len(self.producer):
             _log.warning("%s dead letters were not acknowledged; their records are not settled", left)
         self._ended.set()
@@ -270,13 +265,19 @@ class _Running:
     def _serve(self) -> None:
         # What is queued ends by itself, by an answer or by message.timeout.ms; then there is nobody left to tell.
         while not self._ended.is_set() or len(self.producer):
-            try:
-                self.producer.poll(_POLL_S)
-            except KafkaException as error:  # instead of error_cb, where the producer has ended
-                self._told(error.args[0])
-            except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb)
-                _log.exception("a callback of the dead letters' producer failed")
+            if not self._answered(lambda: self.producer.poll(_POLL_S)):
                 self._ended.wait(_POLL_S)
+
+    def _answered(self, serve: Callable[[], object]) -> bool:
+        """Have the client call its callbacks. False = one of the application's failed."""
+        try:
+            serve()
+        except KafkaException as error:  # instead of error_cb, where the producer has ended
+            self._told(error.args[0])
+        except Exception:  # noqa: BLE001 - a callback of the application (oauth_cb)
+            _log.exception("a callback of the dead letters' producer failed")
+            return False
+        return True
 
     def _told(self, error: KafkaError) -> None:
         self.met = error

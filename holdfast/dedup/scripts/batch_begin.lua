@@ -30,13 +30,7 @@ for n = 1, #some, 2 do
     redis.call('HDEL', ATTEMPTS, some[n])
   end
 end
--- A server in the place of another may be an older copy, without the last begins. None of them took less than a millisecond,
--- so a number that is as many above the last one that is known was not given before: no fence comes again.
-local here, step = server(), 1
-local before = redis.call('HMGET', ATTEMPTS, 'server', 'at')
-if before[1] and before[1] ~= here then step = math.max(1, NOW - before[2]) end
-number = redis.call('HINCRBY', ATTEMPTS, 'last', string.format('%.0f', step))
-redis.call('HSET', ATTEMPTS, 'server', here, 'at', string.format('%.0f', NOW))
+number = rise(ATTEMPTS, 'last') -- no fence comes again: no begin takes less than a millisecond
 redis.call('HSET', ATTEMPTS, string.format('%.0f', number + 1), string.format('R%.0f:%s', NOW, BY))
 redis.call('HSET', SINK, 'number', number, 'session', BY, 'query', QUERY, 'batch', string.format('%.0f', BATCH), 'born',
   string.format('%.0f', born), 'origin', ARGV[8])

@@ -1,4 +1,4 @@
--- Begin a session. ARGV[3] = lease in ms. Reply: which server this is, as of common.lua. Fields that have been dead for an hour are removed: no request is that late.
+-- Begin a session. ARGV[3] = lease in ms. Reply: which server this is, as of server.lua. Fields that have been dead for an hour are removed: no request is that late.
 local fields = redis.call('HGETALL', SESSIONS)
 for i = 1, #fields, 2 do
   local deadline = tonumber(string.match(fields[i + 1], '^(%d+):') or 0)

@@ -25,13 +25,6 @@ local function live(id)
   return judged[id]
 end
 
--- Which server this is, and since when it is the primary: another text after each start and each failover. One there and back
--- leaves the server's id as it was; but a promotion gives the data another replication id.
-local function server()
-  local id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') or ''
-  return id .. ':' .. (string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or '')
-end
-
 -- The barrier against late requests: after a call without an answer a session goes on with a higher generation, and
 -- what it sent before is refused from then on. It holds for dead sessions too, as long as their field is kept.
 do

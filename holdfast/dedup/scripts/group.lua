@@ -24,15 +24,10 @@ local function touch()
   for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], KEEP_MS) end
 end
 
--- After a change of members or offers: the view rises, and offers that nobody has are dropped. A server in the place of
--- another may be an older copy, without the last changes, and must not give their views a second time: who has seen the one
--- would take it for the other. Fewer changes are lost than milliseconds have passed since the last one that is known.
+-- After a change of members or offers: the view rises, and offers that nobody has are dropped. No view is given a second time:
+-- who has seen the one would take it for the other.
 local function changed()
-  local here, step = server(), 1
-  local before = redis.call('HMGET', HEAD, 'server', 'at')
-  if before[1] and before[1] ~= here then step = math.max(1, NOW - before[2]) end
-  redis.call('HINCRBY', HEAD, 'view', string.format('%.0f', step))
-  redis.call('HSET', HEAD, 'server', here, 'at', string.format('%.0f', NOW))
+  rise(HEAD, 'view')
   local used = {}
   for _, member in ipairs(redis.call('HVALS', MEMBERS)) do used[string.match(member, '^[^\n]*')] = true end
   for _, digest in ipairs(redis.call('HKEYS', OFFERS)) do

@@ -79,8 +79,7 @@ class Field:
 
     def owners(self, members: int) -> Owners | None:
         """Who has which partition by the broker, whose client id is the member's name. None = it is not settled."""
-        future = self.kafka.admin.describe_consumer_groups([self.group], request_timeout=60)[self.group]
-        found = future.result(60)
+        found = self.kafka.described(self.group)
         has = {
             each.partition: member.client_id for member in found.members for each in member.assignment.topic_partitions
         }

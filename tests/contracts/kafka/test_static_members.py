@@ -51,7 +51,7 @@ def patient_topic(patient: KafkaServer) -> str:
 
 def members(kafka: KafkaServer, group: str) -> list[str]:
     """The static ids in the group, as the broker sees it."""
-    found = kafka.admin.describe_consumer_groups([group], request_timeout=60)[group].result(60)
+    found = kafka.described(group)
     return sorted(member.group_instance_id for member in found.members)
 
 

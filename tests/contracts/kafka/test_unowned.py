@@ -99,7 +99,7 @@ def test_a_loop_of_ones_own_joins_anew_and_its_on_revoke_is_called(
     until(lambda: other.read + again.read == before + 10 * _PARTITIONS)
     again.end()
     # Who comes back is still a member: it gave its partitions up without leaving.
-    found = kafka.admin.describe_consumer_groups([topic], request_timeout=60)[topic].result(60)
+    found = kafka.described(topic)
     assert sorted(str(member.group_instance_id) for member in found.members) == ["None", "one"]
     other.end()
     goes_on.set()

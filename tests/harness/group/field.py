@@ -161,7 +161,7 @@ class Field:
 
     def state(self) -> ConsumerGroupState:
         """The group's, as the broker sees it."""
-        found = self.kafka.admin.describe_consumer_groups([self.group], request_timeout=60)[self.group].result(60)
+        found = self.kafka.described(self.group)
         state: ConsumerGroupState = found.state
         return state
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _START_S = 180.0
 _CALL_S = 60.0
 _ANSWER_S = 10.0
+_DESCRIBED_S = 60.0
 
 
 class KafkaServer(AskedKafka):
@@ -207,6 +208,10 @@ class KafkaServer(AskedKafka):
             return number
 
         return until(found, f"nobody has {group}", despite=(KafkaException, TimeoutError))
+
+    def described(self, group: str) -> Any:
+        """The group as its coordinator sees it. A busy machine may need long for that."""
+        return self.admin.describe_consumer_groups([group], request_timeout=_DESCRIBED_S)[group].result(_DESCRIBED_S)
 
     def reassign(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
         """Move the replicas of partitions to these brokers, the first of each to lead; returns when they are there."""

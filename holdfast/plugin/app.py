@@ -302,7 +302,7 @@ class Holdfast(Hooks):
         engine = self._engine = Engine(
             store=self._store,
             routes=self._routes,
-            settings=self._settings,
+            settings=self.parts.fitted,
             letters=letters if wants_letters else None,
             observers=self._observers,
             audit=self._audit,

@@ -25,6 +25,12 @@ class AppParts:
     settings: Settings
     routes: Routes
 
+    @property
+    def fitted(self) -> Settings:
+        """The settings as the engine gets them: the drain fits between two polls."""
+        limit_s: float | None = getattr(self.source, "max_poll_interval_s", None)
+        return self.settings if limit_s is None else self.settings.fitted(limit_s)
+
     def check(self) -> None:
         """Hold handlers and settings against each other, before anything is reached.
 

@@ -40,6 +40,9 @@ LONGEST_POLL_MS = 86_400_000
 #: What the end of a drain still needs before the next poll: one bounded commit, which took up to 1.4 s on a real
 #: broker in the second phase of a cooperative rebalance, and a poll.
 COMMIT_S = 2.0
+#: How long a drain may take where nobody says so, and how much of the room for it that is at most.
+DEFAULT_DRAIN_S = 10.0
+_OF_THE_ROOM = 0.8
 #: Less than most restarts take: a process that ends, is placed and pulled, starts and imports.
 SHORT_RESTART_MS = 10_000
 
@@ -226,6 +229,12 @@ def drain_fits(drain_s: float, max_poll_ms: int) -> Misfit | None:
         f"({limit_s:g} s), and this member would lose its membership; use less than "
         f"{max(0.0, limit_s - COMMIT_S):g} s, or a larger {MAX_POLL}",
     )
+
+
+def fitting_drain_s(max_poll_interval_s: float) -> float:
+    """The drain of who has set none: the default, or most of what the poll interval leaves room for. 0 = no room."""
+    room_s = max_poll_interval_s - COMMIT_S
+    return DEFAULT_DRAIN_S if room_s > DEFAULT_DRAIN_S else max(0.0, round(_OF_THE_ROOM * room_s, 3))
 
 
 def heartbeat_for(session_ms: int, default_ms: int = DEFAULT_HEARTBEAT_MS) -> int:

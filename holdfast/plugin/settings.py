@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
 from holdfast.errors import SettingError
+from holdfast.plugin.budget import DEFAULT_DRAIN_S, fitting_drain_s
 from holdfast.plugin.overrides import of_environment, of_file
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.setting_names import check_number, known
@@ -49,8 +50,9 @@ class Settings:
     #: are `async def` handlers) it bounds what a crash repeats.
     mark_batch: int = 500
     #: How long a hand-over waits for handlers that run. What takes longer keeps its claim: the next owner waits for it.
-    #: It is a second where partitions that stay would stand still, since nothing is read inside a rebalance.
-    drain_timeout_s: float = 10.0
+    #: It is a second where partitions that stay would stand still, since nothing is read inside a rebalance. None = 10,
+    #: or less where a source has to be polled sooner than that (`fitted`).
+    drain_timeout_s: float | None = None
     #: How long one call of a handler may run until `record.cancelled` says so and an `async def` is cancelled. None =
     #: however long. A handler of its own: `timeout_s`.
     handler_timeout_s: float | None = None
@@ -96,6 +98,17 @@ class Settings:
             least = 0.0 if field.name in _MAY_BE_ZERO else math.ulp(0.0)
             check_number(field.name, value, least, "use a value above 0", whole=hint is int, endless=True)
         self._hold_together()
+
+    @property
+    def drain_s(self) -> float:
+        """`drain_timeout_s`, or its default."""
+        return DEFAULT_DRAIN_S if self.drain_timeout_s is None else self.drain_timeout_s
+
+    def fitted(self, max_poll_interval_s: float) -> Settings:
+        """Make the drain fit between two polls, where nobody has set it by hand."""
+        if self.drain_timeout_s is not None:
+            return self
+        return replace(self, drain_timeout_s=fitting_drain_s(max_poll_interval_s))
 
     @classmethod
     def from_environment(

@@ -127,7 +127,7 @@ class Client:
         # Queues go when their last commit is answered, and that may wait for one under way: there and back each.
         late_s = max((each.amount for each in world.faults if each.kind == "late"), default=0.0)
         answer_s = min(LAST_COMMIT_S, 4 * late_s) if world.broker == "queues" else 0.0
-        at_most_s = settings.drain_timeout_s + marks * _MARK_S + answer_s
+        at_most_s = settings.drain_s + marks * _MARK_S + answer_s
         with self._telling(at_most_s), self.reports.going("revoked", partitions):
             listener.revoked(partitions)
 

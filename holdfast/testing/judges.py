@@ -51,7 +51,7 @@ class Judges:
         self._coroutines = world.settings.async_workers if any("async" in each.kind for each in world.handlers) else 0
         self._loop = world.loop
         self._lease_s, self._leased = world.lease_s, world.broker in LEASED
-        self._drain_s = _DRAIN * world.settings.drain_timeout_s / (2 if world.broker == "pushed" else 1)
+        self._drain_s = _DRAIN * world.settings.drain_s / (2 if world.broker == "pushed" else 1)
         self.found: Found | None = None
         #: What the store has lost of what it had acknowledged; and what it knew right before.
         self._forgot: list[Lost] = []

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from holdfast.adapters.kafka.consumer import KafkaConsumer
 from holdfast.adapters.kafka.deserializing import DeserializingKafkaConsumer
+from holdfast.adapters.kafka.loop_errors import Refused
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class AIOKafkaConsumer:
         **how: Any,  # noqa: ANN401 - KafkaConsumer's own
     ) -> None:
         if executor is not None:
-            raise SettingError("executor", executor, "leave it out: one thread of holdfast's owns the client")
+            raise Refused(SettingError("executor", executor, "leave it out: one thread of holdfast's owns the client"))
         self._loop = asyncio.get_running_loop()
         self._owner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-aio")
         self._closed = False

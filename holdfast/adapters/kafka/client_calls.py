@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from holdfast.adapters.kafka.messages import as_kafka_exception
-from holdfast.errors import SourceError
+from holdfast.adapters.kafka.loop_errors import as_the_clients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,10 +77,8 @@ class ClientCalls:
         with self._driven.lock, self._driven.whole():
             if self._closed:
                 raise RuntimeError("Consumer closed")
-            try:
+            with as_the_clients():
                 yield
-            except SourceError as error:
-                raise as_kafka_exception(error) from error
 
     # ---- what the client needs to be told, and this does by itself
     def unassign(self) -> None:

@@ -40,6 +40,9 @@ CLASSIC_ONLY = {
 # holdfast commits by itself, after the work. Left to the client, offsets are committed of work that is not done.
 _OWN_FLAGS = ("enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store")
 
+#: Of auto.offset.reset, the client's own words.
+_BEGINNINGS = frozenset({"smallest", "earliest", "beginning", "largest", "latest", "end", "error"})
+
 # Callbacks by which the engine learns of the group. An application hears of the same by events.
 _OWN_CALLBACKS = {
     "on_commit": "leave it out: holdfast commits; watch it with an observer",
@@ -102,7 +105,7 @@ def check(conf: Mapping[str, object], assignment: Assignment | None) -> CheckedC
     """Hold a configuration for `confluent_kafka.Consumer` against the promise. Raises SettingError."""
     if assignment not in ("sticky", "keep", None):
         raise SettingError("assignment", assignment, "use 'sticky', 'keep' or leave it out")
-    mine = _one_spelling(conf)
+    mine = _as_read(conf)
     _check_names(mine)
     _check_owned(mine)
     protocol = _said_protocol(mine)
@@ -131,9 +134,25 @@ def check_drain(checked: CheckedConfig, drain_timeout_s: float) -> None:
         raise misfit.error()
 
 
-def _one_spelling(conf: Mapping[str, object]) -> dict[str, object]:
-    """A copy in which brokers are named by bootstrap.servers alone."""
-    mine = dict(conf)
+def shorter_drain(checked: CheckedConfig, drain_s: float) -> Finding | None:
+    """Tell that a drain which nobody has set is shorter than the default; None = it is not."""
+    if drain_s >= budget.DEFAULT_DRAIN_S:
+        return None
+    return Finding(
+        field="drain_timeout_s",
+        value=None,
+        reason=f"{budget.DEFAULT_DRAIN_S:g} s, its default, and {budget.COMMIT_S:g} s for the commit do not fit into "
+        f"max.poll.interval.ms={checked.max_poll_ms}, so a hand-over waits {drain_s:g} s for what runs",
+        remedy="raise max.poll.interval.ms, or set drain_timeout_s to what your handlers need",
+    )
+
+
+def _as_read(conf: Mapping[str, object]) -> dict[str, object]:
+    """A copy as the client reads it: None says nothing, and a group's name is what str() makes of it. Brokers are named
+    by bootstrap.servers alone."""
+    mine = {name: value for name, value in conf.items() if value is not None}
+    if "group.id" in mine:
+        mine["group.id"] = str(mine["group.id"])
     if "metadata.broker.list" in mine:
         alias = mine.pop("metadata.broker.list")
         if mine.setdefault("bootstrap.servers", alias) != alias:
@@ -160,6 +179,8 @@ def _check_owned(conf: Mapping[str, object]) -> None:
     for name in _OWN_FLAGS:
         if name in conf and as_bool(name, conf[name]):
             raise SettingError(name, conf[name], "leave it out: holdfast commits what is done, the client what it read")
+    if (begins := conf.get("auto.offset.reset")) is not None and str(begins).lower() not in _BEGINNINGS:
+        raise SettingError("auto.offset.reset", begins, "use earliest, latest or error")
     if str(conf.get("offset.store.method", "broker")) != "broker":
         raise SettingError("offset.store.method", conf["offset.store.method"], "leave it out: offsets go to the broker")
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from holdfast.adapters.kafka._client import KafkaError, TopicPartition
 from holdfast.adapters.kafka.client_calls import ClientCalls
-from holdfast.adapters.kafka.loop_config import LoopConfig, read, routes_of
+from holdfast.adapters.kafka.loop_config import LoopConfig, read, routes_of, spelled
+from holdfast.adapters.kafka.loop_errors import as_the_clients
 from holdfast.adapters.kafka.loop_offsets import LoopOffsets, place_of
 from holdfast.adapters.kafka.loop_seen import LoopSeen
 from holdfast.adapters.kafka.messages import MessageSource
@@ -74,10 +75,11 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         audit: see `Holdfast`. What the loop says is done is told as handled.
 
     Raises:
-        SettingError: names the property, its value and the remedy.
-        SourceError: with "sticky", the broker gives no answer.
+        SettingError: names the property, its value and the remedy; it is a KafkaException too.
+        KafkaException: as the client; with "sticky" also where the broker gives no answer.
     """
 
+    @as_the_clients()
     def __init__(
         self,
         conf: Mapping[str, Any] | None = None,
@@ -95,7 +97,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         audit: Audit | None = None,
         **more_conf: Any,  # noqa: ANN401 - properties as keywords, as the client takes them
     ) -> None:
-        own = read({**(conf or {}), **{name.replace("_", "."): value for name, value in more_conf.items()}}, done_when)
+        own = read({**(conf or {}), **{spelled(name): value for name, value in more_conf.items()}}, done_when)
         check_parts(claims=claims, settings=settings, observers=observers)
         settings = settings or Settings(missing_key="position")
         self._source = MessageSource(
@@ -113,7 +115,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             done_when=own.done_when,
             store=claims if claims is not None else NoClaims(),
             routes=routes_of(key, scope),
-            settings=settings,
+            settings=settings.fitted(self._source.max_poll_interval_s),
             observers=observers,
             audit=checked(audit),
         )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import Consumer, KafkaException
+from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException
 from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
 from holdfast.adapters.kafka.callbacks import ClientLog, guarded
 from holdfast.adapters.kafka.config import GroupProtocol
-from holdfast.errors import SourceError
+from holdfast.errors import NotAuthorised, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.adapters.kafka.callbacks import Callbacks
     from holdfast.adapters.kafka.emission import ClientConfig
     from holdfast.timing import Deadline
 
-#: Callbacks that the client's own configuration may have. What oauth_cb raises is the client's to tell.
+#: Callbacks that the client's own configuration may have.
 _THEIRS = ("stats_cb", "throttle_cb")
 #: Without an answer for so long it is told that the broker is waited for.
 _FIRST_TRY_S = 1.0
@@ -39,11 +40,47 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
         "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
         "logger": client.conf.get("logger", ClientLog()),
     }
-    theirs = {name: guarded(name, call) for name in _THEIRS if callable(call := client.conf.get(name))}
+    theirs: dict[str, Callable[..., object]] = {
+        name: guarded(name, call) for name in _THEIRS if callable(call := client.conf.get(name))
+    }
+    token, raised = client.conf.get("oauth_cb"), list[Exception]()
+    if callable(token):
+        theirs["oauth_cb"] = _kept(token, raised)
     try:
         return Consumer({**client.conf, **own, **theirs})
     except KafkaException as error:
-        raise SourceError(f"librdkafka refuses this configuration: {error.args[0].str()}") from error
+        refused = error
+    except:  # noqa: E722 - without a token the client calls error_cb while it raises that: what comes out is a SystemError,
+        # or a KafkaError, which is no exception of Python's and may not be another's context.
+        unlike: object = sys.exc_info()[1]
+        if not callable(token) or (isinstance(unlike, BaseException) and not isinstance(unlike, SystemError)):
+            raise
+        refused = KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "OAuth token not set"))
+    raise _said(refused, raised) from refused
+
+
+def _said(refused: KafkaException, raised: Sequence[Exception]) -> SourceError:
+    """Why there is no client; chained to what oauth_cb has raised last, if that is why."""
+    error = refused.args[0]
+    if error.code() != KafkaError.SASL_AUTHENTICATION_FAILED:
+        return SourceError(f"librdkafka refuses this configuration: {error.str()}")
+    why = "no answer"
+    if raised:
+        refused.__cause__, why = raised[-1], repr(raised[-1])
+    return NotAuthorised(f"oauth_cb has given no token ({why}), and brokers are not asked without: see that it can")
+
+
+def _kept(call: Callable[[str], object], raised: list[Exception]) -> Callable[[str], object]:
+    """A callback whose last exception is kept: the client says of it only that there was one."""
+
+    def told(asked: str) -> object:
+        try:
+            return call(asked)
+        except Exception as error:
+            raised[:] = [error]
+            raise
+
+    return told
 
 
 def join(consumer: Consumer, topics: Sequence[str], callbacks: Callbacks) -> None:

@@ -41,7 +41,9 @@ def read(conf: Mapping[str, Any], done_when: DoneWhen | None) -> LoopConfig:
     """Take a loop's configuration apart. Raises SettingError."""
     if done_when is not None and done_when not in get_args(DoneWhen):
         raise SettingError("done_when", done_when, f"use one of {', '.join(map(repr, get_args(DoneWhen)))}")
-    mine = dict(conf)
+    topics = conf.get("default.topic.config")
+    mine = {**conf, **topics} if isinstance(topics, Mapping) else dict(conf)
+    mine = {name: value for name, value in mine.items() if value is not None and value is not topics}
     commits = _flag(mine, "enable.auto.commit", "auto.commit.enable")
     stores = _flag(mine, "enable.auto.offset.store")
     mine.pop("auto.commit.interval.ms", None)  # Settings.commit_interval_s; at a hand-over in any case
@@ -56,6 +58,11 @@ def read(conf: Mapping[str, Any], done_when: DoneWhen | None) -> LoopConfig:
         deserialisers={name: mine.pop(name) for name in sorted(_DESERIALISERS & mine.keys())},
         conf=mine,
     )
+
+
+def spelled(keyword: str) -> str:
+    """A property's name, where it is a keyword of Python: group_id is group.id. A few have no dots by themselves."""
+    return keyword if keyword.endswith("_cb") or keyword in ("on_commit", "log_level") else keyword.replace("_", ".")
 
 
 def _flag(conf: dict[str, Any], *names: str, default: bool = True) -> bool:

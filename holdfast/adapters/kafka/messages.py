@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka._client import KafkaError, TopicPartition
 from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
 from holdfast.adapters.kafka.header_names import headers_of
 from holdfast.adapters.kafka.offsets import ENDS, offsets_at
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka._client import Consumer, Message
     from holdfast.adapters.kafka.config import Assignment
-    from holdfast.errors import SourceError
     from holdfast.plugin.ports import RebalanceListener
     from holdfast.records import Fence, Record
     from holdfast.timing import Deadline
@@ -284,11 +283,3 @@ def _failure(deserialise: Callable[[Message], None], message: Message) -> Except
     except Exception as failure:  # noqa: BLE001 - raised when it is this message's turn
         return failure
     return None
-
-
-def as_kafka_exception(error: SourceError) -> KafkaException:
-    """The engine's error as what the loop expects of its client; the engine's own is its cause."""
-    kafka = getattr(error.__cause__, "args", (None,))[0]
-    if not isinstance(kafka, KafkaError):
-        kafka = KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001 - librdkafka's name
-    return KafkaException(kafka)

@@ -12,7 +12,7 @@ from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPar
 from holdfast.adapters.kafka.broker_features import NOT_ASKED, BrokerFeatures
 from holdfast.adapters.kafka.callbacks import Callbacks, guarded, topic_partitions
 from holdfast.adapters.kafka.commit_mark import CommitMark
-from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain
+from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain, shorter_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
 from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.forgotten import Brokers, give_up, told
@@ -134,8 +134,11 @@ class KafkaSource:
 
     def check_settings(self, settings: Settings) -> None:
         """Hold the app's settings against the client's. Raises SettingError."""
-        check_drain(self._checked, settings.drain_timeout_s)
-        self._drain_s = settings.drain_timeout_s
+        self._drain_s = settings.fitted(self.max_poll_interval_s).drain_s
+        if settings.drain_timeout_s is not None:
+            check_drain(self._checked, settings.drain_timeout_s)
+        elif (finding := shorter_drain(self._checked, self._drain_s)) is not None:
+            self._warn([finding])
 
     def use_static_id(self, static_id: str) -> None:
         """Take this name, before `open`. Raises SettingError: it has another."""

@@ -225,10 +225,10 @@ class PullSettings:
                 "open",
                 "use pause: the group itself is in the store, and who reads what is not known without",
             )
-        if settings.drain_timeout_s >= self.max_poll_interval_s:
+        if (drain_s := settings.drain_timeout_s) is not None and drain_s >= self.max_poll_interval_s:
             raise SettingError(
                 "drain_timeout_s",
-                settings.drain_timeout_s,
+                drain_s,
                 f"use less than max_poll_interval_s={self.max_poll_interval_s}: a drain does not poll",
             )
 

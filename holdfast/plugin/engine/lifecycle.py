@@ -119,7 +119,7 @@ class Lifecycle:
         """Drain and leave the group, then stay for handlers that outlived the drain."""
         parts, loop = self._parts, self._loop
         self._snapshots.stopping(parts.stopping.why)
-        self._family.leave(Deadline(parts.settings.drain_timeout_s, parts.runtime))
+        self._family.leave(Deadline(parts.settings.drain_s, parts.runtime))
         linger = Deadline(parts.settings.linger_timeout_s, parts.runtime)
         while loop.unfinished and not linger.passed and not parts.stopping.hurry:
             parts.workers.wake.wait(min(_LINGER_S, linger.left_s()))

@@ -58,7 +58,7 @@ class Snapshots:
     def stopping(self, why: str) -> None:
         """The app begins to leave."""
         load = self.take().load
-        drain_s = self._parts.settings.drain_timeout_s
+        drain_s = self._parts.settings.drain_s
         self._parts.tell(
             Stopping(
                 group=self._parts.group,

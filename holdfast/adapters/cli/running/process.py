@@ -76,8 +76,8 @@ def _run(options: argparse.Namespace, lifeline: Lifeline | None) -> None:
 
 
 def _run_supervised(app: Holdfast, lifeline: Lifeline) -> None:
-    settings, stops = app.parts.settings, Stops(app)
-    stop_s = settings.drain_timeout_s + settings.linger_timeout_s + CLOSE_S
+    settings, stops = app.parts.fitted, Stops(app)
+    stop_s = settings.drain_s + settings.linger_timeout_s + CLOSE_S
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: stops.signalled(signal.Signals(number)))
     lifeline.serve(stops.ask, stops.hurry, stop_s)

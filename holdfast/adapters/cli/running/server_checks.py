@@ -82,7 +82,7 @@ def _configuration(look: SourceLook, parts: AppParts) -> Iterator[Check]:
     except HoldfastError as error:
         yield Check("configuration", "error", str(error))
         return
-    found = [] if configured.conf is None else _judged(configured.conf, parts.settings)
+    found = [] if configured.conf is None else _judged(configured.conf, parts.fitted)
     for each in found:
         detail = f"{each.where}: {each.found}: {each.why}; {each.remedy} [{each.rule}]"
         yield Check("configuration", "error" if each.severity is Severity.ERROR else "warning", detail)
@@ -97,7 +97,7 @@ def _configuration(look: SourceLook, parts: AppParts) -> Iterator[Check]:
 def _judged(conf: Mapping[str, object], settings: Settings) -> list[Finding]:
     """Ask the doctor, and leave its notes out."""
     circumstances = Circumstances(
-        workers=max(settings.workers, 1), drain_s=settings.drain_timeout_s, polls_meanwhile=settings.workers > 0
+        workers=max(settings.workers, 1), drain_s=settings.drain_s, polls_meanwhile=settings.workers > 0
     )
     texts = {name: value for name, value in conf.items() if not callable(value)}
     findings = doctor.examine_conf(ClientConf(texts, client=Client.HOLDFAST, circumstances=circumstances))

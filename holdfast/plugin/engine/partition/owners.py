@@ -116,7 +116,7 @@ class Owners:
     def look_whether_it_leaves(self) -> None:
         """A drain inside a rebalance goes on as the app is asked to stop: the drain of the leaving begins with that."""
         if self._parts.stopping.begun and self.leaving is None:
-            self.leaving = Deadline(self._parts.settings.drain_timeout_s, self._parts.runtime)
+            self.leaving = Deadline(self._parts.settings.drain_s, self._parts.runtime)
 
     def hand_over(self, owners: Sequence[Ownership], deadline: Deadline, trigger: str) -> HandOver:
         """The way out of these."""

@@ -84,7 +84,7 @@ class Rebalance:
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Hand these partitions over: they go now."""
-        self._go(partitions, "revoked", self._parts.settings.drain_timeout_s)
+        self._go(partitions, "revoked", self._parts.settings.drain_s)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         """Partitions are gone."""

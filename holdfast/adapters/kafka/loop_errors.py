@@ -1,0 +1,57 @@
+"""Errors of loops of one's own: each is the client's exception as well, which their programs know."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka._client import KafkaError, KafkaException
+from holdfast.errors import SettingError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Says what differs from the client, and why.
+PAGE = "how-to/own-loop.md"
+
+
+class Refused(SettingError, KafkaException):
+    """A setting or a call that is refused: by us, or by the client (`code()` is _INVALID_ARG then as now)."""
+
+    page = PAGE
+
+    def __init__(self, error: SettingError) -> None:
+        SettingError.__init__(self, error.field, error.value, error.remedy, origin=error.origin)
+        self._said = str(error)
+        self.args = (KafkaError(KafkaError._INVALID_ARG, self._said),)  # noqa: SLF001 - librdkafka's name
+
+    def __str__(self) -> str:
+        return self._said
+
+
+@contextmanager
+def as_the_clients() -> Iterator[None]:
+    """Raise what is refused inside, or fails there, as the client's exception; ours is its cause, or it is both."""
+    try:
+        yield
+    except Refused:
+        raise
+    except SettingError as error:
+        raise Refused(error) from error.__cause__
+    except SourceError as error:
+        raise _as_kafka_exception(error) from error
+
+
+def differs(code: int, why: str) -> KafkaException:
+    """The client's exception where it would raise none: what we do not do, or not so, for the promise's sake."""
+    error = KafkaException(KafkaError(code, why))
+    error.add_note(f"docs: docs/{PAGE}")
+    return error
+
+
+def _as_kafka_exception(error: SourceError) -> KafkaException:
+    """The engine's error as what the loop expects of its client."""
+    kafka = getattr(error.__cause__, "args", (None,))[0]
+    if not isinstance(kafka, KafkaError):
+        kafka = KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001 - librdkafka's name
+    return KafkaException(kafka)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
-from confluent_kafka import Message
+from confluent_kafka import Message, TopicPartition
 
 from holdfast.adapters.kafka.messages import MessageRecord, UserCallbacks, _failure
 from holdfast.plugin.ports import Batch
@@ -38,6 +38,10 @@ class MemoryMessageSource(MemoryPartitionedSource):
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         batch = super().poll(max_records, timeout_s)
         return Batch([self._message(record) for record in batch.records], batch.ends)
+
+    def assignment(self) -> list[TopicPartition]:
+        """What the loop's own callbacks have been told of."""
+        return [TopicPartition(each.topic, each.number) for each in sorted(self.readers)]
 
     def _message(self, record: Record) -> Record:
         where = record.partition

@@ -263,16 +263,15 @@ class AIOKafkaConsumer:
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
-            # Nobody is there to take what may come: it may not count as returned, and the call need not go on.
-            self._cancelled.add(future)
-            future.add_done_callback(self._nobody_took)
+            # Nobody is there to take what may come: it may not count as returned, and the call need not begin or go on.
+            if not future.cancel():
+                self._cancelled.add(future)
+                future.add_done_callback(self._nobody_took)
             raise
 
     def _nobody_took(self, future: Future[Any]) -> None:
         # In the owner's thread, before its next call; or at once, where it had ended.
         self._cancelled.discard(future)
-        if future.cancelled():
-            return
         if (error := future.exception()) is not None:
             self._untold.append(error)
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
-from holdfast.adapters.kafka._client import KafkaError, TopicPartition
+from holdfast.adapters.kafka.callbacks import partitions_of
 from holdfast.adapters.kafka.client_calls import ClientCalls
 from holdfast.adapters.kafka.loop_config import LoopConfig, read, routes_of, spelled
 from holdfast.adapters.kafka.loop_errors import as_the_clients
@@ -28,7 +28,7 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from holdfast.adapters.kafka._client import Message
+    from holdfast.adapters.kafka._client import Message, TopicPartition
     from holdfast.adapters.kafka.config import Assignment
     from holdfast.adapters.kafka.messages import MessageRecord
     from holdfast.dedup.claims import ClaimStore
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 #: librdkafka's logical offsets (rdkafka.h): what no number is.
 _BEGINNING, _END = -2, -1
-_NOT_ASSIGNED = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's name
 _FOR_EVER_S = 1e9
 _MOMENT_S = 0.1
 
@@ -313,22 +312,15 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         self.assign(partitions)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Pause partitions, also over a rebalance: until `resume`.
-
-        Raises:
-            KafkaException: a partition that is not assigned.
-        """
+        """Pause partitions, also over a rebalance: until `resume`. Those that are not assigned are passed over, as by
+        the client."""
         with self._turn():
-            self._driven.user.hold([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
+            self._driven.user.hold(each for each in partitions_of(partitions) if self._offsets.is_assigned(each))
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Resume partitions, as the client does.
-
-        Raises:
-            KafkaException: a partition that is not assigned.
-        """
+        """Resume partitions. One that is not assigned (any more) is not held either when it comes back."""
         with self._turn():
-            self._driven.user.let([self._offsets.assigned(one, _NOT_ASSIGNED) for one in partitions])
+            self._driven.user.let(partitions_of(partitions))
 
     # ---- the end
     def close(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka.callbacks import topic_partitions
+from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK, Deadline
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 #: What the client calls an offset that it does not know (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
 _INVALID = -1001
+_LOST = KafkaError._ASSIGNMENT_LOST  # noqa: SLF001 - librdkafka's name
 #: How long a call that has no time-out of its own may ask the broker.
 _ASK_S = 10.0
 #: Of records that are here and were not returned yet.
@@ -32,6 +35,7 @@ class LoopOffsets:
 
     def __init__(self, driven: Driven, source: MessageSource) -> None:
         self._driven, self._source, self._family = driven, source, driven.family
+        self._refused_marks = 0
 
     def done_below(self, message: Message | None, offsets: list[TopicPartition] | None) -> dict[Partition, int] | None:
         """The message and all before it, or what lies below the offsets, is done.
@@ -63,25 +67,18 @@ class LoopOffsets:
 
         Raises:
             KafkaException: _TIMED_OUT: the store has not acknowledged what is done; _ASSIGNMENT_LOST: what was called
-                done is not in the loop's hands any more, and comes again.
+                done is not in the loop's hands any more, and comes again; _NO_OFFSET: there is nothing to commit.
         """
         self._driven.collect()
         self._driven.settle()
         if asynchronous:
             self._family.ours.commits.commit(self._owners(below))
+            if lost := sorted((below or {}).keys() - self._owned(below).keys()):
+                self._source.callbacks.not_committed(KafkaError(_LOST), topic_partitions(lost, below))
             return None
         self._until_settled(below)
-        targets = {owner.partition: owner.ledger.watermark for owner in self._owners(below) if owner.open}
-        if not targets:
-            raise KafkaException(KafkaError(KafkaError._NO_OFFSET))  # noqa: SLF001 - librdkafka's name
-        if below is not None and self._driven.done_when != "explicit":
-            for partition, offset in below.items():
-                if targets.get(partition, -1) < offset:
-                    raise _said(
-                        KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001 - librdkafka's name
-                        f"{partition} cannot be committed at {offset}: records below it were not returned to this "
-                        "loop, or are not its any more; they come (again)",
-                    )
+        targets = {partition: owner.ledger.watermark for partition, owner in self._owned(below).items()}
+        self._check_ours(below, targets)
         replies = self._source.commit_now(targets)
         for reply in replies:
             owner = self._family.owners.get(Partition(reply.topic, reply.partition))
@@ -91,6 +88,28 @@ class LoopOffsets:
 
     def _owners(self, below: Mapping[Partition, int] | None) -> list[Ownership]:
         return [owner for owner in self._family.owners.values() if below is None or owner.partition in below]
+
+    def _owned(self, below: Mapping[Partition, int] | None) -> dict[Partition, Ownership]:
+        return {owner.partition: owner for owner in self._owners(below) if owner.phase is Phase.OWNED}
+
+    def _check_ours(self, below: Mapping[Partition, int] | None, targets: Mapping[Partition, int]) -> None:
+        """Whether what the loop has called done is what will be committed. Loops take _NO_OFFSET for harmless: it is
+        raised only where nothing was lost. Raises KafkaException."""
+        for partition, offset in (below or {}).items():
+            least = 0 if self._driven.done_when == "explicit" else offset
+            if targets.get(partition, -1) < least:
+                raise _said(
+                    _LOST,
+                    f"{partition} cannot be committed at {offset}: records below it were not returned to this loop, or "
+                    "are not its any more; they come (again)",
+                )
+        user, refused = self._driven.user, self._family.ours.refused_marks
+        lost = user.lost or refused > self._refused_marks
+        user.lost, self._refused_marks = False, refused
+        if not targets and lost:
+            raise _said(_LOST, "what was returned is not this loop's any more: it comes to its partitions' new owners")
+        if not targets:
+            raise KafkaException(KafkaError(KafkaError._NO_OFFSET))  # noqa: SLF001 - librdkafka's name
 
     def _until_settled(self, below: Mapping[Partition, int] | None) -> None:
         """Wait until the store has acknowledged what is done: committed is what others can rely on."""
@@ -155,11 +174,15 @@ class LoopOffsets:
             if owner is None or not owner.open or owner.ledger.next != offset:
                 self._driven.read_from(partition, offset)
 
-    def assigned(self, one: TopicPartition, otherwise: int = KafkaError._ASSIGNMENT_LOST) -> Partition:  # noqa: SLF001 - librdkafka's name
-        """Raises KafkaException, of the code `otherwise`: it was never ours, or has gone meanwhile."""
+    def is_assigned(self, partition: Partition) -> bool:
+        """Whether the client has it."""
+        return partition in self._family.ours.assigned
+
+    def assigned(self, one: TopicPartition) -> Partition:
+        """Raises KafkaException, _ASSIGNMENT_LOST: it was never ours, or has gone meanwhile."""
         partition = Partition(one.topic, one.partition)
-        if partition not in self._family.ours.assigned:
-            raise KafkaException(KafkaError(otherwise))
+        if not self.is_assigned(partition):
+            raise KafkaException(KafkaError(_LOST))
         return partition
 
     def _resolved(self, one: TopicPartition) -> int:

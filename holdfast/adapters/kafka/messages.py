@@ -130,6 +130,10 @@ class UserCallbacks(Callbacks):
         super().on_commit(error, offsets)
         self._call("on_commit", error, offsets)
 
+    def not_committed(self, error: KafkaError, offsets: list[TopicPartition]) -> None:
+        """A commit of the loop's that did not even leave the client."""
+        self._call("on_commit", error, offsets)
+
     def leaving(self) -> None:
         """The loop leaves: on_revoke now, while what it commits still counts, and nothing of the loop's later. In the
         client's own close() a commit may hang, or be refused."""

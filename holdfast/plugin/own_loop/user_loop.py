@@ -42,6 +42,8 @@ class UserLoop:
         self.handed_out = HandedOut()
         #: Of what the last call gave: records without the key that they should have, and why.
         self.unfit: list[tuple[Record, Exception]] = []
+        #: Some of what it had went to others before the loop had said what became of that.
+        self.lost = False
         #: Partitions whose records the loop does not want for now.
         self.held: set[Partition] = set()
         #: How many calls have handed something out, and have returned.
@@ -201,6 +203,7 @@ class UserLoop:
     def dismiss(self, partitions: Collection[Partition]) -> None:
         """Take away what it has of these: it will not end that."""
         for entry in self.handed_out.take_of(partitions):
+            self.lost = True
             self.leave_to_others(entry)
 
     def leave_to_others(self, entry: Entry) -> None:

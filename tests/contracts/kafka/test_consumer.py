@@ -415,8 +415,6 @@ def test_what_is_not_ours_is_refused_as_the_client_does_it(loops: Loops) -> None
     consumer = loops.joined()
     with pytest.raises(KafkaException):
         consumer.seek(TopicPartition(loops.topic, 99, 0))
-    with pytest.raises(KafkaException):
-        consumer.pause([TopicPartition("another", 0)])
     consumer.close()
     consumer.close()
     with pytest.raises(RuntimeError, match="closed"):

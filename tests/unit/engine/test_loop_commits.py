@@ -114,3 +114,27 @@ def test_what_another_thread_has_in_hand_holds_an_explicit_loops_commit_back(loo
     loop.end(partition(0), 0)
     loop.end(partition(0), 2)
     assert commits.commit(None) == [(0, 1)]
+
+
+@pytest.mark.parametrize("offset", [3, None])
+def test_what_was_lost_is_not_nothing_to_commit(loops: Loops, store: FlakyClaims, offset: int | None) -> None:
+    """Another member has the partition, which this loop has not heard of: it was slow."""
+    loops.produce(*numbered("r", range(5)))
+    loop, other = loops.loop("commit"), loops.loop("commit")
+    source, its = loop.family.source, other.family.source
+    assert isinstance(source, MemoryPartitionedSource)
+    assert isinstance(its, MemoryPartitionedSource)
+    loops.broker.group("g").aim({source: [partition(0)], its: []})
+    until(lambda: take(loop, 3) == ["r0", "r1", "r2"], meanwhile=lambda: take(other))
+    assert loop.parts.sessions.session is not None
+    store.inner.expire(loop.parts.sessions.session.id)
+    loop.parts.sessions.session.renew()
+    loops.broker.group("g").lose(source, partition(0))
+    loops.broker.group("g").aim({source: [], its: [partition(0)]})
+    taken(other, 5)
+    commits = Committing(loop)
+    assert refused(commits, offset) == KafkaError._ASSIGNMENT_LOST
+    until(lambda: take(loop) == [] and partition(0) not in loop.family.ours.assigned)
+    # Said once of what was returned; always of what is named.
+    assert refused(commits, offset) == (KafkaError._NO_OFFSET if offset is None else KafkaError._ASSIGNMENT_LOST)
+    assert commits.asked == []

@@ -59,6 +59,8 @@ class Owners:
             tell=parts.tell,
         )
         self.reports = Reports(parts.runtime, parts.tell, parts.intake, duplicates)
+        #: Marks that the store has refused: others have taken over what they were about.
+        self.refused_marks = 0
         #: Until when the app drains that leaves, from when it has seen that it is to. What goes meanwhile is waited for
         #: no longer.
         self.leaving: Deadline | None = None

@@ -274,6 +274,7 @@ class Partitioned:
     def _marked(
         self, owner: Ownership, entries: Sequence[Entry], done: Sequence[range], fenced: frozenset[int]
     ) -> None:
+        self.ours.refused_marks += len(fenced)
         for span in done if not fenced else ():
             owner.ledger.settle_all(span)
         for entry in entries:

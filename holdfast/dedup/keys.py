@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from holdfast.dedup.not_run import check_returns
 from holdfast.errors import KeyMissing, NotJson, SettingError
 from holdfast.records import Record, json_of, place_of
 
@@ -166,6 +167,7 @@ def resolve_key(spec: KeySpec) -> Callable[[Record], str]:
             )
         take: KeyFunction = Field(spec)
     elif callable(spec):
+        check_returns("key", spec, getattr(spec, "__qualname__", repr(spec)))
         take = spec
     else:
         raise SettingError(

@@ -10,8 +10,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from holdfast.dedup.keys import resolve_key
+from holdfast.dedup.not_run import check_runs, is_coroutine
 from holdfast.errors import SettingError
-from holdfast.plugin.handling.parameters import is_coroutine, typed
+from holdfast.plugin.handling.parameters import typed
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import NO_RETRY_TOPICS, RetryTopics
 from holdfast.plugin.setting_names import check_number, known
@@ -193,8 +194,7 @@ def _runs(call: Callable[..., Any], name: str) -> None:
     """Raises SettingError: calling it would run nothing."""
     if not callable(call):
         raise SettingError("handler", call, "register a function of one parameter, the record")
-    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-        raise SettingError("handler", name, "it has a yield: called, it makes a generator and runs nothing")
+    check_runs("handler", call, name)
 
 
 class Routes:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.dedup.not_run import check_runs, is_coroutine
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.record.calling import Around, Middleware
 from holdfast.plugin.engine.record.letter_hooks import LetterHook
 from holdfast.plugin.handlers import Routes
 from holdfast.plugin.handling.handler_call import noted
-from holdfast.plugin.handling.parameters import is_coroutine
 from holdfast.plugin.injection import Injection
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ class Hooks:
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
         bound = self._injection.bind(function)
         _takes_one("on_dead_letter", name, bound, "the letter")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise SettingError("on_dead_letter", name, "it has a yield: called, it makes a generator and runs nothing")
+        check_runs("on_dead_letter", function, name)
         self._letter_hooks.append(LetterHook(name, bound, is_coroutine(bound)))
         return function
 

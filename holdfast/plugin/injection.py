@@ -6,10 +6,10 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.dedup.not_run import check_runs, is_coroutine, makes_generator, not_run
 from holdfast.errors import SettingError, StateError
 from holdfast.plugin.engine.resources import Resource, Resources
 from holdfast.plugin.handling.handler_call import HandlerCall, current_call
-from holdfast.plugin.handling.parameters import is_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -91,32 +91,38 @@ class Injection:
 
     def _add_call(self, what: str, function: Callable[[], Any], *, before: bool) -> None:
         _takes_nothing(what, function)
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if makes_generator(function):
             raise SettingError(what, function, "it has a yield: register it by @app.resource")
+        is_async, own = is_coroutine(function), getattr(function, "__qualname__", repr(function))
+        check_runs(what, function, own)
 
         def plain() -> Iterator[None]:
             if before:
-                function()
+                _check_ran(what, own, function())
             yield
             if not before:
-                function()
+                _check_ran(what, own, function())
 
         async def in_loop() -> AsyncIterator[None]:
             if before:
-                await function()
+                _check_ran(what, own, await function())
             yield
             if not before:
-                await function()
+                _check_ran(what, own, await function())
 
-        is_async = is_coroutine(function)
-        # No parameter has such a name.
-        name = f"{what} {getattr(function, '__qualname__', function)}"
+        name = f"{what} {own}"  # no parameter has such a name
         self._resources.append(Resource(name, in_loop if is_async else plain, is_async))
 
 
 def _is_call(annotation: object) -> bool:
     """Whether a parameter is annotated `HandlerCall`; as text, where annotations are not evaluated."""
     return annotation is HandlerCall or (isinstance(annotation, str) and annotation.split(".")[-1] == "HandlerCall")
+
+
+def _check_ran(what: str, name: str, returned: object) -> None:
+    """Raises SettingError: what it was to do has not run."""
+    if (kind := not_run(returned)) is not None:
+        raise SettingError(what, name, f"it returned a {kind}, which has not run yet: register the `async def` itself")
 
 
 def _takes_nothing(what: str, function: Callable[..., Any]) -> None:

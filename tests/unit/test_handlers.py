@@ -204,7 +204,7 @@ class TestRegistering:
         with pytest.raises(SettingError, match="one argument, the list of records"):
             self.app().handler("orders", name="bill", batch=BatchOf())(lambda: None)
 
-    @pytest.mark.parametrize("call", [lambda record, amount=1: None, lambda *records: None, str, [].append, max])
+    @pytest.mark.parametrize("call", [lambda record, amount=1: None, lambda *records: None, [].extend, [].append, max])
     def test_what_can_be_called_with_one_is_taken(self, call: Any) -> None:
         assert self.app().handler("orders", name="bill")(call) is call
 

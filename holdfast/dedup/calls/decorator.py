@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.dedup.calls.guard import Guard
-from holdfast.dedup.calls.names import plain
 from holdfast.dedup.calls.results import CallPolicy
 from holdfast.dedup.claims import check_store
+from holdfast.dedup.not_run import is_coroutine, makes_generator
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def idempotent(
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         _check(function)
         guard = Guard(claims.calls, policy, function, key=key, name=name, batch=batch)
-        if inspect.iscoroutinefunction(plain(function)):
+        if is_coroutine(function):
 
             @functools.wraps(function)
             async def guarded_async(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function
@@ -184,8 +183,7 @@ def _check(function: object) -> None:
         raise SettingError("function", function, "put @idempotent below @classmethod or @staticmethod")
     if not callable(function) or isinstance(function, type):
         raise SettingError("function", function, "decorate a function or a method")
-    inner = plain(function)
-    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+    if makes_generator(function):
         raise SettingError(
             "function",
             getattr(function, "__qualname__", function),

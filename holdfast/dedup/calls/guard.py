@@ -13,6 +13,7 @@ from holdfast.dedup.calls.grant import CURRENT
 from holdfast.dedup.calls.names import ArgumentKey, BatchParameter, ItemKey
 from holdfast.dedup.calls.results import Skipped
 from holdfast.dedup.calls.work import Ask, Ended, Pause, Work
+from holdfast.dedup.not_run import not_run
 from holdfast.errors import BatchFailed, KeyMissing, SettingError
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from holdfast.dedup.calls.names import CallKey
     from holdfast.dedup.calls.results import CallPolicy
     from holdfast.dedup.calls.work import Run
-    from holdfast.errors import HoldfastError
 
 
 class Guard:
@@ -249,17 +249,6 @@ async def _run_async(step: Run, body: Callable[[Sequence[str]], Awaitable[Any]])
 
 def _check_ran(step: Run, returned: object) -> None:
     """Refuse an outcome of a body that has not run yet: its keys are not done."""
-    if inspect.iscoroutine(returned):
-        returned.close()
-    elif not (inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned)):
-        return
-    raise _not_run(step, returned)
-
-
-def _not_run(step: Run, returned: object) -> HoldfastError:
-    return SettingError(
-        "function",
-        step.claim.name,
-        f"it returned a {type(returned).__name__}, which has not run yet: make it an `async def`, or let it "
-        "return a list",
-    )
+    if (kind := not_run(returned)) is not None:
+        remedy = f"it returned a {kind}, which has not run yet: make it an `async def`, or let it return a list"
+        raise SettingError("function", step.claim.name, remedy)

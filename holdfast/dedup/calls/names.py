@@ -6,12 +6,12 @@ keys are.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.dedup.keys import NO_KEY_REMEDY, key_text, no_key
+from holdfast.dedup.not_run import check_returns, routine
 from holdfast.errors import KeyMissing, SettingError
 
 if TYPE_CHECKING:
@@ -73,15 +73,8 @@ class Names:
         self._origins[name] = origin
 
 
-def plain(function: Any) -> Any:  # noqa: ANN401 - a function, or an object that can be called
-    """The function that runs when this is called: without `functools.partial`, of an object its `__call__`."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
-
-
 def _origin(function: Callable[..., Any]) -> Origin:
-    inner = inspect.unwrap(plain(function))  # not the line of a decorator that is used in many places
+    inner = inspect.unwrap(routine(function))  # not the line of a decorator that is used in many places
     code = getattr(inner, "__code__", None)
     scope = getattr(inner, "__globals__", {})
     named = function if hasattr(function, "__qualname__") else None
@@ -134,6 +127,7 @@ class ArgumentKey:
             self._path = _path(spec)
             self._rest = _check_parameter(signature, spec, self._path[0])
         elif callable(spec):
+            check_returns("key", spec, getattr(spec, "__qualname__", repr(spec)))
             self._function = spec
         else:
             raise SettingError("key", spec, "give a parameter's name, a path into it ('order.id'), or a function")
@@ -171,6 +165,7 @@ class ItemKey:
             path = _path(spec)
             self._take: Callable[[Any], object] = lambda item: _follow(name, item, path)
         elif callable(spec):
+            check_returns("key", spec, getattr(spec, "__qualname__", repr(spec)))
             self._take = spec
         else:
             raise SettingError("key", spec, "give a field's name, a path ('order.id'), or a function of the item")

@@ -8,12 +8,12 @@ nothing.
 from __future__ import annotations
 
 import collections.abc
-import functools
 import inspect
 import types
 import typing
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, get_args, get_origin
 
+from holdfast.dedup.not_run import is_coroutine, routine
 from holdfast.errors import SettingError
 from holdfast.plugin.handling.json_values import name_of
 from holdfast.plugin.handling.values import Reading, value_of
@@ -109,22 +109,6 @@ def typed(function: Callable[..., Any], spec: object, *, name: str, batch: bool)
     asked = _Asked(function, wanted, name, batch=batch)
     reading = Reading(spec, tombstones=asked.tombstones)
     return Typed(_caller(function, asked.plan, batch=batch), reading)
-
-
-def is_coroutine(function: Any) -> bool:  # noqa: ANN401 - anything that can be called
-    """Whether calling it makes a coroutine."""
-    return inspect.iscoroutinefunction(_routine(_inner(function)))
-
-
-def _inner(function: Any) -> Any:  # noqa: ANN401 - as above
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
-def _routine(function: Any) -> Any:  # noqa: ANN401 - as above
-    """The routine that a call runs: of an object its `__call__`."""
-    return function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
 
 
 # ---- what is asked for
@@ -262,7 +246,7 @@ def _without_none(annotation: object) -> tuple[object, bool]:
 
 def _names_of(function: Any, wanted: object) -> dict[str, Any]:  # noqa: ANN401 - as above
     """Names that the function's annotations may use: its module's names before ours."""
-    function = _routine(inspect.unwrap(_inner(function)))
+    function = routine(inspect.unwrap(routine(function)))
     own = {wanted.__name__: wanted} if isinstance(wanted, type) else {}
     return {**_USUAL, **own, **getattr(getattr(function, "__func__", function), "__globals__", {})}
 

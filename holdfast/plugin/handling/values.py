@@ -10,6 +10,7 @@ import asyncio
 import types
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, get_origin
 
+from holdfast.dedup.not_run import check_returns, not_run
 from holdfast.errors import RecordUnreadable, SettingError
 from holdfast.plugin.handling.json_values import Json, name_of
 from holdfast.records import place_of
@@ -104,13 +105,16 @@ class Reading:
                 f"its parameter `{self._what} | None`"
             )
         try:
-            return self._from.deserialize(record)
+            made = self._from.deserialize(record)
         except RecordUnreadable:
             raise
         except Exception as error:
             if isinstance(error, OSError) or getattr(error, "retriable", False):
                 raise
             raise unreadable(record, self._what, error) from error
+        if (kind := not_run(made)) is not None:
+            raise unreadable(record, self._what, TypeError(f"it returned a {kind}, which has not run yet"))
+        return made
 
 
 def unreadable(record: Record, what: str, error: Exception, *, schema_id: str | None = None) -> RecordUnreadable:
@@ -132,9 +136,11 @@ def deserializer(spec: object) -> Deserializer[Any]:
     """
     if isinstance(spec, type | types.UnionType) or get_origin(spec) is not None or spec is Any:
         return Json(spec)
-    if callable(getattr(spec, "deserialize", None)):
+    if callable(decode := getattr(spec, "deserialize", None)):
+        check_returns("value", decode, name_of(spec))
         return spec  # type: ignore[return-value]  # just looked at
     if callable(spec):
+        check_returns("value", spec, name_of(spec))
         return _Function(spec)
     raise SettingError(
         "value", spec, "give a type (of JSON), Avro(...), Protobuf(...), JsonSchema(...), or a function of bytes"

@@ -10,6 +10,7 @@ from holdfast.adapters.spark.values import BatchWrite, Safe
 from holdfast.adapters.spark.writers.delta import DeltaMergeWriter, DeltaReplaceWriter, delta_merge, delta_replace
 from holdfast.adapters.spark.writers.partition import PartitionWriter, partition
 from holdfast.adapters.spark.writers.postgres import PostgresWriter, postgres
+from holdfast.dedup.not_run import check_returns, not_run
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark.values import Writer
     from holdfast.dedup.spark_batches import Attempt
 
-WriteFunction: TypeAlias = "Callable[[DataFrame, BatchWrite], None]"
+#: A write that was begun, and not ended.
+_UNSAVED = ("DataFrameWriter", "DataFrameWriterV2", "MergeIntoWriter")
+
+WriteFunction: TypeAlias = "Callable[[DataFrame, BatchWrite], object]"
 
 __all__ = [
     "DeltaMergeWriter",
@@ -44,7 +48,14 @@ class FunctionWriter:
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
         """Call it."""
-        self.function(rows, batch)
+        returned = self.function(rows, batch)
+        kind = type(returned).__name__
+        # By name: each of classic Spark and Connect has writers of its own.
+        if not_run(returned) is not None or kind in _UNSAVED:
+            remedy = (
+                f"it returned a {kind}, and nothing is written: let it end the write itself, by .save() or .append()"
+            )
+            raise SettingError("write", _name(self.function), remedy)
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:  # noqa: ARG002 - the port's
         """Return False. A function cannot know whether the batch is finished: Redis knows."""
@@ -52,6 +63,10 @@ class FunctionWriter:
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
         """Do nothing. A function is not told."""
+
+
+def _name(function: WriteFunction) -> str:
+    return getattr(function, "__qualname__", repr(function))
 
 
 def writer_of(write: Writer | WriteFunction, safe: Safe | None) -> Writer:
@@ -64,6 +79,7 @@ def writer_of(write: Writer | WriteFunction, safe: Safe | None) -> Writer:
         if safe is not None:
             raise SettingError("safe", safe, "leave it out: this writer says by itself why it is safe")
         return write
+    check_returns("write", write, _name(write))
     if safe is None or safe not in get_args(Safe):
         raise SettingError(
             "safe",

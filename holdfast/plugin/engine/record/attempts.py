@@ -8,7 +8,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
-from holdfast.plugin.engine.record.calling import call_plain, check_returned
+from holdfast.plugin.engine.record.calling import call_async, call_plain, check_returned
 from holdfast.plugin.engine.record.own_context import first_step, in_own_context
 from holdfast.plugin.retrying.failures import words_of
 
@@ -161,7 +161,7 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
             try:
                 entry.check()
                 coroutine = _coroutine(entry, entry.record, call.around)
-                await (coroutine if alone else in_own_context(coroutine))
+                check_returned(entry.handler, await (coroutine if alone else in_own_context(coroutine)))
             except BaseException as error:  # noqa: BLE001 - a cancelled task must come back too
                 ended = Ended(entry, *_verdict(call, error))
             else:
@@ -176,7 +176,7 @@ async def run_each_async(call: Call, report: Callable[[Ended], None]) -> None:
 
 async def _run_async(run: Entry, call: Call) -> Ended:
     """Await the handler for the records of a run. The loop may take back from the right of `run.todo` meanwhile."""
-    todo, enter, around = run.todo, run.owner.enter, call.around
+    todo, enter, around, handler = run.todo, run.owner.enter, call.around, run.handler
     while True:
         try:
             record = todo.popleft()
@@ -185,8 +185,11 @@ async def _run_async(run: Entry, call: Call) -> Ended:
         if call.cancelled or not enter(run):
             return _stopped(run, Outcome.NOT_STARTED, None)
         try:
-            if (rest := first_step(_coroutine(run, record, around))) is not None:
-                await rest
+            rest, returned = first_step(_coroutine(run, record, around))
+            if rest is not None:
+                returned = await rest
+            if returned is not None:
+                check_returned(handler, returned)
         except BaseException as error:  # noqa: BLE001 - as above
             return _stopped(run, *_verdict(call, error))
         run.ended += 1
@@ -201,8 +204,8 @@ def _coroutine(entry: Entry, record: Record, around: Around | None) -> Coroutine
     return _handle(entry, record, around)
 
 
-async def _awaiting(called: Awaitable[object]) -> None:
-    await called
+async def _awaiting(called: Awaitable[object]) -> object:
+    return await called
 
 
 async def _handle(entry: Entry, record: Record, around: Around | None) -> None:
@@ -210,7 +213,7 @@ async def _handle(entry: Entry, record: Record, around: Around | None) -> None:
     if handler.reading is not None:
         await handler.reading.read_async(record)
     if around is None:
-        await handler.call(record)
+        await call_async(handler, record)
     else:
         await around.call_async((entry,), record)
 
@@ -245,7 +248,7 @@ async def run_batch_async(call: Call, report: Callable[[Ended], None]) -> None:
             undecoded = await handler.reading.read_all_async(records)
         if given := _without(records, undecoded):
             if call.around is None:
-                await handler.call(given)
+                await call_async(handler, given)
             else:
                 await call.around.call_async(started, given)
     except BaseException as error:  # noqa: BLE001 - as above

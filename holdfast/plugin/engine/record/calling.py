@@ -6,11 +6,11 @@ function raises is raised at the yield. Each call makes a generator of its own.
 
 from __future__ import annotations
 
-import inspect
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.dedup.keys import text_of
+from holdfast.dedup.not_run import not_run
 from holdfast.errors import Unretriable
 from holdfast.plugin.handling.handler_call import HandlerCall
 
@@ -29,11 +29,18 @@ def call_plain(handler: Handler, given: object) -> None:
     check_returned(handler, handler.call(given))
 
 
+async def call_async(handler: Handler, given: object) -> None:
+    """Call an `async def`."""
+    check_returned(handler, await handler.call(given))
+
+
 def check_returned(handler: Handler, returned: object) -> None:
-    """Refuse a function that hides a coroutine (a lambda around an `async def`): it has done nothing yet."""
-    if returned is not None and inspect.iscoroutine(returned):
-        returned.close()
-        raise Unretriable(f"{handler.name} returned a coroutine that nobody awaits: register the `async def` itself")
+    """Refuse work that has not run (a lambda around an `async def` returns a coroutine): the record is not handled."""
+    if returned is not None and (kind := not_run(returned)) is not None:
+        raise Unretriable(
+            f"{handler.name} returned a {kind}, which has not run yet: register the `async def` itself, await what it "
+            "calls, and wait for the work that it gives to others"
+        )
 
 
 class Middleware(NamedTuple):
@@ -78,7 +85,7 @@ class Around:
             for each in self._middlewares:
                 entered.append((each, await _enter_async(each, seen) if each.is_async else _enter(each, seen)))
             called = True
-            await entries[0].handler.call(given)
+            await call_async(entries[0].handler, given)
         except BaseException as error:  # noqa: BLE001 - as above
             raised = error
         refused = None if called else raised

@@ -7,13 +7,13 @@ thread of their own, one after the other; coroutines are tasks of the event loop
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.dedup.not_run import not_run
 from holdfast.errors import StateError
 from holdfast.plugin.events import LetterHookFailed
 from holdfast.plugin.retrying.failures import kind_of, words_of
@@ -56,23 +56,23 @@ class _Call:
 
     def run(self) -> None:
         try:
-            returned = self.hook.call(self.letter)
-            if inspect.iscoroutine(returned):
-                returned.close()
-                raise TypeError("it returned a coroutine that nobody awaits: register the `async def` itself")  # noqa: TRY301
-            self.error = None
+            self._ended(self.hook.call(self.letter))
         except BaseException as error:  # noqa: BLE001 - a SystemExit must not end the thread in silence
             self.error = error
 
     async def run_async(self) -> None:
         try:
-            await self.hook.call(self.letter)
-            self.error = None
+            self._ended(await self.hook.call(self.letter))
         except asyncio.CancelledError as error:
             self.error = error
             raise
         except BaseException as error:  # noqa: BLE001 - as above
             self.error = error
+
+    def _ended(self, returned: object) -> None:
+        if (kind := not_run(returned)) is not None:
+            raise TypeError(f"it returned a {kind}, which has not run yet: register the `async def` itself")
+        self.error = None
 
 
 class LetterHooks:

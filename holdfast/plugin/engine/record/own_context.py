@@ -11,29 +11,30 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
 
 
-async def in_own_context(coroutine: Coroutine[Any, Any, object]) -> None:
-    """Await it."""
-    if (rest := first_step(coroutine)) is not None:
-        await rest
+async def in_own_context(coroutine: Coroutine[Any, Any, object]) -> object:
+    """Await it, and return what it returns."""
+    rest, returned = first_step(coroutine)
+    return returned if rest is None else await rest
 
 
-def first_step(coroutine: Coroutine[Any, Any, object]) -> Awaitable[None] | None:
+def first_step(coroutine: Coroutine[Any, Any, object]) -> tuple[Awaitable[object] | None, object]:
     """Run it, in a copy of the context that the task has now, until it waits.
 
-    Returns: None if it has ended; else what is to be awaited at once: its other steps, in that copy too.
+    Returns: None and what it has returned, if it has ended. Else what is to be awaited at once, and None: its other
+    steps run in that copy too.
     """
     run = copy_context().run
     try:
         waits_for = run(coroutine.send, None)
-    except StopIteration:
-        return None
-    return _rest(coroutine, run, waits_for)
+    except StopIteration as stop:
+        return None, stop.value
+    return _rest(coroutine, run, waits_for), None
 
 
 @types.coroutine
 def _rest(
     coroutine: Coroutine[Any, Any, object], run: Callable[..., object], waits_for: object
-) -> Generator[object, Any, None]:
+) -> Generator[object, Any, object]:
     while True:
         try:
             yield waits_for
@@ -46,5 +47,5 @@ def _rest(
             step = partial(coroutine.send, None)
         try:
             waits_for = run(step)
-        except StopIteration:
-            return
+        except StopIteration as stop:
+            return stop.value

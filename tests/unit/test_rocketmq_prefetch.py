@@ -11,6 +11,7 @@ from holdfast.adapters.rocketmq import prefetch as module
 from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.prefetch import Prefetch
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES
 from holdfast.adapters.rocketmq.settings import PullSettings
 from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import End
@@ -418,3 +419,18 @@ def test_what_comes_while_it_is_in_doubt_which_log_it_is_of_is_pulled_again_once
     broker.last(Q[0]).answer(records(7, 3))
     assert some.take(10, {}).ends == [End(Q[0], 10)]
     assert logs.seen == [Q[0]]
+
+
+def test_one_poll_unpacks_no_more_than_it_may_however_many_queues_have_some() -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    packed = b"".join(Stored("orders", bytes(POLL_BYTES // 2), offset=n, zlib=True).encode() for n in range(4))
+    for queue in Q[:2]:
+        some.add(queue, EVERYTHING, 0, paused=False)
+        broker.last(queue).answer(answer(4, body=packed))
+    owners = cast("Any", dict.fromkeys(Q, object()))
+    polls = [some.take(500, owners) for _ in range(4)]
+    assert [[(record.partition, record.offset) for record in batch.records] for batch in polls] == [
+        [(queue, at), (queue, at + 1)] for at in (0, 2) for queue in Q[:2]
+    ]
+    assert [batch.ends for batch in polls] == [[], [], [End(Q[0], 4)], [End(Q[1], 4)]]  # not before all was brought

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
+import zlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +45,18 @@ def read_chunk(
         reads=lambda named: named == "orders",
     )
     chunk = Chunk(answer, 0)
-    return chunk, *reading.records(chunk, FENCE)
+    return chunk, *in_parts(reading, chunk)
+
+
+def in_parts(reading: Reading, chunk: Chunk, **bounds: int) -> tuple[Sequence[Record], HoldfastError | None]:
+    """As poll after poll reads it."""
+    found: list[Record] = []
+    while not chunk.over:
+        records, error = reading.records(chunk, FENCE, **bounds)
+        found += records
+        if error is not None:
+            return found, error
+    return found, None
 
 
 def test_a_record_is_the_same_whatever_else_is_in_its_chunk() -> None:
@@ -117,7 +130,7 @@ def test_of_several_in_one_those_before_what_was_asked_for_are_left_out() -> Non
     several = with_flags(Stored("orders", encode_batch([(b"a", "", 0), (b"b", "", 0), (b"c", "", 0)]), offset=4), 0xC0)
     answer = PullAnswer(PullStatus.FOUND, 7, 0, 7, several, "broker", 0, None)
     reading = Reading(Partition("orders", 3, "broker-a"), Subscription(topic="orders"), 5, paused=False)
-    records, error = reading.records(Chunk(answer, 5), FENCE)
+    records, error = in_parts(reading, Chunk(answer, 5))
     assert (error, [(record.offset, record.value) for record in records]) == (None, [(5, b"b"), (6, b"c")])
 
 
@@ -153,3 +166,64 @@ def test_what_was_tried_before_says_how_often_and_where_it_was_born() -> None:
 def test_a_value_in_base64_is_read_as_it_was() -> None:
     [record], _ = read(Stored("orders", b"x", {"holdfast-base64-KEYS": "/w=="}))
     assert (record.key, record.header("KEYS")) == (b"\xff", b"\xff")
+
+
+def packed(count: int, size: int, *, flags: int = 0) -> Chunk:
+    """A pull of messages that are far larger unpacked."""
+    each = [with_flags(Stored("orders", bytes(size), offset=n, zlib=True), 0x1 | flags) for n in range(count)]
+    return Chunk(PullAnswer(PullStatus.FOUND, count, 0, count, b"".join(each), "broker", 0, None), 0)
+
+
+def several(chunk_offset: int, inner: bytes, following: int) -> Chunk:
+    """One entry that says that it is several messages."""
+    entry = with_flags(Stored("orders", inner, offset=chunk_offset, zlib=True), 0x1 | 0xC0)
+    return Chunk(PullAnswer(PullStatus.FOUND, following, 0, following, entry, "broker", 0, None), chunk_offset)
+
+
+MIB = 1024 * 1024
+READING = Reading(Partition("orders", 3, "broker-a"), Subscription(topic="orders"), 0, paused=False)
+
+
+def test_no_more_is_unpacked_at_once_than_there_is_room_for_and_the_rest_comes_next() -> None:
+    chunk = packed(20, MIB)
+    assert len(chunk.body) < 30_000
+    sizes = []
+    while not chunk.over:
+        records, error = READING.records(chunk, FENCE, room=2 * MIB)
+        assert error is None
+        sizes.append([(record.offset, len(record.value or b"")) for record in records])
+    assert [len(each) for each in sizes] == [2] * 10
+    assert [place for each in sizes for place in each] == [(n, MIB) for n in range(20)]
+
+
+def test_what_was_unpacked_in_vain_takes_room_too() -> None:
+    cut = zlib.compress(bytes(MIB))[:-1]
+    body = b"".join(with_flags(Stored("orders", cut, offset=n), 0x1) for n in range(3))
+    chunk = Chunk(PullAnswer(PullStatus.FOUND, 3, 0, 3, body, "broker", 0, None), 0)
+    records, _ = READING.records(chunk, FENCE)
+    assert [record.offset for record in records] == [0]
+    assert not chunk.over
+
+
+def test_of_a_batch_no_more_is_made_at_once_than_is_asked_for() -> None:
+    inner = encode_batch([(b"%d" % n, "", 0) for n in range(1000)])
+    chunk, again = several(7, inner, 1007), several(7, inner, 1007)
+    first, _ = READING.records(chunk, FENCE, at_most=300)
+    assert [record.value for record in first] == [b"%d" % n for n in range(300)]
+    rest, error = in_parts(READING, chunk, at_most=300)
+    whole, _ = in_parts(READING, again)
+    assert (error, [*first, *rest]) == (None, whole)
+    assert [record.offset for record in whole] == list(range(7, 1007))
+
+
+def test_a_batch_without_the_place_for_its_messages_is_refused_before_any_is_made() -> None:
+    inner = struct.pack(">5ih", 22, 0, 0, 0, 0, 0) * 400_000
+    chunk = several(0, inner, 2)
+    tracemalloc.start()
+    try:
+        [record], error = in_parts(READING, chunk)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (error, record.offset, list(chunk.unreadable)) == (None, 0, [0])
+    assert most < 3 * len(inner)

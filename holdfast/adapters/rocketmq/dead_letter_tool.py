@@ -8,7 +8,7 @@ from holdfast.adapters.rocketmq.dead_letter import as_message, failure
 from holdfast.adapters.rocketmq.delivery import Delivery
 from holdfast.adapters.rocketmq.headers import headers_of, sent_on
 from holdfast.adapters.rocketmq.remoting import Malformed
-from holdfast.adapters.rocketmq.remoting.messages import KEYS, RETRY_TOPIC
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, POLL_BYTES, RETRY_TOPIC
 from holdfast.adapters.rocketmq.topic_view import TopicView
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
 from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
@@ -41,9 +41,17 @@ class RocketMQDeadLetterTool(TopicView):
     def read(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[Sequence[Record]]:
-        """Each queue from its start up to its end. Raises SourceError."""
+        """Each queue from its start up to its end, no more bodies at once than a consumer's poll has. Raises
+        SourceError."""
         for queue, messages in self.messages(starts, ends, patience_s):
-            yield [_record(queue, each) for each in messages]
+            letters, size = list[Record](), 0
+            for each in messages:
+                letters.append(record := _record(queue, each))
+                size += record.size_bytes
+                if size >= POLL_BYTES:
+                    yield letters
+                    letters, size = [], 0
+            yield letters
 
     def send(self, letters: Sequence[Outgoing], deadline: Deadline) -> Sequence[DeadLetterError | None]:
         """Send one after the other, each under the UNIQ_KEY that it has: where a consumer has handled the one, it skips

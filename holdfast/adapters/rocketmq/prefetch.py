@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.reading import Chunk, Moved, Reading
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus
+from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES
 from holdfast.errors import SourceError
 from holdfast.plugin.ports import Batch, End
 from holdfast.plugin.retrying.retry import BACKOFF
@@ -19,7 +20,7 @@ from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.adapters.rocketmq.logs import Logs
     from holdfast.adapters.rocketmq.remoting import PullAnswer, RemotingClient, Subscription
@@ -141,11 +142,13 @@ class Prefetch:
 
     # ---- taking
     def take(self, at_most: int, owners: Mapping[Partition, Fence]) -> Batch:
-        """Take records that have come, some chunks of each queue in turn."""
+        """Take records that have come, some chunks of each queue in turn. At most so many, and so many bytes of bodies
+        that one body more is too much (`POLL_BYTES`): what a pull has brought packed is read on by the next call."""
         records: list[Record] = []
         ends: list[End] = []
         unreadable: dict[tuple[Partition, int], RecordUnreadable] = {}
-        while at_most > 0 and self.broken is None:
+        room = POLL_BYTES
+        while at_most > 0 and room > 0 and self.broken is None:
             with self._changed:
                 if not self._row:
                     break
@@ -153,14 +156,14 @@ class Prefetch:
                 reading.queued = False
             for _ in range(_IN_A_ROW):
                 chunk = self._first(reading)
-                if chunk is None or at_most <= 0:
+                if chunk is None or at_most <= 0 or room <= 0:
                     break
-                taken = self._of(chunk, reading, at_most, owners)
+                taken = self._of(chunk, reading, at_most, room, owners)
                 records += taken
-                at_most -= len(taken)
+                at_most, room = at_most - len(taken), chunk.room
                 if chunk.unreadable:
                     unreadable.update({(reading.queue, at): error for at, error in chunk.unreadable.items()})
-                if chunk.taken < len(chunk.records or ()) or self.broken is not None:
+                if not chunk.over or self.broken is not None:
                     break
                 ends.append(End(reading.queue, chunk.next_offset))
                 self._done(reading, chunk)
@@ -180,17 +183,14 @@ class Prefetch:
         self._pull([reading])
 
     def _of(
-        self, chunk: Chunk, reading: Reading, at_most: int, owners: Mapping[Partition, Fence]
-    ) -> list[Record] | tuple[Record, ...]:
-        if chunk.records is None:
-            fence = owners.get(reading.queue)
-            if fence is None or not chunk.body:
-                chunk.records = ()
-                return ()
-            chunk.records, self.broken = reading.records(chunk, fence)
-        taken = chunk.records[chunk.taken : chunk.taken + at_most]
-        chunk.taken += len(taken)
-        return list(taken)
+        self, chunk: Chunk, reading: Reading, at_most: int, room: int, owners: Mapping[Partition, Fence]
+    ) -> Sequence[Record]:
+        fence = owners.get(reading.queue)
+        if fence is None or chunk.over:
+            chunk.over, chunk.room = True, room
+            return ()
+        found, self.broken = reading.records(chunk, fence, at_most=at_most, room=room)
+        return found
 
     # ---- pulling
     def look(self) -> None:

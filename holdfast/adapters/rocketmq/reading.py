@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.adapters.rocketmq.headers import Headers, headers_of, value_of
 from holdfast.adapters.rocketmq.names import RETRY, tags_of
 from holdfast.adapters.rocketmq.pulls import Pulls
 from holdfast.adapters.rocketmq.remoting import Malformed
-from holdfast.adapters.rocketmq.remoting.decoding import Plain, decode_each, read_plain
-from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS
+from holdfast.adapters.rocketmq.remoting.decoding import Plain, entries, read_plain
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, POLL_BYTES, RECONSUME_TIMES, RETRY_TOPIC, TAGS
 from holdfast.errors import HoldfastError, RecordUnreadable, SourceError
 from holdfast.plugin.retrying.dead_letter import PREFIX, RETRY_OF
 from holdfast.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.adapters.rocketmq.remoting import PullAnswer, Subscription
+    from holdfast.adapters.rocketmq.remoting import PullAnswer, StoredMessage, Subscription
     from holdfast.records import Fence, Partition
 
+#: Of one read, where the reader asks for no less: a batch in one entry may be hundreds of thousands.
+MOST_RECORDS: Final = 10_000
 #: What may begin a property whose value is in base64, or that only we may put on.
 _OURS = PREFIX.encode()
 _TRIES = RECONSUME_TIMES.encode()
@@ -46,19 +49,75 @@ class Moved(NamedTuple):
 
 
 class Chunk:
-    """The messages of one pull. Decoded by who takes it."""
+    """The messages of one pull, decoded by who takes them: what is plain at once, since it is as large as it came, the
+    rest one by one and no further than there is room for. Nothing is kept unpacked from one call to the next."""
 
-    __slots__ = ("asked", "body", "count", "next_offset", "records", "taken", "unreadable")
+    __slots__ = ("_at", "_plain", "asked", "body", "count", "next_offset", "over", "room", "unreadable")
 
     def __init__(self, answer: PullAnswer, asked: int) -> None:
         self.body = answer.body
-        self.asked, self.next_offset = asked, answer.next_offset
+        #: The next offset to read, and where in the body its entry begins.
+        self.asked, self._at = asked, 0
+        self.next_offset = answer.next_offset
         #: At most; what the broker has filtered out counts, until it is decoded.
         self.count = max(1, answer.next_offset - asked) if answer.body else 0
-        self.records: Sequence[Record] | None = None
+        self._plain: list[Plain] | None = None
+        #: Nothing of it is left to read.
+        self.over = not answer.body
+        #: What was left of the room at the end of the last read.
+        self.room = 0
         #: Of those whose value is what there is of a message that cannot be read: offset to why.
         self.unreadable: dict[int, RecordUnreadable] = {}
-        self.taken = 0
+
+    def read(self, queue: Partition, at_most: int, room: int) -> Iterable[Plain]:
+        """The next messages.
+
+        Args:
+            queue: where they are from.
+            at_most: so many.
+            room: bytes of bodies, unpacked; the last body may overshoot it.
+
+        Raises:
+            HoldfastError: nothing more can be read.
+        """
+        if not self._at and self._plain is None:
+            self._plain = read_plain(self.body)
+        plain = self._plain
+        if plain is None:
+            return self._one_by_one(queue, at_most, room)
+        self._plain, self.room = plain[at_most:], room - len(self.body)
+        self.over = not self._plain
+        return plain[:at_most]
+
+    def _one_by_one(self, queue: Partition, at_most: int, room: int) -> Iterator[Plain]:
+        self.room = room
+        for entry in entries(self.body, self.next_offset, self._at):
+            for each in entry.messages:
+                if each.offset < self.asked:
+                    continue  # of several in one entry the broker gives all, wherever in it the pull began
+                yield self._unpacked(queue, each)
+                at_most -= 1
+                if (at_most <= 0 or self.room <= 0) and isinstance(entry.messages, Iterator):
+                    self.asked = each.offset + 1  # within a batch
+                    return
+            self._at = entry.after
+            if at_most <= 0 or self.room <= 0:
+                break
+        self.over = self._at >= len(self.body)
+
+    def _unpacked(self, queue: Partition, message: StoredMessage) -> Plain:
+        try:
+            body = message.body
+        except Malformed as error:
+            body = message.raw_body
+            unreadable = RecordUnreadable(
+                f"{queue}@{message.offset} (message {message.message_id}) cannot be read: {error}"
+            )
+            unreadable.__cause__ = error
+            self.unreadable[message.offset] = unreadable
+            self.room = 0  # how much was unpacked in vain is not known
+        self.room -= len(body)
+        return Plain(message.offset, message.born_ms, message.reconsume_times, body, message.raw_properties)
 
 
 class Reading:
@@ -102,14 +161,16 @@ class Reading:
         self.troubles = 0
         self.wait_until = 0.0
 
-    def records(self, chunk: Chunk, fence: Fence | None) -> tuple[Sequence[Record], HoldfastError | None]:
-        """Decode a chunk: its records, and why there are no more of them. One that cannot be read is one too, and in
-        `unreadable`."""
+    def records(
+        self, chunk: Chunk, fence: Fence | None, *, at_most: int = MOST_RECORDS, room: int = POLL_BYTES
+    ) -> tuple[Sequence[Record], HoldfastError | None]:
+        """Decode the next messages of a chunk: their records, and why there are no more of them. One that cannot be
+        read is one too, and in `unreadable`. `at_most` and `room` as of `Chunk.read`."""
         found: list[Record] = []
         new = tuple.__new__
         queue, tags, plain = self.queue, self.tags, self.tags is None and not self.is_retry
         try:
-            for offset, born_ms, tries, body, raw in read_plain(chunk.body) or self._one_by_one(chunk):
+            for offset, born_ms, tries, body, raw in chunk.read(queue, at_most, room):
                 headers: Sequence[tuple[str, bytes]]
                 if plain and not tries and _OURS not in raw and _TRIES not in raw:
                     headers, key = Headers(raw), (value_of(raw, b"KEYS") or None) if b"KEYS" in raw else None
@@ -145,22 +206,6 @@ class Reading:
             if origin is not None and self._reads(origin.decode("utf-8", "replace")):
                 added.append((RETRY_OF, origin))
         return (*(each for each in headers if each[0] not in _ONLY_OURS), *added)
-
-    def _one_by_one(self, chunk: Chunk) -> Iterator[Plain]:
-        """Read messages that are not plain, or not right. Raises HoldfastError where nothing more can be read."""
-        for each in decode_each(chunk.body, chunk.next_offset):
-            if each.offset < chunk.asked:
-                continue  # of several in one entry the broker gives all, wherever in it the pull began
-            try:
-                body = each.body
-            except Malformed as error:
-                body = each.raw_body
-                unreadable = RecordUnreadable(
-                    f"{self.queue}@{each.offset} (message {each.message_id}) cannot be read: {error}"
-                )
-                unreadable.__cause__ = error
-                chunk.unreadable[each.offset] = unreadable
-            yield Plain(each.offset, each.born_ms, each.reconsume_times, body, each.raw_properties)
 
 
 def _stops(place: str, error: HoldfastError) -> SourceError:

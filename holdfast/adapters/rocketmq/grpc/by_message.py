@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.grpc.leases import Leases
+from holdfast.adapters.rocketmq.grpc.receipts import Taken
 from holdfast.adapters.rocketmq.grpc.receiving import Receiving
-from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES, UNIQUE_KEY
 from holdfast.errors import RecordUnreadable, SettingError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import NOTHING, Batch
 from holdfast.records import Partition, Record
@@ -73,10 +74,10 @@ class ByMessage:
         leases = self._leases
         self._receiving.wanted()
         leases.repeat()
-        taken = leases.take(max_records)
+        taken = self._take(max_records)
         if not taken and timeout_s > 0:
             leases.wait(timeout_s)
-            taken = leases.take(max_records)
+            taken = self._take(max_records)
         if not taken:
             self._tell_trouble()
             return NOTHING
@@ -99,6 +100,17 @@ class ByMessage:
                 if delivery.fault is not None
             },
         )
+
+    def _take(self, at_most: int) -> list[Taken]:
+        """So many at most, unpacked one by one: no more bodies than one poll may bring, and one body more."""
+        found: list[Taken] = []
+        room = POLL_BYTES
+        while len(found) < at_most and room > 0 and (some := self._leases.take(1)):
+            [(number, packed)] = some
+            found.append(Taken(number, delivery := packed.unpacked()))
+            # How much was unpacked in vain is not known.
+            room = 0 if packed.packed and delivery.fault is not None else room - len(delivery.body)
+        return found
 
     def identity(self, record: Record) -> str:
         """The message's UNIQ_KEY."""

@@ -13,15 +13,13 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import zlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.adapters.rocketmq.grpc import faults
 from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Place, Verdict
 from holdfast.adapters.rocketmq.packages import Package, installed, load_grpc
-from holdfast.adapters.rocketmq.remoting import Malformed
-from holdfast.adapters.rocketmq.remoting.messages import KEYS, MOST_BODY_BYTES, RECONSUME_TIMES, TAGS, UNIQUE_KEY
+from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, TAGS, UNIQUE_KEY
 from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
 
@@ -38,10 +36,8 @@ _POLL_S = 5
 _UNKNOWN_S, _AGAIN_S = 5.0, 0.3
 #: apache.rocketmq.v2.Permission: READ, READ_WRITE.
 _READABLE = (2, 4)
-#: apache.rocketmq.v2.Encoding: a body that is not compressed.
-_IDENTITY = 1
-#: By how much a body can grow at most (zlib's own bound is 1032).
-_GROWTH = 1040
+#: apache.rocketmq.v2.Encoding: a body that is not compressed, and one that is, by gzip or zlib.
+_IDENTITY, _GZIP = 1, 2
 _LOG_MODULE = "rocketmq.v5.log"
 
 T = TypeVar("T")
@@ -292,50 +288,42 @@ def _consumer_class(package: ModuleType) -> Any:  # noqa: ANN401 - the client ha
 
 
 def _read_each(package: ModuleType, responses: Sequence[Any], read: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-    """The messages of a poll, `fault` saying why one cannot be read. Failed as a whole, the poll would bring them again
-    and again, until the proxy puts all of them into the dead letters."""
+    """The messages of a poll: `packed` = its body is left as it came, `fault` says why one cannot be read.
+
+    The client would unpack all bodies at once, and ask nobody how large they become: some hundred kilobytes of a poll
+    may be gigabytes. And where one cannot be read, it fails the whole poll: that would bring the same again and again,
+    until the proxy puts all of them into the dead letters.
+    """
     sent = [each.message for each in responses if each.HasField("message")]
-    faults = [_left_as_it_is(message) if _grows_too_large(message) else None for message in sent]
+    packed = [message.system_properties.body_encoding == _GZIP for message in sent]
+    for message, is_packed in zip(sent, packed, strict=True):
+        if is_packed:
+            _leave_as_it_is(message)
+    faults: list[Exception | None] = [None] * len(sent)
     try:
         messages = read()
     except Exception:
-        faults = [fault or _fault(package, message) for message, fault in zip(sent, faults, strict=True)]
+        faults = [_fault(package, message) for message in sent]
         if not any(faults):
             raise
         messages = read()
-    for message, fault in zip(messages, faults, strict=True):
-        message.fault = fault
+    for message, is_packed, fault in zip(messages, packed, faults, strict=True):
+        message.packed, message.fault = is_packed, fault
     return messages
 
 
 def _fault(package: ModuleType, message: Any) -> Exception | None:  # noqa: ANN401 - protobuf's
     try:
         package.Message().fromProtobuf(message)
-    except Exception as error:  # noqa: BLE001 - of zlib, of gzip, or of no type at all
-        return _left_as_it_is(message, error)
+    except Exception as error:  # noqa: BLE001 - its own, which has no type
+        _leave_as_it_is(message)
+        return error
     return None
 
 
-def _left_as_it_is(message: Any, error: Exception | None = None) -> Exception:  # noqa: ANN401 - protobuf's
+def _leave_as_it_is(message: Any) -> None:  # noqa: ANN401 - protobuf's
     """Let the client read the body as it came."""
     message.system_properties.body_encoding = _IDENTITY
-    return error or Malformed(f"the body would grow beyond {MOST_BODY_BYTES} bytes")
-
-
-def _grows_too_large(message: Any) -> bool:  # noqa: ANN401 - protobuf's
-    """Whether a body would take too much memory, which the client does not ask: the process would end, and so would
-    the next one that gets the message."""
-    rest, left = message.body, MOST_BODY_BYTES + 1
-    if message.system_properties.body_encoding == _IDENTITY or len(rest) * _GROWTH <= MOST_BODY_BYTES:
-        return False
-    try:
-        while rest and left > 0:
-            reader = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either header
-            left -= len(reader.decompress(rest, left))
-            rest = reader.unused_data
-    except zlib.error:
-        return False  # as the client will find
-    return left <= 0
 
 
 def _delivery(message: Any) -> Delivery:  # noqa: ANN401 - the client has no types
@@ -359,4 +347,5 @@ def _delivery(message: Any) -> Delivery:  # noqa: ANN401 - the client has no typ
         born_ms=message.born_timestamp,
         attempt=attempt,
         fault=getattr(message, "fault", None),
+        packed=getattr(message, "packed", False),
     )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from holdfast.adapters.rocketmq.remoting import Malformed
+from holdfast.adapters.rocketmq.remoting.messages import MOST_BODY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.timing import Deadline
+
+
+_GZIP: Final = b"\x1f\x8b"
 
 
 class Delivery(NamedTuple):
@@ -31,11 +38,23 @@ class Delivery(NamedTuple):
     attempt: int
     #: Why it cannot be read: its body is what there is of it.
     fault: Exception | None = None
+    #: The body is as its producer has compressed it.
+    packed: bool = False
 
     @property
     def name(self) -> tuple[str, str]:
         """The name that tells messages apart."""
         return self.topic, self.message_id
+
+    def unpacked(self) -> Delivery:
+        """Return the delivery with its body as it was before its producer compressed it; or with a `fault`, and the
+        body as it came."""
+        if not self.packed or self.fault is not None:
+            return self
+        try:
+            return self._replace(body=_unpacked(self.body), packed=False)
+        except Malformed as error:
+            return self._replace(fault=error)
 
 
 class Verdict(Enum):
@@ -63,6 +82,25 @@ class Asks(Protocol):
     def begin_change(self, delivery: Delivery, hidden_s: int, answer: Callable[[Verdict, str], None]) -> None:
         """Hide it for so long from now on. The answer has the new receipt, where it is done."""
         ...
+
+
+def _unpacked(body: bytes) -> bytes:
+    """By zlib, or by gzip, which may be several parts. Raises Malformed: it is neither, or would grow too large."""
+    parts: list[bytes] = []
+    left, rest = MOST_BODY_BYTES, body
+    while rest or not parts:
+        reader = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either header
+        try:
+            parts.append(reader.decompress(rest, left + 1))
+        except zlib.error as error:
+            raise Malformed(f"the body is not compressed by zlib or gzip, as the proxy says: {error}") from error
+        left -= len(parts[-1])
+        if left < 0:
+            raise Malformed(f"the body would grow beyond {MOST_BODY_BYTES} bytes")
+        if not reader.eof:
+            raise Malformed("the compressed body is damaged or cut")
+        rest = reader.unused_data.lstrip(b"\0") if body.startswith(_GZIP) else b""
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 class Proxy(Asks, Protocol):

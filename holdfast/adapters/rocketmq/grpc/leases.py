@@ -68,6 +68,12 @@ class Leases:
         return len(self._by_name) + len(self._owed)
 
     @property
+    def size(self) -> int:
+        """Bytes of the bodies, as they came, of messages in the process."""
+        with self.changed:
+            return sum(len(message.newest.delivery.body) for message in self._by_name.values())
+
+    @property
     def settled(self) -> bool:
         """Whether the broker has answered whatever was asked of it."""
         return not self._owed and not self._returning

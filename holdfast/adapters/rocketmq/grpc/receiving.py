@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Messages that one poll may bring: the proxy gives no more.
 _BATCH = 32
+#: Bytes of bodies in the process, as they came, from which on no more are asked for. A poll under way may bring 32
+#: messages more, each as large as the broker takes it.
+_MOST_BYTES = 64 * 1024 * 1024
 #: Who has not asked for so long wants nothing for now: what came would only wait for its lease to end.
 _WANTED_S = 1.0
 _LOOK_S = 0.1
@@ -120,5 +123,7 @@ class Receiving:
 
     def _room(self) -> int:
         if self._runtime.now() - self._wanted_at > _WANTED_S:
+            return 0
+        if self._leases.size >= _MOST_BYTES:
             return 0
         return max(0, min(_BATCH, self._config.in_flight - self._leases.load))

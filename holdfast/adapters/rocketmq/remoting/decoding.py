@@ -7,8 +7,8 @@
 A group's whole intake comes through here: so nothing is unpacked twice.
 
 Producers choose the flags of a message: any of them can store one that says it is compressed, or several in one, and is
-not. `decode_each` reads a pull's messages one by one: one that cannot be read hides none of its neighbours, and stands
-for no others.
+not. `entries` reads a pull's messages one by one: one that cannot be read hides none of its neighbours, and stands
+for no others. Nothing is unpacked before it is asked for: some bytes on the wire may be many megabytes, or messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.adapters.rocketmq.remoting.answers import Malformed
 from holdfast.adapters.rocketmq.remoting.messages import COMPRESSED, StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
@@ -52,7 +52,7 @@ def decode_messages(payload: bytes) -> list[StoredMessage]:
         while at < end:
             message, at = one(payload, at)
             if message.sys_flag & INNER_BATCH == INNER_BATCH:
-                found.extend(unwrapped(message))
+                found.extend(unwrapped(message, message.body))
             else:
                 found.append(message)
     except struct.error as error:
@@ -173,19 +173,11 @@ def one(payload: bytes, at: int) -> tuple[StoredMessage, int]:
     return message, last
 
 
-def unwrapped(batch: StoredMessage) -> Iterator[StoredMessage]:
-    """The messages inside: their offsets follow the batch's own (MessageDecoder.decodeMessage)."""
-    inner, at, offset = batch.body, 0, batch.offset
+def unwrapped(batch: StoredMessage, inner: bytes) -> Iterator[StoredMessage]:
+    """The messages inside, made one by one: their offsets follow the batch's own (MessageDecoder.decodeMessage)."""
+    at, offset = 0, batch.offset
     while at < len(inner):
-        size, _, _, flag, length = _INNER.unpack_from(inner, at)
-        body = at + _INNER.size
-        properties = body + length
-        if length < 0 or properties + 2 > at + size or at + size > len(inner):
-            raise Malformed("a message inside a batch does not fit")
-        [properties_length] = _I16.unpack_from(inner, properties)
-        properties += 2
-        if properties_length < 0 or properties + properties_length > at + size:
-            raise Malformed("the properties of a message inside a batch do not fit")
+        flag, body, properties, properties_length, size = _inner_parts(inner, at)
         yield StoredMessage(
             batch.topic,
             batch.queue_id,
@@ -200,6 +192,21 @@ def unwrapped(batch: StoredMessage) -> Iterator[StoredMessage]:
             raw_properties=inner[properties : properties + properties_length],
         )
         at, offset = at + size, offset + 1
+
+
+def _inner_parts(inner: bytes, at: int) -> tuple[int, int, int, int, int]:
+    """Of a message inside a batch: flag, where its body and its properties begin, their length, and its own. Raises
+    Malformed, struct.error."""
+    size, _, _, flag, length = _INNER.unpack_from(inner, at)
+    body = at + _INNER.size
+    properties = body + length
+    if length < 0 or properties + 2 > at + size or at + size > len(inner):
+        raise Malformed("a message inside a batch does not fit")
+    [properties_length] = _I16.unpack_from(inner, properties)
+    properties += 2
+    if properties_length < 0 or properties + properties_length > at + size:
+        raise Malformed("the properties of a message inside a batch do not fit")
+    return flag, body, properties, properties_length, size
 
 
 def encode_batch(messages: Iterable[tuple[bytes, str, int]]) -> bytes:
@@ -221,9 +228,18 @@ _SIZE: Final = struct.Struct(">i")
 _PLACE: Final = struct.Struct(">12xi4xq")
 
 
+class Entry(NamedTuple):
+    """One entry of a log, as a pull brings it."""
+
+    #: Made when they are asked for: one, or those of a batch.
+    messages: Iterable[StoredMessage]
+    #: Where in the answer the next entry begins.
+    after: int
+
+
 def decode_each(payload: bytes, end: int) -> Iterator[StoredMessage]:
     """All messages of a pull's answer; the `body` of one that cannot be read raises Malformed, and its `raw_body` is
-    what there is of it.
+    what there is of it. Each is made when it is asked for.
 
     Args:
         payload: the answer's body.
@@ -233,7 +249,21 @@ def decode_each(payload: bytes, end: int) -> Iterator[StoredMessage]:
         Malformed: of what follows not even the lengths can be read. What came before is delivered.
         MissingExtraError: the compression of several messages in one needs a package that is not installed.
     """
-    at = 0
+    for entry in entries(payload, end):
+        yield from entry.messages
+
+
+def entries(payload: bytes, end: int, at: int = 0) -> Iterator[Entry]:
+    """Decode as `decode_each` does, entry by entry, so that who has read enough can go on later.
+
+    Args:
+        payload: the answer's body.
+        end: the offset behind the last message.
+        at: where the first entry begins, as the one before has told.
+
+    Raises:
+        Malformed, MissingExtraError: as `decode_each`.
+    """
     while at < len(payload):
         begin = at
         try:
@@ -241,9 +271,9 @@ def decode_each(payload: bytes, end: int) -> Iterator[StoredMessage]:
         except (Malformed, struct.error) as error:
             message, at = _broken(payload, begin, error)
         if message.sys_flag & INNER_BATCH == INNER_BATCH:
-            yield from _inner(message, _offset(payload, at, end))
+            yield Entry(_inner(message, _offset(payload, at, end)), at)
         else:
-            yield message
+            yield Entry((message,), at)
 
 
 def _broken(payload: bytes, at: int, error: Exception) -> tuple[StoredMessage, int]:
@@ -267,17 +297,25 @@ def _offset(payload: bytes, at: int, end: int) -> int:
     return int(offset)
 
 
-def _inner(batch: StoredMessage, following: int) -> Sequence[StoredMessage]:
+def _inner(batch: StoredMessage, following: int) -> Iterable[StoredMessage]:
     """Several messages in one have as many offsets. One that says so and has no room for them would hide those of
-    others."""
+    others: so they are counted before any is made, no further than there is room for."""
+    room = following - batch.offset
     try:
-        found = list(unwrapped(batch))
+        inner = batch.body
+        if 1 <= _count(inner, room) <= room:
+            return unwrapped(batch, inner)
+        batch.fault = Malformed(f"it says that it is several messages, and has the place of {room} for them")
     except (Malformed, struct.error) as error:
         batch.fault = error if isinstance(error, Malformed) else Malformed("it says that it is several messages")
-        return [batch]
-    if 1 <= len(found) <= following - batch.offset:
-        return found
-    batch.fault = Malformed(
-        f"it says that it is {len(found)} messages, and has the place of {following - batch.offset}"
-    )
-    return [batch]
+    return (batch,)
+
+
+def _count(inner: bytes, most: int) -> int:
+    """How many messages are inside of a batch; of more than `most` only that they are. Raises Malformed,
+    struct.error."""
+    at = count = 0
+    while at < len(inner) and count <= most:
+        *_, size = _inner_parts(inner, at)
+        at, count = at + size, count + 1
+    return count

@@ -60,7 +60,6 @@ class StoredMessage:
     """One message of a queue. Compare by identity; any thread."""
 
     __slots__ = (
-        "_body",
         "_properties",
         "born_host",
         "born_ms",
@@ -114,14 +113,13 @@ class StoredMessage:
         self.prepared_offset = prepared_offset
         self.raw_body = raw_body
         self.raw_properties = raw_properties
-        self._body: bytes | None = None
         #: Why it cannot be read, where that is known already.
         self.fault: Malformed | None = None
         self._properties: Mapping[str, str] | None = None
 
     @property
     def body(self) -> bytes:
-        """The body that the producer sent, decompressed.
+        """The body that the producer sent, decompressed at each call: kept, those of one pull would fill the memory.
 
         Raises:
             Malformed: the checksum or the compression is wrong.
@@ -129,12 +127,10 @@ class StoredMessage:
         """
         if self.fault is not None:
             raise self.fault
-        if self._body is None:
-            raw = self.raw_body
-            if self.crc is not None and zlib.crc32(raw) & 0x7FFFFFFF != self.crc:
-                raise Malformed(f"the body of {self!r} does not match its checksum: the broker's log is damaged")
-            self._body = decompress(raw, self.sys_flag >> 8 & 7) if self.sys_flag & COMPRESSED else raw
-        return self._body
+        raw = self.raw_body
+        if self.crc is not None and zlib.crc32(raw) & 0x7FFFFFFF != self.crc:
+            raise Malformed(f"the body of {self!r} does not match its checksum: the broker's log is damaged")
+        return decompress(raw, self.sys_flag >> 8 & 7) if self.sys_flag & COMPRESSED else raw
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -176,6 +172,9 @@ class StoredMessage:
 
 #: A body may not become larger: brokers take 4 MiB by default, so this leaves room for who has raised that.
 MOST_BODY_BYTES: Final = 64 * 1024 * 1024
+#: Bytes of bodies, unpacked, that one poll may bring, and one body more: 250 kB on the wire may be gigabytes. The
+#: engine asks for more as soon as it has room.
+POLL_BYTES: Final = 4 * 1024 * 1024
 _EXTRA: Final = "rocketmq-codecs"
 _PIECE_BYTES: Final = 512
 

@@ -1,0 +1,72 @@
+"""Bodies that their producers have compressed, as a LeasedSource unpacks them."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
+from holdfast.adapters.rocketmq.grpc.config import Wanted
+from holdfast.adapters.rocketmq.grpc.delivery import Delivery, Place
+from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES
+from holdfast.runtime import MACHINE
+from holdfast.timing import Deadline
+from tests.harness.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.records import Record
+
+
+class Proxy:
+    """Delivers these once."""
+
+    def __init__(self, *bodies: bytes) -> None:
+        self._bodies = list(bodies)
+
+    def open(self, deadline: Deadline) -> None: ...
+
+    def renew(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def places(self) -> Sequence[Place]:
+        return [Place("orders", "broker-a")]
+
+    def receive(self, place: Place, at_most: int) -> Sequence[Delivery]:
+        some, self._bodies = self._bodies[:at_most], self._bodies[at_most:]
+        return [
+            Delivery("orders", f"m{n}", f"r{n}", None, body, None, (), 0, 1, packed=True) for n, body in enumerate(some)
+        ]
+
+    def begin_acknowledge(self, deliveries: Sequence[Delivery], answer: Callable[[Any], None]) -> None: ...
+
+    def begin_change(self, delivery: Delivery, hidden_s: int, answer: Callable[[Any, str], None]) -> None: ...
+
+
+def polls_of(*bodies: bytes) -> list[list[Record]]:
+    """What came poll by poll, once all of it is there."""
+    source = ByMessage(Wanted(group="billing"), lambda _: Proxy(*bodies), MACHINE)
+    fence: Any = object()
+    source.open(["orders"], fence, Deadline(60.0))
+    source.poll(0, 0.0)
+    until(lambda: source._leases.load == len(bodies))
+    polls = []
+    while found := source.poll(500, 0.0).records:
+        polls.append(list(found))
+    source.close(Deadline(0.0))
+    return polls
+
+
+def test_one_poll_unpacks_no_more_than_it_may() -> None:
+    polls = polls_of(*[zlib.compress(bytes(POLL_BYTES // 2))] * 7)
+    assert [[len(record.value or b"") for record in each] for each in polls] == [[POLL_BYTES // 2] * 2] * 3 + [
+        [POLL_BYTES // 2]
+    ]
+
+
+def test_what_is_unpacked_in_vain_ends_the_poll() -> None:
+    cut = zlib.compress(bytes(1000))[:-1]
+    polls = polls_of(cut, cut, zlib.compress(b"good"))
+    assert [[record.value for record in each] for each in polls] == [[cut], [cut], [b"good"]]

@@ -314,13 +314,21 @@ class HandlerHung(Unretriable):
 class BatchFailed(HandlerError):
     """Raise it in a batch handler to fail some records; all others of the batch count as done.
 
+    Positions that do not fit the handler's list fail all of its records: none would be the one that is meant.
+
     Args:
         failures: position of the record in the list that the handler got -> what went wrong.
+        items: how long that list is. Whoever lets the error of an inner call pass has another list, of another length.
     """
 
-    def __init__(self, failures: Mapping[int, Exception]) -> None:
+    def __init__(self, failures: Mapping[int, Exception], *, items: int | None = None) -> None:
         super().__init__(f"{len(failures)} records of the batch failed")
-        self.failures = dict(failures)
+        self.failures, self.items = dict(failures), items
+
+    def fits(self, items: int) -> bool:
+        """Return whether the positions can be those of a list of that length."""
+        known = bool(self.failures) and self.failures.keys() <= set(range(items))
+        return known and self.items in (None, items)
 
 
 class HandlerFailed(HandlerError):

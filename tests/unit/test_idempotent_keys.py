@@ -174,6 +174,25 @@ class TestBatch:
         assert f(["a", "b", "a"], double=False) == ["a", "b", "a"]
         assert f(items=["a"]) == ["a"]
 
+    @pytest.mark.parametrize("named", [[1, 2], [5], [-1], []])
+    def test_positions_that_are_not_of_the_bodys_own_list_fail_all_that_it_was_given_and_no_other(
+        self, claims: MemoryClaims, named: list[int]
+    ) -> None:
+        """The call's list is longer: handed on, they would name items that did not fail, and hide those that did."""
+        failed = BatchFailed(dict.fromkeys(named, ValueError("the database is away")))
+        errors: list[BatchFailed | None] = [None, failed, None]
+
+        @idempotent(claims, key=lambda item: item, name="f", batch=True, on_done="marker")
+        def f(_: list[str]) -> None:
+            if (error := errors.pop()) is not None:
+                raise error
+
+        f(["a", "b"])
+        with pytest.raises(BatchFailed) as caught:
+            f(["a", "b", "c", "d"])
+        assert caught.value.failures == {2: failed, 3: failed}
+        assert f(["c", "d"]) == [None, None]
+
     def test_a_function_without_a_place_for_the_items_is_refused(self, claims: MemoryClaims) -> None:
         for function in (lambda: None, lambda *, items: None, lambda self: None):
             with pytest.raises(SettingError, match="list of items"):

@@ -161,7 +161,7 @@ class _BatchCall:
             repeated = self._form.marks and position != self._first[key] and not isinstance(result, Skipped)
             results.append(Skipped.DONE if repeated else result)
         if failures:
-            raise BatchFailed(failures)
+            raise BatchFailed(failures, items=len(self._items))
         return results
 
 

@@ -160,9 +160,10 @@ class Work:
         if ended.error is None:
             return {}
         if self._batch and isinstance(ended.error, BatchFailed):
-            failures = ended.error.failures
-            if failures and all(0 <= position < len(keys) for position in failures):
-                return {keys[position]: error for position, error in failures.items()}
+            if ended.error.fits(len(keys)):
+                return {keys[position]: error for position, error in ended.error.failures.items()}
+            # The caller's list is another one: raised as it is, its positions would name other items.
+            return dict.fromkeys(keys, ended.error)
         self.error = ended.error
         return dict.fromkeys(keys, ended.error)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import BatchFailed, BatchOf, Retry, Settings, Unretriable
+from holdfast import BatchFailed, BatchOf, MemoryClaims, Retry, Settings, Unretriable, idempotent
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import RecordFailed
 from tests.harness.engine import Bench, Letters, numbered, partition
@@ -174,6 +174,31 @@ class TestFailures:
             bench.member(settings=SETTINGS, handler=handler, batch=BatchOf(records=3, wait_s=60.0))
             bench.wait_committed(3)
         assert handler.got == [["a", "b", "c"], ["a", "b", "c"]]
+
+    def test_the_error_of_an_inner_call_for_some_of_the_records_fails_all_of_the_batch(self) -> None:
+        """Its positions are those of a shorter list."""
+        claims, calls = MemoryClaims(), [0]
+
+        @idempotent(claims, key=lambda record: record.text(), name="load", batch=True, on_done="marker")
+        def load(records: Sequence[Record]) -> None:
+            calls[0] += 1
+            if calls[0] == 2:
+                raise BatchFailed({1: ValueError("the second of the second half")})
+
+        with Bench() as bench:
+            got = Batches(bench.changed)
+
+            def handle(records: Sequence[Record]) -> None:
+                got(records)
+                half = len(records) // 2
+                load(records[:half])
+                load(records[half:])
+
+            bench.broker.produce("orders", 0, *"abcd")
+            bench.member(settings=SETTINGS, handler=handle, batch=BatchOf(records=4, wait_s=60.0))
+            bench.wait_committed(4)
+        assert got.got == [[*"abcd"], [*"abcd"]]
+        assert calls[0] == 3  # the other three were done
 
     def test_a_text_in_the_place_of_an_error_fails_its_record_alone(self) -> None:
         with Bench() as bench:

@@ -342,11 +342,9 @@ def _failures(error: BaseException | None, given: Sequence[int]) -> dict[int, Ex
     """Which records of a batch its handler has failed, of those that it was given."""
     if error is None:
         return {}
-    partial = error.failures if isinstance(error, BatchFailed) else None
-    if partial is None or not (partial and partial.keys() <= set(range(len(given)))):
-        # Or none named, or one that is not there (counted from 1, say): whoever is meant would be skipped.
-        return dict.fromkeys(given, _as_exception(error))
-    return {given[at]: _as_exception(failure) for at, failure in partial.items()}
+    if isinstance(error, BatchFailed) and error.fits(len(given)):
+        return {given[at]: _as_exception(failure) for at, failure in error.failures.items()}
+    return dict.fromkeys(given, _as_exception(error))
 
 
 def _as_exception(error: object) -> Exception:

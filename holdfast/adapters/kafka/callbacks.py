@@ -75,6 +75,8 @@ class Callbacks:
         self.clients = 0
         #: How often partitions came; 0 = no client of this source was let into the group yet.
         self.assignments = 0
+        #: Whether the group has given this client its share, which may be none.
+        self.in_group = False
         #: The credentials were good: brokers have answered. That they are good for the group is known by `assignments`.
         self.connected = False
         #: How many commits have no answer yet.
@@ -99,6 +101,7 @@ class Callbacks:
         """Lose what the client had; nothing that it calls counts from now on."""
         self.clients += 1
         self.commits_under_way = 0
+        self.in_group = False
         self.listener.lost(sorted(self.assigned))
         self.assigned.clear()
 
@@ -108,6 +111,7 @@ class Callbacks:
         partitions = partitions_of(came)
         self.assigned.update(partitions)
         self.assignments += 1
+        self.in_group = True
         starts: Mapping[Partition, Start] = dict.fromkeys(partitions, Start(None, hold=True))
         try:
             starts = self.listener.assigned(partitions)
@@ -139,7 +143,8 @@ class Callbacks:
         self._let_go(consumer, gone, self.listener.revoked)
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        """Note partitions that are others' already."""
+        """Note partitions that are others' already: the group goes on without this member."""
+        self.in_group = False
         self._let_go(consumer, gone, self.listener.lost)
 
     def _let_go(

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _THEIRS = ("stats_cb", "throttle_cb")
 #: Without an answer for so long it is told that the broker is waited for.
 _FIRST_TRY_S = 1.0
+#: How a group's metadata begins as librdkafka writes it; then come the epoch, four bytes in the machine's order, and
+#: names.
+_METADATA = b"CGMDv2:"
 
 
 def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself: bool) -> Consumer:
@@ -130,6 +133,16 @@ def _list_topics(
             call_s = CALL_S
         else:
             return cast("Mapping[str, Any]", found.topics)
+
+
+def is_member(consumer: Consumer) -> bool | None:
+    """Whether the client has an epoch of its group: then the coordinator has taken it for a member. By what the client
+    knows, without asking. None: it does not say so as it did (rd_kafka_consumer_group_metadata_write)."""
+    told = consumer.consumer_group_metadata()
+    at = len(_METADATA)
+    if not isinstance(told, bytes) or not told.startswith(_METADATA) or len(told) < at + 4:
+        return None
+    return int.from_bytes(told[at : at + 4], sys.byteorder, signed=True) >= 0
 
 
 def refused_at_the_door(client: ClientConfig, callbacks: Callbacks) -> bool:

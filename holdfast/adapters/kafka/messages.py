@@ -221,6 +221,7 @@ class MessageSource(KafkaSource):
     def unsubscribe(self) -> None:
         """Leave the group; what was assigned is revoked in a poll to come."""
         self._unowned = None  # it would join again
+        self._callbacks.in_group = False
         self.client.unsubscribe()
 
     def _sort(self, messages: list[Message], batch: Batch) -> Batch:

@@ -18,7 +18,7 @@ from holdfast.adapters.kafka.emission import emit, needs_answer
 from holdfast.adapters.kafka.forgotten import Brokers, give_up, told
 from holdfast.adapters.kafka.group_session import GroupSession
 from holdfast.adapters.kafka.header_names import ask, mended
-from holdfast.adapters.kafka.joining import consumer_of, join, look_for_topics, refused_at_the_door
+from holdfast.adapters.kafka.joining import consumer_of, is_member, join, look_for_topics, refused_at_the_door
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
 from holdfast.adapters.kafka.properties import as_int
@@ -131,6 +131,17 @@ class KafkaSource:
     def silence(self) -> Silence | None:
         """Brokers that do not answer, some 20 s after the last record at the earliest."""
         return self._brokers.silence
+
+    @property
+    def in_group(self) -> bool:
+        """Whether the group has let this client in."""
+        consumer = self._consumer
+        if consumer is None or self._client is None:
+            return False
+        # Who is given nothing under the consumer protocol is told nothing.
+        asks = self._client.protocol is GroupProtocol.CONSUMER and not self._callbacks.assigned
+        member = is_member(consumer) if asks else None
+        return self._callbacks.in_group if member is None else member
 
     def check_settings(self, settings: Settings) -> None:
         """Hold the app's settings against the client's. Raises SettingError."""

@@ -95,6 +95,11 @@ class Place:
         return self._membership is None or self._membership.lost
 
     @property
+    def in_group(self) -> bool:
+        """Whether it is a member, and has seen a plan."""
+        return not self.lost and bool(self._plan.stamp)
+
+    @property
     def has_news(self) -> bool:
         """Whether `step` would do something now. Does not wait."""
         membership = self._membership

@@ -164,6 +164,11 @@ class RocketMQSource:
         self._watch.look_at_routes(deadline)  # the group's retry topic is made with its first heartbeat
         self._watch.start()
 
+    @property
+    def in_group(self) -> bool:
+        """Whether the coordinator has this member in a plan, which may give it nothing."""
+        return self._place.in_group
+
     def subscribe(self, topics: Collection[str]) -> None:
         """Raises SourceError: all members of a group subscribe alike, so that one alone cannot change it."""
         raise SourceError(

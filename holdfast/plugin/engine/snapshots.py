@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.events import DeadLettered, RecordFailed, SessionLost, Status, Stopped, Stopping
+from holdfast.plugin.observe.joining import Joining
 from holdfast.plugin.observe.snapshot import LoadFigures, RecordFigures, Snapshot, SourceFigures, State, StoreFigures
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Snapshots:
         #: Store, dead letters and group were reached once.
         self.ran = False
         self._thread: Thread | None = None
+        #: Since when it was seen to be no member.
+        self._outside_since: float | None = None
         #: Somebody waits for a snapshot.
         self.wanted = False
         self._taken = parts.runtime.condition()
@@ -51,7 +54,7 @@ class Snapshots:
 
     def running(self) -> None:
         """Store, dead letters and group are reached."""
-        self._state = "running"
+        self._state, self._outside_since = "running", self._parts.runtime.now()
         self.ran = True
         self.publish()
 
@@ -114,17 +117,30 @@ class Snapshots:
             self._last, self.wanted = taken, False
             self._taken.notify_all()
 
-    @property
-    def state(self) -> State:
-        """In words."""
+    # ---- inside
+    def _state_now(self, *, in_group: bool) -> State:
         if self._state == "running":
             if self._parts.stopping.begun:
                 return "leaving"
             if self._parts.sessions.stalled:
                 return "paused: store down"
+            if not in_group:
+                return "joining"
         return self._state
 
-    # ---- inside
+    def _joining(self, *, in_group: bool) -> Joining | None:
+        """Since when it is no member, and what was said of that."""
+        meter = self._parts.meter
+        if self._state != "running" or self._parts.stopping.begun:
+            return None
+        if in_group:
+            self._outside_since = meter.trouble = None
+            return None
+        now = self._parts.runtime.now()
+        self._outside_since = now if self._outside_since is None else self._outside_since
+        said, at = meter.trouble or (None, now)
+        return Joining(for_s=now - self._outside_since, trouble=said, trouble_s=None if said is None else now - at)
+
     def _status(self) -> None:
         """One line now, and the next after the interval."""
         taken = self.take()
@@ -157,7 +173,7 @@ class Snapshots:
         parts, meter = self._parts, self._parts.meter
         source = self._source()
         return Snapshot(
-            state=self.state,
+            state=self._state_now(in_group=source.in_group),
             group=parts.group,
             at_ms=parts.runtime.wall_ms(),
             uptime_s=0.0 if self._began is None else parts.runtime.now() - self._began,
@@ -202,4 +218,5 @@ class Snapshots:
             audit=parts.recorder.figures(),
             partitions=source.partitions,
             silence=source.silence,
+            joining=self._joining(in_group=source.in_group),
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NOT_READY: dict[State, str] = {
     "new": "the app was not started",
-    "starting": "joining: the store, the dead letters and the group are not all reached",
+    "starting": "starting: the store, the broker and the dead letters are not all reached",
     "paused: store down": "paused: the store gives no answer",
     "leaving": "draining: the app leaves the group",
     "stopped": "the app has stopped",
@@ -48,7 +48,8 @@ class Health:
     state: State
     #: False: a restart is the only cure. The app has failed, or its loop has not turned for `silent_s`.
     live: bool
-    #: The app has joined, handles what comes, and is not on its way out. A member without partitions is ready.
+    #: The group has let the app in, it handles what comes, and is not on its way out. A member that was given no
+    #: partitions is ready.
     ready: bool
     #: Partitions that have lag and have not moved for `stall_s`. They make an app neither dead nor unready: whether a
     #: restart helps depends on what they wait for.
@@ -81,7 +82,14 @@ class HealthCheck:
         self._stood: dict[Partition, tuple[tuple[int | None, int | None], float]] = {}
 
     def judge(
-        self, snapshot: Snapshot, *, stall_s: float, silent_s: float, start_s: float = 0.0, away_s: float = 0.0
+        self,
+        snapshot: Snapshot,
+        *,
+        stall_s: float,
+        silent_s: float,
+        start_s: float = 0.0,
+        away_s: float = 0.0,
+        raises: bool = False,
     ) -> Health:
         """By a snapshot that was asked for just now: it is the last one again, if the loop did not answer.
 
@@ -91,8 +99,9 @@ class HealthCheck:
             silent_s: as for `Holdfast.health`.
             start_s: how long a start may take, in which the loop does not turn yet.
             away_s: of a loop that is not ours: for how long, if too long, it has been with what it got.
+            raises: of a loop that is not ours: once the app has failed, each of its calls raises that, for ever.
         """
-        now, reasons = self._clock.now(), []
+        now, reasons = self._clock.now(), _reasons(snapshot)
         if snapshot.state == "starting":
             silent_s = max(silent_s, start_s)
         silent = snapshot is self._last and snapshot.state not in ("new", "stopped")
@@ -101,11 +110,7 @@ class HealthCheck:
         elif self._silent_since is None:
             self._silent_since = now
         self._last = snapshot
-        if snapshot.error is not None:
-            reasons.append(f"the app has failed with {snapshot.error_type}: the log and snapshot().error say why")
-        elif (why := _NOT_READY.get(snapshot.state)) is not None:
-            reasons.append(why)
-        dead = snapshot.state == "stopped" and snapshot.error is not None
+        dead = snapshot.error is not None and (raises or snapshot.state == "stopped")
         if self._silent_since is not None and now - self._silent_since >= silent_s:
             dead = True
             reasons.append(f"the loop that polls has not turned for {now - self._silent_since:.0f} s")
@@ -145,6 +150,18 @@ class HealthCheck:
                     )
                 )
         return found
+
+
+def _reasons(snapshot: Snapshot) -> list[str]:
+    """Why it does not handle what comes, by its state."""
+    found = []
+    if snapshot.error is not None:
+        found.append(f"the app has failed with {snapshot.error_type}: the log and snapshot().error say why")
+    elif (why := _NOT_READY.get(snapshot.state)) is not None:
+        found.append(why)
+    if snapshot.joining is not None:
+        found.append(str(snapshot.joining))
+    return found
 
 
 def _has_more(each: PartitionFigures) -> bool:

@@ -13,6 +13,7 @@ from holdfast.plugin.events import (
     RecordFailed,
     RecordsExpired,
     SessionLost,
+    SourceTrouble,
     StoreDown,
     StoreUp,
 )
@@ -49,6 +50,7 @@ class Meter:
     """All belongs to the thread that runs the app."""
 
     def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.store_calls = StoreCalls(clock)
         self.polled = 0
         #: Events that were told.
@@ -56,6 +58,8 @@ class Meter:
         self.drained = self.abandoned = self.expired = self.client_skipped = 0
         #: A store that is down, with store_down="open".
         self.open = False
+        #: The last trouble of the source, and when it was told; until it is known to be over.
+        self.trouble: tuple[str, float] | None = None
         self._timings: dict[str, _Timings] = {}
         self._triggers: Counter[str] = Counter()
         self._pauses: list[float] = [0.0, 0.0]
@@ -64,13 +68,7 @@ class Meter:
     def saw(self, event: Event) -> None:
         """An event that was told."""
         if isinstance(event, RebalanceReport):
-            self._triggers[event.trigger] += 1
-            self.drained += event.drained
-            self.abandoned += event.abandoned
-            for sums, seconds in ((self._pauses, event.pause_s), (self._recoveries, event.recovered_s)):
-                if seconds is not None:
-                    sums[0] += seconds
-                    sums[1] = max(sums[1], seconds)
+            self._rebalanced(event)
         elif isinstance(event, RecordFailed):
             self.events[RecordFailed] += event.records
         elif isinstance(event, (DeadLettered, SessionLost)):
@@ -79,10 +77,21 @@ class Meter:
             self.expired += event.records
         elif isinstance(event, ClientSkipped):
             self.client_skipped += event.records
+        elif isinstance(event, SourceTrouble):
+            self.trouble = event.error, self._clock.now()
         elif isinstance(event, StoreDown):
             self.open = event.mode == "open"
         elif isinstance(event, StoreUp):
             self.open = False
+
+    def _rebalanced(self, report: RebalanceReport) -> None:
+        self._triggers[report.trigger] += 1
+        self.drained += report.drained
+        self.abandoned += report.abandoned
+        for sums, seconds in ((self._pauses, report.pause_s), (self._recoveries, report.recovered_s)):
+            if seconds is not None:
+                sums[0] += seconds
+                sums[1] = max(sums[1], seconds)
 
     def took(self, timings: Iterable[tuple[str, int, float]]) -> None:
         """Calls of handlers that have ended: the handler's name, how many, how long they took together."""

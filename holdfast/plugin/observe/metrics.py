@@ -218,7 +218,7 @@ METRICS: tuple[Metric, ...] = (
     _gauge(
         "oldest_record_seconds",
         "seconds",
-        "How long the oldest record is in flight that holds its partition's offset up; 0: there is none.",
+        "How long a record has held its partition's offset up, or its call has run, at most; queueing does not count.",
         lambda s: max((each.lowest.for_s for each in s.partitions if each.lowest is not None), default=0.0),
     ),
     Metric(
@@ -304,7 +304,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     _of_partitions(
         "oldest_record_seconds",
-        "How long the record is in flight that holds the offset up.",
+        "How long a record has held the offset up, or its call has run; queueing does not count.",
         lambda each: None if each.lowest is None else each.lowest.for_s,
         "seconds",
     ),

@@ -10,10 +10,11 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.plugin.observe.joining import Joining
     from holdfast.plugin.observe.silence import Silence
     from holdfast.records import Partition
 
-State = Literal["new", "starting", "running", "paused: store down", "leaving", "stopped"]
+State = Literal["new", "starting", "joining", "running", "paused: store down", "leaving", "stopped"]
 
 #: Upper bounds, in seconds, of the counts in `HandlerFigures.buckets`.
 BUCKETS_S = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
@@ -120,7 +121,8 @@ class OpenRecord:
     offset: int
     #: The name of its handler.
     handler: str
-    #: Seconds since it came.
+    #: Seconds since it became the lowest one that is not done, or since its call began, if that was before. While it
+    #: waits for a worker: no longer than since workers were last given something.
     for_s: float
     #: In words.
     waits_for: str
@@ -167,6 +169,8 @@ class SourceFigures:
     commits_refused: int = 0
     partitions: tuple[PartitionFigures, ...] = ()
     silence: Silence | None = None
+    #: See `KnowsItsPlace`.
+    in_group: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +210,8 @@ class Snapshot:
     partitions: tuple[PartitionFigures, ...] = ()
     #: The brokers do not answer; None = they do, as far as the source looks.
     silence: Silence | None = None
+    #: The group has not let this member in, or has thrown it out; None = it is a member.
+    joining: Joining | None = None
 
     @property
     def lag(self) -> int | None:

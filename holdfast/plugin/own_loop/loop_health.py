@@ -28,7 +28,8 @@ class LoopHealth:
 
     def judge(self, *, stall_s: float, silent_s: float) -> Health:
         """See `Holdfast.health`. A loop that has not come back when the broker takes its partitions away is not live,
-        nor is one that is inside of one call for `silent_s` and does not turn."""
+        nor is one that is inside of one call for `silent_s` and does not turn, nor one whose calls raise what the
+        consumer has failed with."""
         away_s = self._driven.away_s
         with self._asked:
             return self._check.judge(
@@ -37,4 +38,5 @@ class LoopHealth:
                 silent_s=silent_s,
                 start_s=longest_start_s(self._driven.parts.settings),
                 away_s=away_s if away_s > max(silent_s, self._may_be_away_s) else 0.0,
+                raises=True,
             )

@@ -65,7 +65,7 @@ class UserLoop:
         out: list[Record] = []
         self.unfit = []
         refused: list[Entry] = []
-        lanes = self._parts.lanes
+        lanes, now = self._parts.lanes, self._clock.now()
         while len(out) < at_most and (lane := lanes.next()) is not None:
             head = lane.head()
             if head is None or head.owner.partition in self.held:
@@ -77,12 +77,13 @@ class UserLoop:
                     continue
                 self._giving.append(entry)
                 entry.given = self.returned + 1
+                entry.given_at = self._parts.workers.given_at = now
                 self.handed_out.add(entry)
                 self._parts.recorder.begins((entry,))
                 if entry.error is not None:
                     self.unfit.append((entry.record, entry.error))
                 if whole > 1:
-                    out.append(self._one_by_one(entry, until))
+                    out.append(self._one_by_one(entry, until, now))
                 else:
                     out += entry.records
                     self._positions[entry.record.partition] = entry.records[-1].offset + 1
@@ -116,9 +117,8 @@ class UserLoop:
         """How many go one by one before the engine is asked again: none of them is marked meanwhile."""
         return min(head.count, max(1, self._parts.settings.mark_batch - self._parts.settling.waiting))
 
-    def _one_by_one(self, entry: Entry, until: float) -> Record:
+    def _one_by_one(self, entry: Entry, until: float, now: float) -> Record:
         """The loop takes one record at a time: this is the first of a run."""
-        now = self._clock.now()
         self._cursor = RunCursor(entry, min(until, now + MARK_S))
         self._mark_at = min(self._mark_at, now + MARK_S) if self._parts.settling.waiting else now + MARK_S
         self._mark_soon()

@@ -48,6 +48,8 @@ class GroupClient:
         self.joined = False
         #: What it should have, as it was told last; None = it was not told yet.
         self.meant: frozenset[Partition] | None = None
+        #: The group has told it its share since it came.
+        self.placed = False
         #: Why it is no member any more, until the application has been told.
         self.expelled: Answer | None = None
         #: A round is open that it has not joined.
@@ -123,7 +125,7 @@ class GroupClient:
         """Come back as another member than before."""
         self.id = next(_IDS)
         self.epoch, self.joined, self.meant, self.expelled, self.round = 0, False, None, None, False
-        self._asked, self._rejoins = None, False
+        self._asked, self._rejoins, self.placed = None, False, False
         self._due.set()
 
     # ---- what is told
@@ -156,7 +158,7 @@ class GroupClient:
             return  # overtaken
         self.joined, self.epoch, self.round = True, told.epoch, told.rejoin
         if told.assigned is not None:
-            self.meant = told.assigned
+            self.meant, self.placed = told.assigned, True
         if not self.settled or self.round:
             self.news.set()
             self._due.set()

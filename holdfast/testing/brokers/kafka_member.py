@@ -123,6 +123,11 @@ class MemoryPartitionedSource(Questions):
         """The protocol of the group."""
         return self.of_group.protocol
 
+    @property
+    def in_group(self) -> bool:
+        """Whether the group has let it in, and has told it its share."""
+        return self.client.placed and self.client.expelled is None
+
     def open(
         self,
         topics: Collection[str],

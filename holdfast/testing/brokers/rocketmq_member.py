@@ -86,6 +86,12 @@ class RocketSource:
         self._news.set()
 
     # ---- the start and the end
+    @property
+    def in_group(self) -> bool:
+        """Whether it is a member, and has seen a plan."""
+        membership = self._membership
+        return membership is not None and not membership.lost and bool(self._plan.stamp)
+
     def open(
         self,
         topics: Collection[str],

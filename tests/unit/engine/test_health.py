@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Retry, Settings
+from holdfast.errors import SourceFatal
 from holdfast.plugin.observe.health import HealthCheck
 from holdfast.plugin.observe.silence import Silence
 from holdfast.plugin.observe.snapshot import OpenRecord, PartitionFigures, Snapshot
@@ -19,6 +20,7 @@ from tests.harness.waiting import until
 if TYPE_CHECKING:
     from holdfast.plugin.observe.health import Health
     from holdfast.plugin.observe.snapshot import State
+    from holdfast.plugin.ports import Batch
     from holdfast.records import Record
 
 P0 = partition()
@@ -210,3 +212,79 @@ def test_two_probes_at_once_hear_the_same() -> None:
         for each in threads:
             each.join()
     assert heard == [True] * 40
+
+
+# ---- who is ready is a member
+def test_an_app_is_ready_once_its_group_has_let_it_in_and_not_before() -> None:
+    """A classic group waits for all its members before it lets another in, and one is busy."""
+    with Bench(orders=2, eager=True) as bench:
+        bench.work.hold("slow")
+        bench.broker.produce("orders", 0, "slow")
+        busy = bench.member("busy", settings=Settings(workers=0))
+        bench.wait_running("slow")
+        new = bench.member("new")
+        until(lambda: new.app.snapshot().state == "joining")
+        for _ in range(3):
+            health = new.app.health()
+            assert (health.live, health.ready, health.state) == (True, False, "joining")
+            [reason] = health.reasons
+            assert reason.startswith("joining: the group has not let this member in for ")
+        bench.work.let_go()
+        until(lambda: new.app.health().ready)
+        until(lambda: busy.app.health().ready)
+        assert new.app.health().reasons == ()
+
+
+def test_a_member_that_is_given_nothing_is_ready() -> None:
+    with Bench(orders=1) as bench:
+        members = [bench.member(name) for name in ("a", "b")]
+        until(lambda: all(member.app.health().ready for member in members))
+        bench.wait(lambda: sorted(len(member.owns) for member in members) == [0, 1])
+        assert all(member.app.health().ready for member in members)
+
+
+class Refused(MemoryPartitionedSource):
+    """A client that its group has thrown out, or not let in: the broker says why, again and again."""
+
+    refused = True
+
+    @property
+    def in_group(self) -> bool:
+        return not self.refused and super().in_group
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        if self.refused:
+            self._runtime.sleep(0.001)
+            raise SourceFatal("the group is full (GROUP_MAX_SIZE_REACHED)")
+        return super().poll(max_records, timeout_s)
+
+
+def test_a_member_that_is_refused_is_not_ready_and_says_why() -> None:
+    with Bench() as bench:
+        member = bench.member(source=Refused)
+        assert isinstance(member.source, Refused)
+        refused = until(lambda: next((each for each in member.app.health().reasons if "full" in each), None))
+        assert refused.startswith("joining: the group has not let this member in for ")
+        assert refused.endswith("ago: the group is full (GROUP_MAX_SIZE_REACHED)")
+        member.source.refused = False
+        until(lambda: member.app.health().ready)
+        assert member.app.snapshot().joining is None
+        member.source.refused = True  # thrown out
+        until(lambda: not member.app.health().ready)
+        said = member.app.snapshot().as_dict()["joining"]
+        assert said["trouble"] == "the group is full (GROUP_MAX_SIZE_REACHED)"
+
+
+def test_of_a_source_that_does_not_say_the_first_assignment_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(MemoryPartitionedSource, "in_group")
+    with Bench(eager=True) as bench:
+        bench.work.hold("slow")
+        bench.broker.produce("orders", 0, "slow")
+        bench.member("busy", settings=Settings(workers=0))
+        bench.wait_running("slow")
+        new = bench.member("new")
+        until(lambda: new.app.snapshot().state == "joining")
+        assert not new.app.health().ready
+        bench.work.let_go()
+        bench.members[0].app.stop()
+        until(lambda: new.app.health().ready)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
+from holdfast.errors import SourceError
 from holdfast.plugin.own_loop.loop_health import LoopHealth
 from tests.harness.waiting import PATIENCE_S, until
 from tests.unit.engine.test_driven import Loops, end, loops, take
@@ -66,3 +69,18 @@ def test_a_loop_that_has_ended_says_so(loops: Loops) -> None:
     end(loop)
     health = elsewhere(LoopHealth(loop, 1e-9), 1e-9)
     assert (health.live, health.ready, health.reasons) == (True, False, ("the app has stopped",))
+
+
+def test_a_loop_whose_calls_raise_what_the_consumer_has_failed_with_does_not_live(loops: Loops) -> None:
+    """Whatever the loop makes of it, as many do that catch all errors and go on: only a new consumer helps."""
+    loop = begun(loops)
+    health = LoopHealth(loop, 300.0)
+    assert take(loop, 2, PATIENCE_S) == ["a", "b"]
+    assert elsewhere(health).live
+    loop.parts.stopping.fail(SourceError("the log cannot be read"))
+    for _ in range(2):
+        with pytest.raises(SourceError, match="the log cannot be read"):
+            take(loop)
+        judged = elsewhere(health)
+        assert (judged.live, judged.ready) == (False, False)
+        assert judged.reasons[0] == "the app has failed with SourceError: the log and snapshot().error say why"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import BatchOf, Holdfast, MemoryClaims, Ramp, Settings, Unretriable
+from holdfast import BatchOf, Holdfast, MemoryClaims, Ramp, Retry, Settings, Unretriable
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import HandlerOverdue, Status, StoreDown
 from holdfast.testing.brokers.kafka import MemoryBroker
@@ -330,3 +331,73 @@ class TestStatusLines:
             member.stop()
             assert not member.told(Status)
             assert not engine.parts.timers._heap
+
+
+class TestHowLongARecordHoldsItsPartitionUp:
+    """The figure that is alerted on: it says that something hangs, and nothing of how much came at once."""
+
+    def age(self, member: Member, number: int = 0) -> float:
+        lowest = of(member, number).lowest
+        assert lowest is not None
+        return lowest.for_s
+
+    def test_waiting_behind_others_of_its_partition_does_not_count(self) -> None:
+        with Bench() as bench:
+            bench.work.hold("x0", "x1")
+            bench.broker.produce("orders", 0, "x0", "x1")
+            member = bench.member(settings=Settings(workers=1, ordering="partition"))
+            bench.wait_running("x0")
+            seen(member, lambda taken: taken.load.in_flight == 2)
+            released = time.monotonic()
+            bench.work.let_go("x0")
+            bench.wait_running("x1")
+            bench.wait(lambda: bench.position()[0] == 1)
+            age = self.age(member)
+            assert age <= time.monotonic() - released
+
+    def test_waiting_while_workers_are_busy_with_others_does_not_count(self) -> None:
+        """Another partition's backlog stands before it."""
+        with Bench(orders=2) as bench:
+            bench.work.hold("x0", "x1", "y0")
+            member = bench.member(settings=Settings(workers=1, ordering="none"))
+            bench.broker.produce("orders", 0, "x0")
+            bench.wait_running("x0")
+            bench.broker.produce("orders", 0, "x1", "x2", "x3", "x4")
+            seen(member, lambda taken: taken.load.in_flight == 5)
+            bench.broker.produce("orders", 1, "y0")
+            seen(member, lambda taken: taken.load.in_flight == 6)
+            assert of(member, 1).lowest is not None
+            released = time.monotonic()
+            bench.work.let_go("x0")
+            bench.wait_running("x1")
+            assert "y0" not in bench.work.starts()
+            assert self.age(member, 1) <= time.monotonic() - released
+
+    def test_a_call_counts_from_its_begin_though_another_record_was_lower_then(self) -> None:
+        with Bench() as bench:
+            bench.work.hold("x0", "x1")
+            bench.broker.produce("orders", 0, "x0", "x1")
+            member = bench.member(settings=Settings(workers=2, ordering="none"))
+            bench.wait_running("x0", "x1")
+            began = time.monotonic()
+            seen(member, lambda taken: taken.uptime_s > 0)
+            held_s = time.monotonic() - began
+            bench.work.let_go("x0")
+            bench.wait(lambda: bench.position()[0] == 1)
+            seen(member, lambda taken: taken.partitions[0].watermark == 1)
+            assert self.age(member) >= held_s
+
+    def test_an_attempt_that_failed_counts_while_its_record_waits_for_the_next(self) -> None:
+        with Bench() as bench:
+            bench.work.fail("x", ValueError("no"))
+            bench.work.hold("x")
+            bench.broker.produce("orders", 0, "x")
+            never = Retry(attempts=2, wait_initial_s=3600.0, wait_max_s=3600.0)
+            member = bench.member(settings=Settings(workers=1), retry=never)
+            bench.wait_running("x")
+            began = time.monotonic()
+            self.age(member)
+            held_s = time.monotonic() - began
+            bench.work.let_go("x")
+            seen(member, lambda taken: taken.records.failed_attempts == 1)
+            assert self.age(member) >= held_s

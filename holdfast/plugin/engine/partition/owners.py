@@ -47,6 +47,8 @@ class Owners:
         #: What the client has been assigned, and the ownerships of it. One may lack the other for a while: no session.
         self.assigned: set[Partition] = set()
         self.by_partition: dict[Partition, Ownership] = {}
+        #: Something was assigned once, if only nothing.
+        self.came = False
         #: Where the next ownership begins, as if somebody had reset the group to it.
         self.cuts: dict[Partition, int] = {}
         self.commits = Commits(source, parts.settings, parts.runtime)

@@ -64,6 +64,7 @@ class Ownership:
         "handed_over",
         "late",
         "ledger",
+        "moved_at",
         "name",
         "owned",
         "partition",
@@ -106,6 +107,8 @@ class Ownership:
         self.handed_over: frozenset[int] = frozenset()
         #: Offsets whose handlers run for longer than they may.
         self.late: set[int] = set()
+        #: When its watermark moved last by what was handled here, by the engine's clock.
+        self.moved_at = 0.0
         #: When its first record started, by the engine's clock; for reports.
         self.first_start: float | None = None
         #: The last offset that the broker has acknowledged, and the one that is under way.

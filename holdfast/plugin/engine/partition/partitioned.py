@@ -22,6 +22,7 @@ from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
 from holdfast.plugin.engine.record.waits import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
+from holdfast.plugin.observe.joining import KnowsItsPlace
 from holdfast.plugin.observe.silence import AsksBrokers
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.plugin.ports import RetryTopicsSource
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.plugin.engine.record.host import Marking
     from holdfast.plugin.handlers import Handler
+    from holdfast.plugin.observe.snapshot import OpenRecord
     from holdfast.plugin.ports import Batch, End, PartitionedSource
     from holdfast.records import Partition, Record
 
@@ -258,25 +260,37 @@ class Partitioned:
         if partitions:
             with suppress(SourceError):
                 ends = self.source.end_offsets(partitions)
-        now, due_ms = self._parts.runtime.now(), self._delays.due_ms
+        due_ms = self._delays.due_ms
         return SourceFigures(
             suppressed=self._suppressed,
             taken_up=self._taken_up,
             commits_sent=self._commits.sent,
             commits_refused=self._commits.refused,
             partitions=tuple(
-                _figures(each, self.owners.get(each), ends.get(each), now, due_ms(each)) for each in partitions
+                _figures(each, self.owners.get(each), ends.get(each), due_ms(each), self._lowest(each))
+                for each in partitions
             ),
             silence=self.source.silence if isinstance(self.source, AsksBrokers) and not self._left else None,
+            in_group=self.source.in_group if isinstance(self.source, KnowsItsPlace) else self.ours.came,
         )
 
     # ---- inside
+    def _lowest(self, partition: Partition) -> OpenRecord | None:
+        owner, parts = self.owners.get(partition), self._parts
+        if owner is None or not owner.entries:
+            return None
+        entry = owner.entries[min(owner.entries)]
+        return lowest(entry, parts.runtime.now(), since=owner.moved_at, given_at=parts.workers.given_at)
+
     def _marked(
         self, owner: Ownership, entries: Sequence[Entry], done: Sequence[range], fenced: frozenset[int]
     ) -> None:
         self.ours.refused_marks += len(fenced)
+        before = owner.ledger.watermark
         for span in done if not fenced else ():
             owner.ledger.settle_all(span)
+        if owner.ledger.watermark != before:
+            owner.moved_at = self._parts.runtime.now()
         for entry in entries:
             owner.entries.pop(entry.record.offset, None)
             entry.gate = Gate.GONE
@@ -329,7 +343,7 @@ class Partitioned:
         return self._suppressed + self._parts.settling.skipped
 
     def _resolve(self, owner: Ownership, reply: Polled) -> None:
-        parts = self._parts
+        parts, before = self._parts, owner.ledger.watermark
         for offset in reply.done | reply.yours:
             owner.waiting.discard(offset)
             entry = owner.entries.get(offset)
@@ -343,6 +357,8 @@ class Partitioned:
             self._taken_up += 1
             if entry is not None:
                 parts.claiming.resume(entry)
+        if owner.ledger.watermark != before:
+            owner.moved_at = parts.runtime.now()
 
     def _seek(self, owner: Ownership) -> None:
         try:
@@ -368,7 +384,7 @@ class Partitioned:
 
 
 def _figures(
-    partition: Partition, owner: Ownership | None, end: int | None, now: float, due_ms: int | None
+    partition: Partition, owner: Ownership | None, end: int | None, due_ms: int | None, lowest: OpenRecord | None
 ) -> PartitionFigures:
     if owner is None or not owner.owned:
         phase = "assigned" if owner is None else owner.phase.name.lower()
@@ -383,7 +399,7 @@ def _figures(
         epoch=owner.epoch or None,
         in_flight=sum(entry.count for entry in owner.entries.values()),
         waiting_for_claims=sum(entry.count for entry in owner.entries.values() if entry.gate in OTHERS),
-        lowest=lowest(owner.entries[min(owner.entries)], now) if owner.entries else None,
+        lowest=lowest,
         next_retry_ms=due_ms,
     )
 

@@ -39,7 +39,7 @@ class Rebalance:
         """Take over what is to be had at once; the rest is held back and taken over by the loop."""
         parts, ours = self._parts, self._ours
         began, began_ms = parts.runtime.now(), parts.runtime.wall_ms()
-        ours.moving = True
+        ours.moving = ours.came = True
         ours.assigned.update(partitions)
         starts = dict.fromkeys(partitions, Start(None, hold=True))
         try:

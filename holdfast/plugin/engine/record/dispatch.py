@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,9 +70,11 @@ class Dispatch:
                         return
 
     def _start(self, jobs: list[list[Entry]]) -> None:
-        now = self._clock.now()
-        for owner in {entry.owner for entries in jobs for entry in entries}:
-            owner.first_start = owner.first_start or now
+        now = self._workers.given_at = self._clock.now()
+        for entry in chain.from_iterable(jobs):
+            entry.given_at, owner = now, entry.owner
+            if owner.first_start is None:
+                owner.first_start = now
         for entries in jobs:
             self._recorder.begins(entries)
             self._workers.submit(entries)

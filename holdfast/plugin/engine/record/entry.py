@@ -60,6 +60,8 @@ class Entry:
     todo: deque[Record]
     #: Wall clock of the last time that it was given to its handler; where there is an audit.
     began_ms = 0
+    #: When it was last given to a worker, or to a loop of the user's.
+    given_at = 0.0
     #: Which call has handed it out; where a loop of the user's is the handler.
     given = 0
     #: Attempts that have failed.
@@ -192,7 +194,7 @@ class Entry:
         other._keep(records, self.claims[start:stop], size)  # noqa: SLF001 - the same class
         other.held, other.began_ms, other.counted = self.held, self.began_ms, self.counted
         other.gate, other.lane, other.keys = self.gate, self.lane, self.keys[start:stop]
-        other.follows, other.given = self.follows, self.given
+        other.follows, other.given, other.given_at = self.follows, self.given, self.given_at
         other.started = max(0, min(stop, self.started - self.base) - start)
         other.ended = max(0, min(stop, self.ended - self.base) - start)
         self.owner.entries[other.record.offset] = other

@@ -20,12 +20,29 @@ _WAITS = {
 }
 #: What waits so waits for another: a member, or a record of this one that has the same key.
 OTHERS = frozenset({Gate.BUSY, Gate.HANDED})
+#: What has not started, and waits for a worker.
+_QUEUED = frozenset({Gate.READY, Gate.TAKEN})
 
 
-def lowest(entry: Entry, now: float) -> OpenRecord:
-    """The first record of an entry."""
+def lowest(entry: Entry, now: float, *, since: float, given_at: float) -> OpenRecord:
+    """The first record of an entry, which is the lowest of its partition.
+
+    It has its age as the lowest one, or that of its call, if that began before. That it came long ago says only how
+    much came before it; nor does it count that a record waits for a worker, as long as workers take others.
+
+    Args:
+        entry: see above.
+        now: of the app's clock, as all times here.
+        since: when everything below it was done.
+        given_at: when a worker was given something last.
+    """
+    began = max(entry.since, since)
+    if entry.running:
+        began = min(began, entry.given_at)
+    elif not entry.attempt and entry.gate in _QUEUED:
+        began = max(began, given_at)
     return OpenRecord(
-        offset=entry.record.offset, handler=entry.handler.name, for_s=now - entry.since, waits_for=_waits_for(entry)
+        offset=entry.record.offset, handler=entry.handler.name, for_s=max(0.0, now - began), waits_for=_waits_for(entry)
     )
 
 

@@ -88,6 +88,8 @@ class Workers:
         self._ended: deque[Ended] = deque()
         #: Set when something has ended.
         self.wake = runtime.event()
+        #: When something was given last, to a worker or to a loop of the user's.
+        self.given_at = 0.0
         #: The tasks in the event loop.
         self.coroutines, self._home = Coroutines(name, runtime, home), home
         #: Calls of coroutines, until `begin_coroutines`.

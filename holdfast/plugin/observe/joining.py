@@ -1,0 +1,31 @@
+"""Joining: a member that its group has not let in yet, or has thrown out, as probes tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """The client has asked to be a member, and the group has not given it its share."""
+
+    #: Seconds since it began to wait.
+    for_s: float
+    #: The last trouble that the source has told of while it was no member, and how many seconds ago; None = none.
+    trouble: str | None = None
+    trouble_s: float | None = None
+
+    def __str__(self) -> str:
+        said = "" if self.trouble is None else f"; the last trouble, {self.trouble_s or 0.0:.0f} s ago: {self.trouble}"
+        return f"joining: the group has not let this member in for {self.for_s:.0f} s{said}"
+
+
+@runtime_checkable
+class KnowsItsPlace(Protocol):
+    """A source that knows whether its group has let it in. Of another one the app knows by what is assigned to it."""
+
+    @property
+    def in_group(self) -> bool:
+        """Whether it is a member and was given its share, which may be none. Asks nobody; by the thread that polls."""
+        ...

@@ -6,7 +6,8 @@ Three kinds of fact live in a store, each under a namespace:
 own time, has passed. A dead session is never revived.
 
 *Position*, one a partition: `epoch`, `owner`, `done` (a watermark and what is done above it) and `running`: offsets
-that an owner handed over while they were still in its hands.
+that an owner handed over while they were still in its hands. It is *begun* once an owner has said where the group
+stands there, by `drop` or `mark`, be it at 0. One that was acquired and no more is not: its group has yet to begin.
 
 *Key*, one a business key: absent, claimed by (session, token), or done, perhaps with a result: text that is kept as
 long as the key is done. A token is one record under one ownership, so
@@ -21,6 +22,7 @@ two records of one key are never both NEW, and a record does not inherit what it
 | mark(p, epoch, offsets) per offset | in done | - | ok |
 | | (epoch, owner) match, or running[offset] = (session, epoch) | done, out of running; the session may be dead | ok |
 | | else | - | fenced |
+| mark(p, epoch) of no offset | (epoch, owner) match | begun | ok |
 | let_go(p, epoch, unacked) | (epoch, owner) match; with epoch 0: owner matches | unacked ones not done are *added* to running; no owner | - |
 | | else | - | - (it is settled) |
 | poll(p, epoch, offsets) | (epoch, owner) do not match | - | FENCED |
@@ -115,6 +117,7 @@ class Acquired(NamedTuple):
     born_ms: int = 0
     #: After a `drop`: offsets below were done or running before it, so what comes of them is replayed on purpose.
     again: int = 0
+    begun: bool = False  #: the watermark is what an owner has said; else nobody has, and it is 0
 
 
 class Mark(NamedTuple):

@@ -72,7 +72,7 @@ class MemorySession:
             p.born_ms = max(p.born_ms, self._state.wall_ms() - p.epoch)
             p.owner = self.id
             self._state.positions[partition] = p
-            return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running), p.born_ms, p.again)
+            return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running), p.born_ms, p.again, p.begun)
 
         return lambda: [one(partition) for partition in partitions]
 
@@ -86,7 +86,7 @@ class MemorySession:
             lost = mark.former and self._was_lost(p, mark.epoch)  # its end too: it is done, and is nobody's
             owns = not lost and self._owns(mark.partition, p, mark.epoch)
             if owns:
-                p.watermark = max(p.watermark, mark.watermark)
+                p.watermark, p.begun = max(p.watermark, mark.watermark), True
             fenced = set()
             for offset in mark.offsets:
                 if p.is_done(offset):
@@ -112,7 +112,7 @@ class MemorySession:
             p = self._state.position(let.partition)
             if (let.epoch == 0 and p.owner == self.id) or self._owns(let.partition, p, let.epoch):
                 if mark:
-                    p.watermark = max(p.watermark, mark.watermark)
+                    p.watermark, p.begun = max(p.watermark, mark.watermark), True
                     p.above.update(mark.offsets)
                     p.tidy()
                 holder = (self.id, let.known_as or p.epoch)
@@ -159,7 +159,7 @@ class MemorySession:
             if not self._owns(drop.partition, p, drop.epoch):
                 return False
             p.again = max(p.again, p.watermark, max([*p.above, *p.running], default=-1) + 1)
-            p.watermark = drop.offset
+            p.watermark, p.begun = drop.offset, True
             p.above.clear()  # done = all below
             p.running.clear()  # from there on it is removed; below, it is done
             return True

@@ -50,6 +50,7 @@ class StoredPosition:
     above: set[int] = field(default_factory=set)
     running: dict[int, tuple[str, int]] = field(default_factory=dict)
     again: int = 0
+    begun: bool = False
 
     def is_done(self, offset: int) -> bool:
         """Below the watermark, or marked above it."""

@@ -281,7 +281,7 @@ class Given:
         """Note what is done in those that are the session's now: nobody else may be left to say so. All others stay let
         go."""
         still = {key: kept for key, kept in before.ends.items() if key[0] not in ours}
-        done = {name: found for name, found in ours.items() if found.watermark or found.done}
+        done = {name: found for name, found in ours.items() if found.begun or found.done}
         if not still and not done:
             return
         with self.lock:

@@ -66,4 +66,5 @@ def acquired(reply: Sequence[bytes]) -> Acquired:
             done.extend(base + i for i in range(bits.bit_length()) if bits >> i & 1 and base + i >= watermark)
     running = (int(entry.partition(b"=")[0]) for entry in fields.get(b"running", b"").split())
     born_ms, again = int(fields.get(b"born", b"0")), int(fields.get(b"again", b"0"))
-    return Acquired(int(fields[b"epoch"]), watermark, frozenset(done), frozenset(running), born_ms, again)
+    begun = b"w" in fields
+    return Acquired(int(fields[b"epoch"]), watermark, frozenset(done), frozenset(running), born_ms, again, begun)

@@ -164,7 +164,7 @@ class RedisSession:
         args: list[Args] = []
         for let, mark in ended:
             check_offsets(let.unacked)
-            marked = [0, 0] if mark is None else [mark.watermark, *_runs(mark)]
+            marked = [-1, 0] if mark is None else [mark.watermark, *_runs(mark)]
             args.append([let.epoch, let.known_as, *marked, len(let.unacked), *let.unacked])
         where = [self._layout.position(let.partition) for let, _ in ended]
         yield Question("let_go", _by_shard(where, args, self._times.position), durable=True)

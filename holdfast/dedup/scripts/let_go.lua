@@ -1,6 +1,6 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
 -- then per position: epoch (0 = whichever), the epoch with which what is unacked will be marked or released (0 = that of
--- the ownership), a watermark and the runs of what the owner has marked, how many offsets are unacked, and which.
+-- the ownership), a watermark (-1 = none) and the runs of what the owner has marked, how many offsets are unacked, and which.
 take_from(4)
 
 for i = 2, #KEYS do

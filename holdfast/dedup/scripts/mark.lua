@@ -26,7 +26,7 @@ local replies = {}
 for i = 2, #KEYS do
   local p, epoch, watermark, former, runs = position(KEYS[i]), take(), take(), take() == 1, take_runs()
   if former and was_lost(p, epoch) then
-    owner_marks(p, 0, runs) -- its end was lost too: it is done, and is nobody's
+    owner_marks(p, -1, runs) -- its end was lost too: it is done, and is nobody's
     replies[i - 1] = {}
   elseif owned(p, epoch) then
     owner_marks(p, watermark, runs)

@@ -2,7 +2,7 @@
 --   epoch    changes of ownership so far
 --   born     with the epoch it makes the owner's fence, which is this server's milliseconds since 1970 or more: it never falls
 --   owner    a session; absent = none
---   w        watermark: every offset below is done
+--   w        watermark: every offset below is done; absent = 0, and no owner has said where the group stands
 --   running  "offset=session:epoch ...": handed over in its owner's hands; absent = none. Never an offset that is done
 --   again    after a reset: offsets below were done or running before it; absent = there was none
 --   b:<n>    a bitmap of 32 bytes: of the offsets 256*n .. 256*n+255, those from the watermark on that are done
@@ -12,7 +12,7 @@ local floor, bor, lshift = math.floor, bit.bor, bit.lshift
 
 local function position(key)
   local epoch, owner, w, running = unpack(redis.call('HMGET', key, 'epoch', 'owner', 'w', 'running'))
-  local p = { key = key, epoch = tonumber(epoch or 0), owner = owner, w = tonumber(w or 0), chunks = {}, changed = {} }
+  local p = { key = key, epoch = tonumber(epoch or 0), owner = owner, w = tonumber(w or 0), begun = w, chunks = {}, changed = {} }
   if running then
     p.running = {}
     for offset, holder in string.gmatch(running, '(%d+)=(%S+)') do p.running[tonumber(offset)] = holder end
@@ -129,9 +129,9 @@ local function save_done(p)
   end
 end
 
--- All of it is done.
+-- All of it is done. A watermark of 0 is a word too (the group stands there), and -1 is none.
 local function owner_marks(p, watermark, runs)
-  if watermark > p.w then raise_watermark(p, watermark) end
+  if watermark > p.w or watermark == 0 and not p.begun then raise_watermark(p, watermark) end
   for _, run in ipairs(runs) do set_done(p, math.max(run.from, p.w), run.to) end
   if p.running then
     for offset in pairs(p.running) do

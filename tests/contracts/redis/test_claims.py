@@ -61,7 +61,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 def own(session: ClaimSession, partition: str = P) -> Acquired:
     [reply] = session.acquire([partition])
     assert isinstance(reply, Acquired), reply
-    return reply._replace(born_ms=0)
+    return reply._replace(born_ms=0, begun=False)  # of which there are tests of their own
 
 
 def claim(key: str, offset: int = 0, *, partition: str = P, epoch: int = 1, handler: str = "h") -> Claim:
@@ -362,6 +362,59 @@ class TestHandover:
         mine = own(b).epoch
         mark(b, mine, [9], watermark=2)
         assert own(b) == Acquired(3, 2, frozenset({9}), frozenset())
+
+
+def begun(session: ClaimSession) -> bool:
+    [reply] = session.acquire([P])
+    assert isinstance(reply, Acquired), reply
+    return reply.begun
+
+
+class TestBegun:
+    """A group that stands at 0 is told from one that nobody has ever seen there."""
+
+    def test_who_has_acquired_a_position_and_no_more_has_not_begun(self, bench: Bench) -> None:
+        a, b, c = (bench.begin() for _ in range(3))
+        assert not begun(a)
+        a.let_go([LetGo(P, 1, ())])
+        assert not begun(b)
+        bench.kill(b.id)
+        assert not begun(c)
+
+    def test_a_drop_to_the_first_record_begins(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        assert not begun(a)
+        assert a.drop([Drop(P, 1, 0)]) == [True]
+        bench.kill(a.id)
+        assert begun(b)
+
+    def test_a_mark_of_no_record_begins_and_what_follows_does_not_change_that(self, bench: Bench) -> None:
+        a, b, c = (bench.begin() for _ in range(3))
+        assert not begun(a)
+        assert mark(a, 1, []) == set()
+        bench.kill(a.id)
+        assert begun(b)
+        b.let_go([LetGo(P, 2, [])])
+        assert begun(c)
+
+    def test_a_mark_of_who_does_not_own_it_begins_nothing(self, bench: Bench) -> None:
+        a, b, c = (bench.begin() for _ in range(3))
+        assert not begun(a)
+        bench.kill(a.id)
+        assert not begun(b)
+        mark(a, 1, [])
+        mark(c, 1, [])
+        bench.kill(b.id)
+        assert not begun(c)
+
+    def test_what_was_let_go_in_hand_alone_is_not_begun_but_known(self, bench: Bench) -> None:
+        a, b = bench.begin(), bench.begin()
+        assert not begun(a)
+        a.let_go([LetGo(P, 1, [4])])
+        [reply] = b.acquire([P])
+        assert isinstance(reply, Acquired)
+        assert not reply.begun
+        assert reply.running == {4}
 
 
 class TestDrop:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import MemoryClaims, Settings
 from holdfast.dedup.claims import Acquired, Drop
-from holdfast.errors import NotAuthorised, SourceUnavailable, UnknownTopic
+from holdfast.errors import NotAuthorised, SourceFatal, SourceUnavailable, UnknownTopic
 from holdfast.plugin.events import (
     AdvanceIgnored,
     CommitOverwritten,
@@ -18,6 +18,7 @@ from holdfast.plugin.events import (
     RewindIgnored,
     SourceTrouble,
 )
+from holdfast.plugin.ports import CommitFate
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import Bench, FlakyClaims, Member, numbered, partition
 
@@ -142,6 +143,111 @@ class Markless(MemoryPartitionedSource):
     marked = False
 
 
+class FromTheEnd(MemoryPartitionedSource):
+    """Where the group has no offset it begins at the end, as auto.offset.reset=latest says."""
+
+    def first_offsets(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, int | SourceError]:
+        return self.last_offsets(partitions, deadline)
+
+
+class Nowhere(MemoryPartitionedSource):
+    """Where the group has no offset it is not to begin, as auto.offset.reset=error says."""
+
+    def first_offsets(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, int | SourceError]:
+        raise SourceFatal("the group has no offset, and none is to be chosen")
+
+
+class MarklessFromTheEnd(Markless, FromTheEnd):
+    pass
+
+
+SOURCES = [FromTheEnd, MarklessFromTheEnd, Nowhere]
+
+
+class TestOffsetsThatExpired:
+    """A group that stands at 0 has begun there. What came while its offsets expired is not old."""
+
+    @pytest.mark.parametrize("source", SOURCES)
+    def test_a_partition_that_never_had_a_record_is_read_from_its_first(
+        self, source: type[MemoryPartitionedSource]
+    ) -> None:
+        with Bench() as bench:
+            first = bench.member("before", settings=SETTINGS, source=MemoryPartitionedSource)
+            bench.wait_committed(0)
+            first.stop()
+            bench.group.set_offset(P0, None)
+            bench.broker.produce("orders", 0, *numbered("x", range(3)))
+            bench.member(settings=SETTINGS, source=source)
+            bench.wait_committed(3)
+        assert sorted(bench.work.values()) == ["x0", "x1", "x2"]
+
+    @pytest.mark.parametrize("source", SOURCES)
+    @pytest.mark.parametrize("stood_at", [0, 2])
+    def test_also_where_nothing_was_handled_since_the_store_was_emptied(
+        self, source: type[MemoryPartitionedSource], stood_at: int
+    ) -> None:
+        """The owner knew it by the committed offset alone."""
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(stood_at)))
+            bench.group.set_offset(P0, stood_at, ours=True)
+            first = bench.member("before", settings=SETTINGS)
+            bench.wait(lambda: first.owns)
+            first.stop()
+            bench.group.set_offset(P0, None)
+            bench.broker.produce("orders", 0, *numbered("y", range(2)))
+            bench.member(settings=SETTINGS, source=source)
+            bench.wait_committed(stood_at + 2)
+        assert sorted(bench.work.values()) == ["y0", "y1"]
+
+    @pytest.mark.parametrize("source", SOURCES)
+    def test_also_where_its_owner_died_before_the_broker_had_its_first_commit(
+        self, source: type[MemoryPartitionedSource]
+    ) -> None:
+        with Bench() as bench:
+            bench.group.refuse(P0, *[CommitFate.AGAIN] * 1000)
+            first = bench.member("before", settings=SETTINGS)
+            bench.wait(lambda: bench.group.attempts)
+            first.stop()
+            bench.group._refusals.clear()
+            bench.broker.produce("orders", 0, *numbered("x", range(3)))
+            bench.member(settings=SETTINGS, source=source)
+            bench.wait_committed(3)
+        assert sorted(bench.work.values()) == ["x0", "x1", "x2"]
+
+    def test_the_store_is_told_before_the_partition_is_owned(self) -> None:
+        store = FlakyClaims()
+        store.lose_request("mark", 2)
+        with Bench(claims=store) as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(3)))
+            bench.group.set_offset(P0, 1, ours=True)
+            owned: list[bool] = []
+            bench.work.look = lambda _: owned.append(store.spent)
+            bench.member(settings=SETTINGS)
+            bench.wait_committed(3)
+        assert owned == [True, True]
+
+    @pytest.mark.parametrize("source", [FromTheEnd, MarklessFromTheEnd])
+    def test_who_dies_before_the_group_has_begun_leaves_that_to_the_next(
+        self, source: type[MemoryPartitionedSource]
+    ) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("old", range(3)))
+            claims = bench.claims
+            assert isinstance(claims, MemoryClaims)
+            session = claims.begin(60.0)
+            session.acquire(["g/orders/1/0"])
+            session.end()
+            member = bench.member(settings=SETTINGS, source=source)
+            bench.wait(lambda: member.owns)
+            bench.broker.produce("orders", 0, "new")
+            bench.wait_committed(4)
+        assert bench.work.values() == ["new"]
+
+
 class TestBrokersWithoutMarks:
     def test_what_is_done_wins_over_a_committed_offset_in_either_direction(self) -> None:
         kind: type[RewindIgnored | AdvanceIgnored]
@@ -159,13 +265,6 @@ class TestBrokersWithoutMarks:
     @pytest.mark.parametrize("found", [4, None], ids=["a late commit of a member that is gone", "it has expired"])
     def test_after_a_reset_to_the_first_record_that_is_what_is_known(self, found: int | None) -> None:
         """The watermark is 0, as where nobody has read anything; the group begins at the end where that is so."""
-
-        class FromTheEnd(Markless):
-            def first_offsets(
-                self, partitions: Sequence[Partition], deadline: Deadline
-            ) -> Mapping[Partition, int | SourceError]:
-                return self.last_offsets(partitions, deadline)
-
         with Bench() as bench:
             handled(bench, *numbered("x", range(5)))
             claims = bench.claims
@@ -176,7 +275,7 @@ class TestBrokersWithoutMarks:
             assert session.drop([Drop(name, acquired.epoch, 0)]) == [True]
             session.end()
             bench.group.set_offset(P0, found, ours=True)
-            bench.member(settings=SETTINGS, source=FromTheEnd)
+            bench.member(settings=SETTINGS, source=MarklessFromTheEnd)
             bench.wait_committed(5)
         assert set(bench.work.times().values()) == {2}
 

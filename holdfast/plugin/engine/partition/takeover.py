@@ -8,6 +8,9 @@ A committed offset is *ours* if it carries our mark with this very offset; then 
 a zombie cannot make anything run twice, since the positions know what is done. One that is not ours was set by somebody
 (a reset, another tool): positions from there on are dropped, and it is committed with our mark before anything runs.
 
+Committed offsets expire. So whoever owns a partition has told the store before where the group stands there, be it at
+0. Only a position of which no owner has said so lets a group without an offset begin.
+
 After a reset a message's identity says nothing below what was known before (`Acquired.again`), or the replay would find
 it done and skip it.
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Acquired, Drop, Verdict
+from holdfast.dedup.claims import Acquired, Drop, Mark, Verdict
 from holdfast.errors import NotAuthorised, SourceError, UnknownTopic
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Phase
@@ -201,15 +204,25 @@ class Takeover:
 
     def _read(self, owners: Sequence[Ownership]) -> None:
         found = self._source.committed([owner.partition for owner in owners], self._deadline())
-        new = []
+        new: list[Ownership] = []
+        untold: dict[Ownership, Ledger] = {}
         for owner in self._answered(owners, found):
             committed = found[owner.partition]
             if committed is None and _is_new(owner):
                 new.append(owner)
             elif not isinstance(committed, SourceError):
-                self._judge(owner, committed)
+                self._judge(owner, committed, untold)
+        self._tell_where(untold)
         if new:
             self._asking(self._begin, new)
+
+    def _tell_where(self, ledgers: Mapping[Ownership, Ledger]) -> None:
+        """Own what nobody has begun at the store; it is told first."""
+        if ledgers:
+            marks = [Mark(owner.name, owner.store_epoch, ledger.watermark, ()) for owner, ledger in ledgers.items()]
+            next(iter(ledgers)).session_.mark(marks)
+            for owner, ledger in ledgers.items():
+                owner.own(ledger)
 
     def _begin(self, owners: Sequence[Ownership]) -> None:
         """The group begins there. That is adopted like a reset, and so remembered: asked again later, a policy such as
@@ -224,7 +237,8 @@ class Takeover:
     def _deadline(self) -> Deadline:
         return Deadline(self._look_s, self._clock)
 
-    def _judge(self, owner: Ownership, committed: Committed | None) -> None:
+    def _judge(self, owner: Ownership, committed: Committed | None, untold: dict[Ownership, Ledger]) -> None:
+        """Own it, or move it to where it is reset. Args: untold: takes what the store is to be told of before."""
         acquired = owner.acquired
         if acquired is None:
             raise AssertionError(owner)
@@ -249,7 +263,10 @@ class Takeover:
             known.discard(watermark)
             watermark += 1
         owner.waiting = {offset for offset in acquired.running if offset >= watermark and offset not in known}
-        owner.own(Ledger(watermark, known))
+        if acquired.begun:
+            owner.own(Ledger(watermark, known))
+        else:
+            untold[owner] = Ledger(watermark, known)
 
     def _drop(self, owners: Sequence[Ownership]) -> None:
         if not owners:
@@ -270,7 +287,7 @@ class Takeover:
 
 
 def _is_new(owner: Ownership) -> bool:
-    """Whether the store knows nothing of the position. Of one that was reset to its first record it knows the reset."""
+    """Whether the store knows nothing of the position: nobody has ever begun there."""
     acquired = owner.acquired
-    known = acquired is None or acquired.watermark or acquired.done or acquired.running or acquired.again
+    known = acquired is None or acquired.begun or acquired.done or acquired.running or acquired.again
     return not known and owner.cut is None

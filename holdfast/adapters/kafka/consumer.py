@@ -148,8 +148,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         """Subscribe as the client does. The first call reaches the store, so it may block for
         `Settings.startup_timeout_s`.
 
-        on_assign is called when the partitions are assigned (an `assign` of other offsets in it is taken for a reset
-        to them); on_revoke before anything goes, so what it commits or calls done counts; on_lost as the client's.
+        on_assign is called when the partitions are assigned; an `assign` of other offsets in it is a `seek` to them;
+        on_revoke before anything goes, so what it commits or calls done counts; on_lost as the client's.
 
         Raises:
             StoreError: the store refuses, or does not answer.
@@ -279,9 +279,9 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             return [self._offsets.position(one) for one in partitions]
 
     def seek(self, partition: TopicPartition) -> None:
-        """Seek as the client does, and reset this partition to the offset. What is known from there on is forgotten, so
-        that it is returned again, and the offset is committed. What was returned of the partition and is not done stays
-        undone. The reset takes effect in polls to come.
+        """Seek as the client does: the loop reads on from there. What was returned before that offset and is not done
+        stays undone, and in the loop's hands; what is done from there on is returned again. Only an offset below all
+        that is not done is a reset: the group remembers it. It takes effect in polls to come.
 
         Raises:
             KafkaException: the partition is not ours.

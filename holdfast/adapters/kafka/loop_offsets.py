@@ -128,7 +128,10 @@ class LoopOffsets:
     def position(self, one: TopicPartition) -> TopicPartition:
         """Behind the last record that was returned."""
         partition = Partition(one.topic, one.partition)
-        position = self._driven.user.position(partition) if partition in self._family.owners else None
+        ours = self._family.ours
+        position = ours.wishes.get(
+            partition, self._driven.user.position(partition) if partition in ours.by_partition else None
+        )
         return TopicPartition(one.topic, one.partition, _INVALID if position is None else position)
 
     def next_told(self) -> Message | None:
@@ -149,10 +152,15 @@ class LoopOffsets:
         """Which of those messages may be returned now: the end of a partition follows its records."""
         return next((at for at, message in enumerate(self._source.told) if not self._is_ahead(message)), None)
 
+    @staticmethod
+    def _is_end_of(message: Message, partition: Partition | None = None) -> bool:
+        error = message.error()
+        end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name
+        return end and (partition is None or place_of(message)[0] == partition)
+
     def _is_ahead(self, message: Message) -> bool:
         """Whether it is the end of a partition, and something that comes before it is here and was not returned yet."""
-        error = message.error()
-        if error is None or error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name
+        if not self._is_end_of(message):
             return False
         partition, offset = place_of(message)
         owner = self._family.owners.get(partition)
@@ -160,19 +168,24 @@ class LoopOffsets:
         return any(entry.gate in _UNRETURNED and entry.record.offset < offset for entry in entries)
 
     def seek(self, one: TopicPartition) -> None:
-        """A reset of that partition. Raises KafkaException, SourceError."""
+        """Read on from there; inside of on_assign when that has returned, like what it assigns. Raises KafkaException,
+        SourceError."""
         partition = self.assigned(one)
-        self._driven.read_from(partition, self._resolved(one))
+        if self._source.callbacks.wanted is not None:
+            self._source.callbacks.wanted.append(one)
+            return
+        self._go(partition, one)
 
     def begin_at(self, wanted: Sequence[TopicPartition]) -> None:
-        """Begin where on_assign has said by `assign`: a reset, unless the partitions begin there anyway. Raises
-        SourceError."""
-        for one in wanted:
-            partition = Partition(one.topic, one.partition)
-            offset = self._resolved(one)
-            owner = self._family.owners.get(partition)
-            if owner is None or not owner.open or owner.ledger.next != offset:
-                self._driven.read_from(partition, offset)
+        """Begin where on_assign has said, by `assign` and `seek`: the last word counts. Raises SourceError."""
+        for partition, one in {Partition(one.topic, one.partition): one for one in wanted}.items():
+            self._go(partition, one)
+
+    def _go(self, partition: Partition, one: TopicPartition) -> None:
+        self._driven.read_from(partition, self._resolved(one))
+        told = self._source.told
+        for message in [message for message in told if self._is_end_of(message, partition)]:
+            told.remove(message)  # it is told of again, if it is read up to there again
 
     def is_assigned(self, partition: Partition) -> bool:
         """Whether the client has it."""

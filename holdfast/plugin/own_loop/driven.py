@@ -23,6 +23,7 @@ from holdfast.plugin.engine.parts import make_parts
 from holdfast.plugin.engine.snapshots import Snapshots
 from holdfast.plugin.engine.steps import Steps
 from holdfast.plugin.own_loop.background_marks import BackgroundMarks
+from holdfast.plugin.own_loop.moves import Moves
 from holdfast.plugin.own_loop.user_loop import MARK_S, UserLoop
 from holdfast.plugin.ports import NOTHING
 from holdfast.runtime import MACHINE
@@ -99,6 +100,7 @@ class Driven:
         )
         #: What the loop has.
         self.user = UserLoop(parts, done_when, self._background_marks.wake)
+        self.moves = Moves(parts, self.family.ours, self.user, self.settle)
         #: What was told of records, by any thread.
         self._told: deque[Callable[[], None]] = deque()
         self._driver: Thread | None = None
@@ -162,6 +164,8 @@ class Driven:
             self.collect()
         if self._torn or self._unread or self.family.ours.moving:
             self._mend()
+        if self.moves.pending:
+            self.moves.make()
         at_most = min(at_most, parts.settings.max_in_flight)
         ready = self._ready(at_most)
         if ready < at_most or self._clock.now() >= self._client_at:
@@ -208,10 +212,9 @@ class Driven:
         self.user.dismiss(partitions)
 
     def read_from(self, partition: Partition, offset: int) -> None:
-        """Somebody wants to read on from there: what is known from there on is forgotten, and it is committed."""
-        self.dismiss([partition])
-        self.user.reads_from(partition, offset)
-        self.family.ours.restart(partition, offset)
+        """The loop wants to read on from there: see `Moves`."""
+        self.collect()
+        self.moves.to(partition, offset)
 
     def end_of_loop(self) -> None:
         """Leave the group and close. What the loop has and did not end is handed back; with "explicit", and where other
@@ -340,6 +343,8 @@ class Driven:
             self._unread = False
             self.work()
             self.family.tend()
+            if self.moves.pending:
+                self.moves.make()
         except Exception as error:  # noqa: BLE001 - raised by `take`, now and from now on
             self._unread = False
             parts.stopping.fail(error)

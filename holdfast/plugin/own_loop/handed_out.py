@@ -70,6 +70,23 @@ class HandedOut:
                 found.append(entry)
         return found
 
+    def take_from(self, owner: Owner, offset: int) -> list[Entry]:
+        """Take out all of that ownership at or above the offset."""
+        entries = self._entries.get(owner.partition, {}).get(owner)
+        if not entries:
+            return []
+        taken: list[Entry] = []
+        kept: deque[Entry] = deque()
+        for entry in entries:
+            below = bisect_left(entry.offsets, offset)
+            if below:
+                kept.append(entry)
+            if below < entry.count:
+                taken.append(entry.cut(below) if below else entry)
+        self._entries[owner.partition][owner] = kept
+        self._tidy(owner)
+        return taken
+
     def find(self, partition: Partition, offset: int) -> Entry | None:
         """That record alone, if it is in hand; it stays there."""
         by_owner = self._entries.get(partition, {})

@@ -5,16 +5,18 @@ A partition's records are given in their order, whether or not the ones before h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.record.entry import Gate
+from holdfast.plugin.engine.record.offsets import joined
 from holdfast.plugin.own_loop.handed_out import HandedOut
 from holdfast.plugin.own_loop.run_cursor import RunCursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from holdfast.plugin.engine.partition.ownership import Ownership
     from holdfast.plugin.engine.parts import Parts
     from holdfast.plugin.engine.record.entry import Entry
     from holdfast.records import Partition, Record
@@ -46,6 +48,8 @@ class UserLoop:
         self.lost = False
         #: Partitions whose records the loop does not want for now.
         self.held: set[Partition] = set()
+        #: Up to where a move of the loop's has passed records over, by ownership: below, what is open and in no entry.
+        self.passed: dict[Ownership, int] = {}
         #: How many calls have handed something out, and have returned.
         self.returned = 0
         self._positions: dict[Partition, int] = {}
@@ -153,6 +157,12 @@ class UserLoop:
         for partition in partitions:
             self._positions.pop(partition, None)
 
+    def passes(self, owner: Ownership, offset: int) -> None:
+        """The loop reads on from there. What it passes over is done with whatever it ends behind that."""
+        self.passed = {each: below for each, below in self.passed.items() if not each.is_gone and each is not owner}
+        if _passed(owner, offset):
+            self.passed[owner] = offset
+
     def hold(self, partitions: Iterable[Partition]) -> None:
         """Hand nothing out of these."""
         self.take_back()
@@ -188,6 +198,8 @@ class UserLoop:
         for entry in self.handed_out.below(partition, offset):
             self._end(entry)
             self.handed_out.drop(entry)
+        for owner in [owner for owner in self.passed if owner.partition == partition]:
+            self._pass_over(owner, offset)
 
     def ended_returned(self, returned: int) -> None:
         """All that so many calls have handed out is done."""
@@ -221,6 +233,16 @@ class UserLoop:
         parts.outcomes.handled += entry.count
         parts.recorder.ended(entry, Outcome.HANDLED)
         parts.settling.ended(entry)
+        if self.passed:
+            self._pass_over(cast("Ownership", entry.owner), entry.records[-1].offset)  # made in `Partitioned.admit`
+
+    def _pass_over(self, owner: Ownership, offset: int) -> None:
+        """Something behind what was passed over has ended, or all below that offset."""
+        until = self.passed.get(owner, 0)
+        for each in _passed(owner, min(until, offset)):
+            owner.ledger.settle_all(each)
+        if until <= offset:
+            self.passed.pop(owner, None)
 
     def _hand_out_again(self, entry: Entry) -> None:
         if entry.owner.is_owned:
@@ -253,3 +275,17 @@ class UserLoop:
                 self._hand_out_again(entry)
         self._giving.clear()
         self._quick = False
+
+
+def _passed(owner: Ownership, below: int) -> list[range]:
+    """List what is open below that offset, and in no entry."""
+    entries = joined(span for entry in owner.entries.values() for span in entry.ranges)
+    found = []
+    for each in owner.ledger.open_below(below):
+        at = each.start
+        for span in entries:
+            if at < span.stop and span.start < each.stop:
+                found += [range(at, span.start)] if at < span.start else []
+                at = span.stop
+        found += [range(at, each.stop)] if at < each.stop else []
+    return found

@@ -343,6 +343,31 @@ def test_on_assign_may_begin_elsewhere(loops: Loops) -> None:
     assert read(second, 3) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("to", [1, 3], ids=["back", "to its own position"])
+def test_a_seek_commits_nothing_of_what_the_loop_has(loops: Loops, to: int) -> None:
+    loops.produce(["a", "b", "c", "d"], partition=0)
+    where = TopicPartition(loops.topic, 0)
+    with loops.joined({"enable.auto.commit": False}) as first:
+        assert read(first, 3) == ["a", "b", "c"]
+        first.seek(TopicPartition(loops.topic, 0, to))
+        assert read(first, 1) == [["a", "b", "c", "d"][to]]
+        assert first.committed([where], _PATIENCE_S)[0].offset == 0
+        first.commit(offsets=[TopicPartition(loops.topic, 0, 1)], asynchronous=False)
+    assert read(loops.joined({"enable.auto.commit": False}), 3) == ["b", "c", "d"]
+
+
+def test_in_on_assign_the_last_word_on_where_to_begin_counts(loops: Loops) -> None:
+    loops.produce(["a", "b", "c"], partition=0)
+
+    def on_assign(consumer: Any, partitions: list[TopicPartition]) -> None:
+        consumer.assign([TopicPartition(one.topic, one.partition, 0) for one in partitions])
+        consumer.seek(TopicPartition(loops.topic, 0, 2))
+
+    consumer = loops.consumer()
+    consumer.subscribe([loops.topic], on_assign=on_assign)
+    assert read(consumer, 1) == ["c"]
+
+
 def test_pause_holds_a_partition_until_resume(loops: Loops) -> None:
     consumer = loops.joined()
     until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == 4)

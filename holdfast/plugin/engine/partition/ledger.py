@@ -87,6 +87,25 @@ class Ledger:
         """The source has read up to `offset`: what it did not deliver below is no record."""
         self._next = max(self._next, offset)
 
+    def read_on(self, offset: int) -> Ledger:
+        """The ledger of a reader that goes on from there, not below the watermark: what is open below stays open, also
+        what lies between where it stood and where it goes. Nothing is known from there on."""
+        other = Ledger(self.watermark)
+        for each in self.open_below(offset):
+            other.polled_all(each)
+        other.reached(offset)
+        return other
+
+    def open_below(self, offset: int) -> list[range]:
+        """List what is not done below that offset, whether or not it has come; ascending."""
+        came = [range(at, min(stop, offset)) for at, stop in zip(self._starts, self._stops, strict=True) if at < offset]
+        return [*came, *self.unknown(self._next, offset)]
+
+    def knows_any_from(self, offset: int) -> bool:
+        """Whether anything at or above that offset is done."""
+        came = [range(max(at, offset), stop) for at, stop in zip(self._starts, self._stops, strict=True)]
+        return sum(map(len, came)) < self._next - offset or any(known >= offset for known in self._done)
+
     def knows(self, offset: int) -> None:
         """An offset that may not have come yet is done (another's handler has ended)."""
         if offset >= self._next:

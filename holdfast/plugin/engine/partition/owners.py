@@ -51,6 +51,9 @@ class Owners:
         self.came = False
         #: Where the next ownership begins, as if somebody had reset the group to it.
         self.cuts: dict[Partition, int] = {}
+        #: Where a user's loop wants to read on, of partitions in which it cannot yet (`own_loop/moves.py`). The group
+        #: begins there where it has no offset.
+        self.wishes: dict[Partition, int] = {}
         self.commits = Commits(source, parts.settings, parts.runtime)
         self.holes = Holes(source, parts.recorder, parts.tell, parts.runtime)
         self.takeover = Takeover(
@@ -59,6 +62,7 @@ class Owners:
             sessions=parts.sessions,
             runtime=parts.runtime,
             tell=parts.tell,
+            wishes=self.wishes,
         )
         self.reports = Reports(parts.runtime, parts.tell, parts.intake, duplicates)
         #: Marks that the store has refused: others have taken over what they were about.
@@ -180,6 +184,7 @@ class Owners:
             if owner is not None and owner.phase is Phase.GONE:  # else a signal handler came between: `begin_anew`
                 del self.by_partition[partition]
             self.cuts.pop(partition, None)
+            self.wishes.pop(partition, None)
         self._parts.intake.gone(partitions)
 
     # ---- inside

@@ -79,7 +79,10 @@ class Takeover:
         sessions: Sessions,
         runtime: Runtime,
         tell: Callable[[Event], None],
+        wishes: Mapping[Partition, int],
     ) -> None:
+        """Args: wishes: where a group begins that has no offset, as far as a user's loop has said so."""
+        self._wishes = wishes
         self._source, self._commits = source, commits
         self._clock, self._chance, self._tell = runtime, runtime.random, tell
         self._sessions = sessions
@@ -208,7 +211,9 @@ class Takeover:
         untold: dict[Ownership, Ledger] = {}
         for owner in self._answered(owners, found):
             committed = found[owner.partition]
-            if committed is None and _is_new(owner):
+            if committed is None and _is_new(owner) and owner.partition in self._wishes:
+                self._begins_at(owner, self._wishes[owner.partition])
+            elif committed is None and _is_new(owner):
                 new.append(owner)
             elif not isinstance(committed, SourceError):
                 self._judge(owner, committed, untold)
@@ -231,8 +236,12 @@ class Takeover:
         for owner in self._answered(owners, first):
             offset = first[owner.partition]
             if not isinstance(offset, SourceError):
-                owner.adopting, owner.begins = offset, True
-                owner.move(Phase.RESETTING)
+                self._begins_at(owner, offset)
+
+    @staticmethod
+    def _begins_at(owner: Ownership, offset: int) -> None:
+        owner.adopting, owner.begins = offset, True
+        owner.move(Phase.RESETTING)
 
     def _deadline(self) -> Deadline:
         return Deadline(self._look_s, self._clock)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import sys
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.plugin.engine.record.coroutines import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from holdfast.runtime import Runtime, Thread
 
@@ -62,7 +63,8 @@ class Stop(Protocol):
 async def run_in_loop(call: Callable[[Home], None], stop: Stop, runtime: Runtime, name: str) -> None:
     """Run `call` in a thread of its own, and wait for its end in the running event loop.
 
-    A cancellation calls `stop`, and is raised again when the call has ended; so does each further one.
+    A cancellation calls `stop`, and is raised again when the call has ended; each further one hurries it. The scopes of
+    anyio cancel in each turn of the event loop, and mean one wish.
 
     Args:
         call: gets the event loop that runs here, for coroutines.
@@ -76,22 +78,40 @@ async def run_in_loop(call: Callable[[Home], None], stop: Stop, runtime: Runtime
         with suppress(RuntimeError):  # the application has closed its loop: nobody waits there any more
             loop.call_soon_threadsafe(ended.set)
 
-    home = Home(loop, copy_context(), lambda: stop(again=False))
+    home = Home(loop, copy_context(), lambda: stop(again=False), asyncio.current_task())
     background = Background(lambda: call(home), runtime, name, wake)
     cancellation: asyncio.CancelledError | None = None
     try:
-        while not ended.is_set():
-            try:
-                await ended.wait()
-            except asyncio.CancelledError as error:
-                stop(again=cancellation is not None)
-                cancellation = error
+        try:
+            await ended.wait()
+        except asyncio.CancelledError as error:
+            cancellation = error
+            stop(again=False)
+            with _cancelled_once():
+                while not ended.is_set():
+                    try:
+                        await ended.wait()
+                    except asyncio.CancelledError as again:
+                        cancellation = again
+                        stop(again=True)
     finally:
         if not ended.is_set():  # the loop ends without a word: this coroutine is destroyed
             stop(again=False)
     background.check()
     if cancellation is not None:
         raise cancellation
+
+
+@contextmanager
+def _cancelled_once() -> Iterator[None]:
+    """Wait inside, in a task whose cancellation has been heard. A scope of anyio that is cancelled cancels its tasks in
+    each turn of the event loop until they have left it, unless they are in a shielded one."""
+    anyio = sys.modules.get("anyio")
+    if anyio is None:
+        yield
+        return
+    with anyio.CancelScope(shield=True):
+        yield
 
 
 class Beside:
@@ -124,7 +144,8 @@ class Beside:
             self._body.uncancel()
         own = error is not None and not (self._failed and isinstance(error, asyncio.CancelledError))
         try:
-            await self._task
+            with _cancelled_once():
+                await self._task
         except Exception as failure:
             if error is None or not own or isinstance(error, asyncio.CancelledError):
                 raise

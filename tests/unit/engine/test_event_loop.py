@@ -14,10 +14,11 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 import uvloop
 
-from holdfast import BatchOf, Holdfast, MemoryClaims, Settings
+from holdfast import BatchOf, Holdfast, MemoryClaims, Retry, Settings
 from holdfast.errors import HandlerFailed, SettingError, StateError, Unretriable
 from holdfast.plugin.events import Stopping
 from holdfast.testing.brokers.kafka import MemoryBroker
@@ -176,6 +177,45 @@ class TestRunAsync:
         run(main())
         assert group.committed == 1
 
+    @pytest.mark.parametrize("beside", [False, True], ids=["run_async", "async with"])
+    def test_a_scope_of_anyio_cancels_in_each_turn_of_the_loop_and_that_is_one_wish_to_stop(
+        self, *, beside: bool
+    ) -> None:
+        group = Group(records=1)
+
+        async def main() -> None:
+            began, goes_on, ended = asyncio.Event(), asyncio.Event(), list[int]()
+
+            async def handle(record: Record) -> None:
+                began.set()
+                await goes_on.wait()
+                ended.append(record.offset)
+
+            app = group.app(handle, drain_timeout_s=3600.0)
+
+            async def serve() -> None:
+                if not beside:
+                    await app.run_async()
+                async with app:
+                    await asyncio.Event().wait()
+
+            async def cancel() -> None:
+                await began.wait()
+                scopes.cancel_scope.cancel()
+                for _ in range(100):  # turns of the loop
+                    await asyncio.sleep(0)
+                await asyncio.to_thread(until, lambda: [each.phase for each in app.snapshot().partitions] == ["fenced"])
+                goes_on.set()
+
+            canceller = asyncio.create_task(cancel())
+            async with anyio.create_task_group() as scopes:
+                scopes.start_soon(serve)
+            await canceller
+            assert ended == [0]
+
+        run(main())
+        assert group.committed == 1
+
     def test_a_second_cancellation_waits_for_no_handler(self) -> None:
         group = Group(records=1)
 
@@ -252,12 +292,51 @@ class TestRunAsync:
 
             app = group.app(handle)
             running = asyncio.create_task(app.run_async())
-            (await tasks.get()).cancel()
-            await running
+            handling = await tasks.get()
+            for each in (handling, running):  # as asyncio.run does at its end
+                each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
             assert app.snapshot().records.failed_attempts == 0
 
         run(main())
         assert group.committed in (None, 0)
+
+    @pytest.mark.parametrize("batch", [None, BatchOf(records=10)], ids=["one", "batch"])
+    @pytest.mark.parametrize("way", ["an old time-out", "an inner task"])
+    def test_a_handler_that_was_not_cancelled_itself_is_tried_again_and_the_app_goes_on(
+        self, way: str, batch: BatchOf | None
+    ) -> None:
+        group, attempts = Group(records=3), 0
+
+        async def main() -> None:
+            async def handle(_: object) -> None:
+                nonlocal attempts
+                attempts += 1
+                if attempts > 1:
+                    return
+                loop, task = asyncio.get_running_loop(), asyncio.current_task()
+                inner = loop.create_task(asyncio.Event().wait())
+                assert task is not None
+                # async_timeout before 4.0.3 cancels the task, and does not take that back.
+                loop.call_soon(inner.cancel if way == "an inner task" else task.cancel)
+                try:
+                    await inner
+                except asyncio.CancelledError:
+                    if way == "an inner task":
+                        raise
+                    raise TimeoutError from None
+
+            app = Holdfast(MemoryPartitionedSource(group.broker), claims=group.claims, settings=Settings(ramp=None))
+            retry = Retry(attempts=2, wait_initial_s=0.0, jitter_s=0.0)
+            app.handler("orders", name="handle", batch=batch, retry=retry)(handle)
+            running = asyncio.create_task(app.run_async())
+            await asyncio.to_thread(until, lambda: app.snapshot().records.handled == 3)
+            app.stop()
+            await running
+
+        run(main())
+        assert group.committed == 3
 
     def test_and_it_is_not_begun_again_in_the_turn_that_takes_it_back(self) -> None:
         group, polls, ended = Group(records=1), threading.Event(), threading.Event()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from enum import Enum
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.errors import BatchFailed, DeadLetterError, Unretriable
+from holdfast.errors import BatchFailed, DeadLetterError, HandlerError, Unretriable
 from holdfast.plugin.engine.record.calling import call_async, call_plain, check_returned
 from holdfast.plugin.engine.record.own_context import first_step, in_own_context
 from holdfast.plugin.retrying.failures import words_of
@@ -93,7 +94,7 @@ def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | Non
     alone, where handlers run with `workers=0`, or in the application's event loop. Raised again when all records of the
     call are back, it ends the app. And nothing, if the application cancels the handler's task, whatever the handler
     makes of that: the app is to leave, and others get the record."""
-    if call.home is not None and (call.uprooted or isinstance(error, KeyboardInterrupt)):
+    if call.home is not None and (call.uprooted(error) or isinstance(error, KeyboardInterrupt)):
         call.home.cancelled()
         if isinstance(error, KeyboardInterrupt):
             call.struck = error
@@ -101,6 +102,8 @@ def _verdict(call: Call, error: BaseException) -> tuple[Outcome, Exception | Non
     if call.inline and isinstance(error, KeyboardInterrupt):
         call.struck = error
         return _NOT_STARTED
+    if isinstance(error, asyncio.CancelledError) and not call.cancelled:
+        return Outcome.FAILED, _inner_cancelled(error)
     return Outcome.FAILED, _as_exception(error)
 
 
@@ -322,14 +325,15 @@ def _report_batch(
             entry.ended = entry.count
             report(Ended(entry, Outcome.OK))
         return
-    if error is not None and _verdict(call, error) is _NOT_STARTED:
+    outcome, failure = _OK if error is None else _verdict(call, error)
+    if outcome is Outcome.NOT_STARTED:
         for entry in entries:
             report(Ended(entry, Outcome.NOT_STARTED, None, [_NOT_STARTED] * entry.count))
         if call.struck is not None:
             raise call.struck
         return
     given = [at for at in range(sum(entry.count for entry in entries)) if at not in undecoded]
-    failures = {**undecoded, **_failures(error, given)}
+    failures = {**undecoded, **_failures(failure, given)}
     number = 0
     for entry in entries:
         each = [(Outcome.FAILED, failures[at]) if at in failures else _OK for at in range(number, number + entry.count)]
@@ -338,13 +342,20 @@ def _report_batch(
         report(Ended(entry, worst[0], worst[1], each))
 
 
-def _failures(error: BaseException | None, given: Sequence[int]) -> dict[int, Exception]:
+def _failures(error: Exception | None, given: Sequence[int]) -> dict[int, Exception]:
     """Which records of a batch its handler has failed, of those that it was given."""
     if error is None:
         return {}
     if isinstance(error, BatchFailed) and error.fits(len(given)):
         return {given[at]: _as_exception(failure) for at, failure in error.failures.items()}
-    return dict.fromkeys(given, _as_exception(error))
+    return dict.fromkeys(given, error)
+
+
+def _inner_cancelled(error: BaseException) -> Exception:
+    """The handler itself was not cancelled: what it awaits was, and another attempt may end well."""
+    failure = HandlerError("the handler raised CancelledError: a task that it waited for was cancelled")
+    failure.__cause__ = error
+    return failure
 
 
 def _as_exception(error: object) -> Exception:

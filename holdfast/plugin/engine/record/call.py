@@ -6,11 +6,11 @@ that has come back, and is settled, could be given up once more.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Sequence
 
     from holdfast.plugin.engine.record.calling import Around
@@ -81,7 +81,13 @@ class Call:
         """Whether a coroutine runs it, and no thread."""
         return self.kind is not None and self.kind.is_async
 
-    @property
-    def uprooted(self) -> bool:
-        """Whether the application, and not holdfast, has cancelled this coroutine: its event loop is about to end."""
-        return self.home is not None and not self.cancel_seen and self.task is not None and self.task.cancelling() > 0
+    def uprooted(self, error: BaseException) -> bool:
+        """Whether the application, and not holdfast, has cancelled this coroutine: its event loop is about to end.
+
+        An error of another kind says so only where the app's own task is cancelled too, as at the end of `asyncio.run`:
+        a task counts as cancelled also after a time-out of async_timeout before 4.0.3, which the handler has seen.
+        """
+        if self.home is None or self.cancel_seen or self.task is None or not self.task.cancelling():
+            return False
+        app = self.home.task
+        return isinstance(error, asyncio.CancelledError) or (app is not None and app.cancelling() > 0)

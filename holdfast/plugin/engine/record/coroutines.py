@@ -41,6 +41,8 @@ class Home:
     context: Context
     #: Asks the app to leave.
     stop: Callable[[], None]
+    #: The application's task that waits for the app.
+    task: asyncio.Task[object] | None = None
     #: No more coroutines may begin.
     ends: bool = False
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HandlerHung, Unretriable
+from holdfast.errors import HandlerError, HandlerHung
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import Entry, Gate
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, LateResult
@@ -34,7 +34,7 @@ _OWN_WORDS = frozenset({Outcome.OK, Outcome.FAILED})
 
 
 def _was_cancelled(error: Exception | None) -> bool:
-    return isinstance(error, Unretriable) and isinstance(error.__cause__, asyncio.CancelledError)
+    return isinstance(error, HandlerError) and isinstance(error.__cause__, asyncio.CancelledError)
 
 
 class _Watched:

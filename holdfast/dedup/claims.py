@@ -63,7 +63,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+    from collections.abc import Set as AbstractSet
 
     from holdfast.errors import StoreError
 
@@ -110,7 +111,7 @@ class Acquired(NamedTuple):
 
     epoch: int
     watermark: int  #: every offset below is done
-    done: frozenset[int]  #: offsets from the watermark on that are done
+    done: AbstractSet[int]  #: offsets from the watermark on that are done; may be millions: see OffsetSet
     running: frozenset[int]  #: offsets that former owners may still be working on: `poll` for them
     #: With the epoch it is a fence, the store's milliseconds since 1970 or more, which goes on rising where epochs begin
     #: anew or go back: another namespace, a topic made again, a store that lost data; 0 = it cannot say.
@@ -126,7 +127,7 @@ class Mark(NamedTuple):
     partition: str
     epoch: int
     watermark: int  #: as far as the owner knows; the store takes it from the owner only
-    offsets: Sequence[int]  #: newly done, ascending, also those below the watermark
+    offsets: Collection[int]  #: newly done, ascending, also those below the watermark; see Runs
     #: Of an ownership that was let go: what is done is noted, and a store that has lost the `let_go` does not take the
     #: partition for owned again.
     former: bool = False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
 from holdfast.dedup.memory_state import Claimed, Finished, straight
+from holdfast.dedup.offset_set import OffsetSet, runs
 from holdfast.errors import StateError, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class MemorySession:
             p.born_ms = max(p.born_ms, self._state.wall_ms() - p.epoch)
             p.owner = self.id
             self._state.positions[partition] = p
-            return Acquired(p.epoch, p.watermark, frozenset(p.above), frozenset(p.running), p.born_ms, p.again, p.begun)
+            return Acquired(p.epoch, p.watermark, OffsetSet(p.above), frozenset(p.running), p.born_ms, p.again, p.begun)
 
         return lambda: [one(partition) for partition in partitions]
 
@@ -87,14 +88,14 @@ class MemorySession:
             owns = not lost and self._owns(mark.partition, p, mark.epoch)
             if owns:
                 p.watermark, p.begun = max(p.watermark, mark.watermark), True
-            fenced = set()
-            for offset in mark.offsets:
-                if p.is_done(offset):
-                    continue
-                if owns or lost or p.running.get(offset) == (self.id, mark.epoch):
-                    p.above.add(offset)
-                else:
-                    fenced.add(offset)
+            fenced: set[int] = set()
+            if owns or lost:
+                p.above.add_all(runs(mark.offsets))
+            else:
+                fenced = {offset for offset in mark.offsets if not p.is_done(offset)}
+                handed = {offset for offset in fenced if p.running.get(offset) == (self.id, mark.epoch)}
+                p.above.update(OffsetSet(handed))
+                fenced -= handed
             p.tidy()
             return frozenset(fenced)
 
@@ -113,7 +114,7 @@ class MemorySession:
             if (let.epoch == 0 and p.owner == self.id) or self._owns(let.partition, p, let.epoch):
                 if mark:
                     p.watermark, p.begun = max(p.watermark, mark.watermark), True
-                    p.above.update(mark.offsets)
+                    p.above.add_all(runs(mark.offsets))
                     p.tidy()
                 holder = (self.id, let.known_as or p.epoch)
                 p.running |= {offset: holder for offset in let.unacked if not p.is_done(offset)}
@@ -158,9 +159,9 @@ class MemorySession:
             p = self._state.position(drop.partition)
             if not self._owns(drop.partition, p, drop.epoch):
                 return False
-            p.again = max(p.again, p.watermark, max([*p.above, *p.running], default=-1) + 1)
+            p.again = max(p.again, p.watermark, p.above.end, max(p.running, default=-1) + 1)
             p.watermark, p.begun = drop.offset, True
-            p.above.clear()  # done = all below
+            p.above = OffsetSet()  # done = all below
             p.running.clear()  # from there on it is removed; below, it is done
             return True
 

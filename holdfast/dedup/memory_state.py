@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from holdfast.dedup.offset_set import OffsetSet
 from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class StoredPosition:
     born_ms: int = 0
     owner: str | None = None
     watermark: int = 0
-    above: set[int] = field(default_factory=set)
+    above: OffsetSet = field(default_factory=OffsetSet)
     running: dict[int, tuple[str, int]] = field(default_factory=dict)
     again: int = 0
     begun: bool = False
@@ -58,7 +59,7 @@ class StoredPosition:
 
     def tidy(self) -> None:
         """After a change of what is done."""
-        self.above = {offset for offset in self.above if offset >= self.watermark}
+        self.above.remove_below(self.watermark)
         self.running = {offset: holder for offset, holder in self.running.items() if not self.is_done(offset)}
 
 

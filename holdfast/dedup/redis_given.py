@@ -9,11 +9,11 @@ or the next owner would handle those records again.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast.dedup.claims import Acquired, Mark, Token, Verdict
+from holdfast.dedup.offset_set import OffsetSet, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -86,34 +86,29 @@ class Owned:
 
     Args:
         epoch: of the ownership.
+        watermark, above: found done as it began.
     """
 
-    __slots__ = ("_above", "_most", "_watermark", "epoch")
+    __slots__ = ("_above", "_watermark", "epoch")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, watermark: int = 0, above: Collection[int] = ()) -> None:
         self.epoch = epoch
-        self._watermark = 0
-        self._above: list[int] = []
-        #: More are looked through. It doubles, so that a mark costs what it brings and not what is kept.
-        self._most = 256
+        self._watermark = watermark
+        self._above = OffsetSet(above)
 
     def add(self, mark: Mark) -> None:
         """Note one more."""
-        self._watermark = max(self._watermark, mark.watermark)
-        offsets = mark.offsets
-        if not offsets or offsets[-1] < self._watermark:
-            return
-        self._above.extend(offsets[bisect_left(offsets, self._watermark) :])
-        if len(self._above) > self._most:
-            self._above = self._from_watermark()
-            self._most = 2 * len(self._above) + 256
+        if mark.watermark > self._watermark:
+            self._watermark = mark.watermark
+            if self._above:
+                self._above.remove_below(mark.watermark)
+        ranges = runs(mark.offsets)
+        if ranges and ranges[-1].stop > self._watermark:
+            self._above.add_all(ranges, at_least=self._watermark)
 
     def all(self, partition: str) -> Mark:
         """All of them as one."""
-        return Mark(partition, self.epoch, self._watermark, self._from_watermark())
-
-    def _from_watermark(self) -> list[int]:
-        return sorted({offset for offset in self._above if offset >= self._watermark})
+        return Mark(partition, self.epoch, self._watermark, OffsetSet(self._above))
 
 
 class Given:
@@ -287,8 +282,7 @@ class Given:
         with self.lock:
             self._let_gos = still | self._let_gos  # the oldest come first
             for partition, found in done.items():
-                owned = self._owned[partition] = Owned(found.epoch)
-                owned.add(Mark(partition, found.epoch, found.watermark, sorted(found.done)))
+                self._owned[partition] = Owned(found.epoch, found.watermark, found.done)
             if self._rounds != before.rounds:
                 self.unsaid = True
 

@@ -6,11 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
+from holdfast.dedup.offset_set import runs
 from holdfast.dedup.redis_asking import Asker, Question, in_order
 from holdfast.dedup.redis_given import Given
 from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode, encode
-from holdfast.dedup.redis_positions import acquired, check_offsets, runs
+from holdfast.dedup.redis_positions import acquired, check_offsets
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ def _verdicts(reply: Sequence[int]) -> list[Verdict]:
 def _runs(mark: Mark) -> Args:
     """How many, and of each the first offset and its length."""
     found = runs(mark.offsets)
-    return [len(found), *(number for run in found for number in run)]
+    return [len(found), *(number for run in found for number in (run.start, len(run)))]
 
 
 def _polled(poll: Poll, reply: bytes) -> Polled | Verdict:

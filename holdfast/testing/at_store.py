@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast.dedup.memory_state import Claimed, Finished
+from holdfast.dedup.offset_set import OffsetSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,18 +33,20 @@ class _Was(NamedTuple):
     owner: str | None
     epoch: int
     watermark: int
-    above: frozenset[int]
+    above: OffsetSet
     running: dict[int, tuple[str, int]]
     #: Changed by a reset.
     again: int
 
     def new(self, now: StoredPosition) -> set[int]:
         """The offsets that are done now, and were not."""
+        if (now.watermark, now.above) == (self.watermark, self.above):
+            return set()  # as after most calls
         above = {*range(self.watermark, now.watermark), *now.above}
         return {offset for offset in above if offset >= self.watermark and offset not in self.above}
 
 
-_NOTHING = _Was(None, 0, 0, frozenset(), {}, 0)
+_NOTHING = _Was(None, 0, 0, OffsetSet(), {}, 0)
 
 
 class _Noted(dict["ClaimKey", "Claimed | Finished"]):
@@ -75,7 +78,7 @@ class AtStore:
         state = self._store.state
         self._late(session, generation)
         before = {
-            name: _Was(p.owner, p.epoch, p.watermark, frozenset(p.above), dict(p.running), p.again)
+            name: _Was(p.owner, p.epoch, p.watermark, OffsetSet(p.above), dict(p.running), p.again)
             for name, p in state.positions.items()
         }
         keys = state.keys = state.keys if isinstance(state.keys, _Noted) else _Noted(state.keys)

@@ -24,6 +24,7 @@ from holdfast.testing.store_session import SimulatedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from redis.exceptions import ResponseError
 
@@ -40,7 +41,7 @@ class SeenPosition(NamedTuple):
     epoch: int
     owner: str | None
     watermark: int
-    above: frozenset[int]
+    above: AbstractSet[int]
     running: dict[int, tuple[str, int]]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.offset_set import OffsetSet
 from holdfast.plugin.engine.partition.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class Replayed:
         """Take the positions over; replies where to read from: `firsts`, or higher. Raises StoreError."""
         for partition, found in self._holding.take(deadline).items():
             start = max(firsts[partition], found.watermark)
-            self._ledgers[partition] = Ledger(start, {offset for offset in found.done if offset >= start})
+            done = OffsetSet(found.done)
+            done.remove_below(start)
+            self._ledgers[partition] = Ledger(start, done)
         return {partition: ledger.next for partition, ledger in self._ledgers.items()}
 
     def is_open(self, letter: Record) -> bool:

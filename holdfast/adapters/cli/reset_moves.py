@@ -9,6 +9,7 @@ from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from holdfast.adapters.cli.arguments import Target
     from holdfast.records import Partition
@@ -21,7 +22,7 @@ class Position:
     #: Every offset below is done.
     watermark: int
     #: Offsets from the watermark on that are done.
-    done: frozenset[int]
+    done: AbstractSet[int]
 
     @property
     def known(self) -> bool:

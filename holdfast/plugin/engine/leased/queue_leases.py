@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Acquired, Drop, LetGo, Mark, Verdict
+from holdfast.dedup.offset_set import OffsetSet, runs
 from holdfast.errors import SourceError
 from holdfast.plugin.events import ResetHonoured, SourceTrouble
 from holdfast.timing import Deadline
@@ -81,7 +82,7 @@ class _QueueLease:
     moved_at: float = 0.0
     #: What is done: all below the watermark, and these. And what of it is to be marked.
     watermark: int = 0
-    above: set[int] = field(default_factory=set)
+    above: OffsetSet = field(default_factory=OffsetSet)
     done: list[int] = field(default_factory=list)
     #: A record ran that is known as done: what is known is of another log. Nothing is marked until it is forgotten.
     refuted: bool = False
@@ -109,12 +110,8 @@ class _QueueLease:
 
     def advance(self, watermark: int = 0) -> None:
         """Everything below that is done too, and then what follows without a gap."""
-        if watermark > self.watermark:
-            self.watermark = watermark
-            self.above = {offset for offset in self.above if offset >= watermark}
-        while self.watermark in self.above:
-            self.above.discard(self.watermark)
-            self.watermark += 1
+        self.watermark = self.above.first_missing(max(self.watermark, watermark))
+        self.above.remove_below(self.watermark)
 
     def lost(self) -> None:
         """Note that the queue is not ours any more."""
@@ -229,7 +226,7 @@ class QueueLeases:
             return
         self._mark_at = now + _MARK_EVERY_S
         for lease in leases:
-            lease.above.update(offset for offset in lease.done if offset >= lease.watermark)
+            lease.above.add_all(runs(lease.done))
             lease.advance()
         marks = [Mark(lease.name, lease.epoch, lease.watermark, sorted(lease.done)) for lease in leases]
         for lease, fenced in zip(leases, session.mark(marks), strict=True):
@@ -255,7 +252,7 @@ class QueueLeases:
                 if reply.epoch != lease.epoch + 1:  # somebody else has had it since we did
                     lease.look_at, lease.believed, lease.believed_at = 0.0, None, -math.inf
                 lease.acquired, lease.epoch, lease.passing = reply, reply.epoch, False
-                lease.watermark, lease.above = reply.watermark, set(reply.done)
+                lease.watermark, lease.above = reply.watermark, OffsetSet(reply.done)
                 lease.advance()
             elif reply is Verdict.FENCED:
                 return  # the session is lost, as the engine sees in this turn
@@ -316,7 +313,7 @@ class QueueLeases:
             self._tell(SourceTrouble(error=str(error)))
             return
         lease.look_at = now + _LOOK_EVERY_S
-        if lease.refuted or max(lease.watermark - 1, max(lease.above, default=-1)) >= seen.end:
+        if lease.refuted or max(lease.watermark, lease.above.end) > seen.end:
             self._begin_anew(lease, session, seen.first)
             return
         if not lease.judged and seen.dense and (seen.committed is not None or lease.watermark):
@@ -357,7 +354,7 @@ class QueueLeases:
             lease.look_at = 0.0
             if session.drop([Drop(lease.name, lease.epoch, first)])[0]:
                 self._tell(ResetHonoured(partition=lease.queue, offset=first, watermark=lease.watermark))
-                lease.watermark, lease.above, lease.highest, lease.refuted = first, set(), -1, False
+                lease.watermark, lease.above, lease.highest, lease.refuted = first, OffsetSet(), -1, False
                 # The group's offset may be of the other log, too: what it says now counts at the next look.
                 lease.believed, lease.believed_at = first, self._clock.now()
             else:

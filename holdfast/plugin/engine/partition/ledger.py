@@ -8,10 +8,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from holdfast.dedup.offset_set import OffsetSet
 from holdfast.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
 
 class Ledger:
@@ -28,10 +29,12 @@ class Ledger:
 
     __slots__ = ("_done", "_next", "_starts", "_stops")
 
-    def __init__(self, start: int, done: Iterable[int] = ()) -> None:
-        """Args: start: the first offset to come; done: offsets from `start` on that are done."""
+    def __init__(self, start: int, done: Collection[int] = ()) -> None:
+        """Args: start: the first offset to come; done: offsets from `start` on that are done, as a set for the ledger
+        alone if it is an OffsetSet."""
         self._next = start
-        self._done = set(done)  # known from the store, not polled yet
+        #: Known from the store, not polled yet.
+        self._done = done if isinstance(done, OffsetSet) else OffsetSet(done)
         # Polled and not settled: range number i goes from _starts[i] up to, without, _stops[i]. Ascending.
         self._starts: list[int] = []
         self._stops: list[int] = []
@@ -53,7 +56,7 @@ class Ledger:
         """
         if offset in self._done and offset >= self._next:
             self._next = offset + 1
-            self._done.discard(offset)
+            self._done.remove_below(offset + 1)
             return False
         self.polled_all(range(offset, offset + 1))
         return True
@@ -65,7 +68,7 @@ class Ledger:
         """
         if offsets.start < self._next:
             raise StateError(f"offset {offsets.start} came after {self._next - 1}")
-        if self._done and not self._done.isdisjoint(offsets):
+        if self._done and self._done.has_any(offsets):
             return False
         starts, stops = self._starts, self._stops
         if stops and stops[-1] == offsets.start:
@@ -77,15 +80,12 @@ class Ledger:
 
     def unknown(self, at: int, until: int) -> list[range]:
         """Of offsets that did not come: those that are not known as done; ascending."""
-        found = []
-        for known in sorted(offset for offset in self._done if at <= offset < until):
-            found += [range(at, known)] if at < known else []
-            at = known + 1
-        return [*found, range(at, until)] if at < until else found
+        return self._done.gaps(range(at, until))
 
     def reached(self, offset: int) -> None:
         """The source has read up to `offset`: what it did not deliver below is no record."""
         self._next = max(self._next, offset)
+        self._done.remove_below(self._next)
 
     def read_on(self, offset: int) -> Ledger:
         """The ledger of a reader that goes on from there, not below the watermark: what is open below stays open, also

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from holdfast.dedup.claims import Mark
+from holdfast.dedup.offset_set import Runs
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.host import Marking
@@ -57,6 +58,6 @@ def _ranges(entries: Sequence[Entry]) -> list[range]:
 
 
 def _mark(owner: Ownership, done: Sequence[range]) -> Mark:
-    offsets = done[0] if len(done) == 1 else [offset for span in done for offset in span]
+    offsets = done[0] if len(done) == 1 else Runs(done)
     former = owner.phase is Phase.GONE
     return Mark(owner.name, owner.store_epoch, owner.ledger.watermark_with(done), offsets, former)

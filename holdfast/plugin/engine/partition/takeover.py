@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.dedup.claims import Acquired, Drop, Mark, Verdict
+from holdfast.dedup.offset_set import OffsetSet
 from holdfast.errors import NotAuthorised, SourceError, UnknownTopic
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Phase
@@ -267,10 +268,9 @@ class Takeover:
                 watermark = committed.offset
             elif committed.offset > watermark:
                 self._tell(AdvanceIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
-        known = {offset for offset in acquired.done if offset >= watermark}
-        while watermark in known:
-            known.discard(watermark)
-            watermark += 1
+        known = OffsetSet(acquired.done)
+        watermark = known.first_missing(watermark)
+        known.remove_below(watermark)
         owner.waiting = {offset for offset in acquired.running if offset >= watermark and offset not in known}
         if acquired.begun:
             owner.own(Ledger(watermark, known))
@@ -288,7 +288,8 @@ class Takeover:
             acquired = owner.acquired
             watermark = acquired.watermark if acquired else 0
             if acquired:
-                owner.again = max(owner.again, watermark, max([*acquired.done, *acquired.running], default=-1) + 1)
+                known_up_to = max(OffsetSet(acquired.done).end, max(acquired.running, default=-1) + 1)
+                owner.again = max(owner.again, watermark, known_up_to)
             # A group that holdfast meets for the first time has nothing to forget; nor who has dropped it already.
             if acquired and watermark and (acquired.done or acquired.running or watermark != owner.adopting):
                 self._tell(ResetHonoured(partition=owner.partition, offset=owner.adopting, watermark=watermark))

@@ -258,6 +258,16 @@ class PartitionedSource(Protocol):
 
 
 @runtime_checkable
+class ReachableSource(Protocol):
+    """A source that can ask its brokers before it joins: what is asked of them after that knows that they answer."""
+
+    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Reach the brokers and look for the topics. Before `open`. Raises SourceError: UnknownTopic names all that are
+        missing."""
+        ...
+
+
+@runtime_checkable
 class RetryTopicsSource(Protocol):
     """A partitioned source that can have retry topics: the app reads them beside its own topics."""
 

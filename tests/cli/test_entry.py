@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.adapters.cli.reach import await_listener
+from holdfast.plugin.listening import await_listener
 from tests.cli.bench import ROOT, holdfast
 from tests.harness.kafka_brokers import closed_port
 from tests.harness.servers.redis import RedisServer
@@ -135,7 +135,7 @@ def test_what_is_wrong_has_the_options_name(here: Here, arguments: tuple[str, ..
 def test_a_port_that_refuses_is_told_at_once_and_given_up_soon(
     broker: str, here: Here, closed_port: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("holdfast.adapters.cli.reach.PATIENCE_S", 0.3)
+    monkeypatch.setattr("holdfast.plugin.listening.PATIENCE_S", 0.3)
     told = here("lag", "--group", "g", broker, closed_port, code=3).stderr
     assert f"{closed_port} refuses connections: nothing listens there: check the address" in told
     assert [each.getMessage() for each in caplog.records if "trying for another 0.3 s" in each.getMessage()]

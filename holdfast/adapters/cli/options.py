@@ -14,10 +14,10 @@ from holdfast.adapters.cli.arguments import (
     rocketmq_conf,
     seconds,
 )
-from holdfast.adapters.cli.reach import await_listener
 from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.errors import SettingError
+from holdfast.plugin.listening import await_listener
 from holdfast.plugin.tool_ports import GroupMember
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
-from holdfast.adapters.kafka.properties import addresses, for_helpers
+from holdfast.adapters.kafka.properties import DEFAULT_PORT, addresses, for_helpers
 from holdfast.errors import SettingError, SourceError, SourceUnavailable
+from holdfast.plugin.listening import refusal, unreached
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -90,9 +91,17 @@ class Admin:
 
     def reach(self, deadline: Deadline) -> str:
         """Reach one broker and log in there; returns the cluster's id. Raises SourceError."""
+        try:
+            return self._reach(deadline)
+        except SourceUnavailable:
+            if (why := refusal(self._where, DEFAULT_PORT)) is None:
+                raise
+            raise unreached(why) from None
+
+    def _reach(self, deadline: Deadline) -> str:
         self._forget()
         what, slice_s = f"connecting to {self._where}", 0.2
-        wait = Wait(what, deadline)
+        wait = Wait(what, deadline, self._where)
         while True:
             try:
                 cluster = self.client.list_topics(SOME_TOPIC, timeout=deadline.left_s(at_most=slice_s))
@@ -181,15 +190,17 @@ class Admin:
 class Wait:
     """A wait for the brokers, of which the log tells once."""
 
-    def __init__(self, what: str, deadline: Deadline) -> None:
-        self.what, self._deadline = what, deadline
+    def __init__(self, what: str, deadline: Deadline, where: str = "") -> None:
+        """Args: where: the brokers' addresses, if those are what is waited for."""
+        self.what, self._deadline, self._where = what, deadline, where
         self._told = deadline.budget_s < _TOLD_S
 
     def goes_on(self) -> None:
         """There was no answer, and it is tried again."""
         if not self._told:
             self._told = True
-            _log.warning("%s: no answer yet; trying for another %.0f s", self.what, self._deadline.left_s())
+            why = refusal(self._where, DEFAULT_PORT) or f"{self.what}: no answer yet"
+            _log.warning("%s; trying for another %.0f s", why, self._deadline.left_s())
 
 
 def refused(error: KafkaException) -> SettingError:

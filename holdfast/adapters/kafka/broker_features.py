@@ -21,7 +21,7 @@ from holdfast.adapters.kafka import tls
 from holdfast.adapters.kafka._client import libversion
 from holdfast.adapters.kafka.admin import Admin
 from holdfast.adapters.kafka.api_versions import CONSUMER_GROUP_HEARTBEAT, fetch
-from holdfast.adapters.kafka.properties import addresses
+from holdfast.adapters.kafka.properties import DEFAULT_PORT, addresses
 from holdfast.adapters.kafka.wire import Malformed
 from holdfast.timing import Deadline
 
@@ -36,7 +36,6 @@ _HEARTBEAT_VERSION = 1
 _FEATURE = "group.version"
 # librdkafka 2.12.0 is its first release in which the consumer protocol is more than a preview (its CHANGELOG).
 _GENERAL_AVAILABILITY = 0x020C0000
-_DEFAULT_PORT = 9092
 # librdkafka has just been answered: a broker that does not answer us within that will not.
 _ANSWER_S = 5.0
 # More addresses are of no use: any broker knows.
@@ -101,7 +100,7 @@ def bootstrap(conf: Mapping[str, object]) -> list[tuple[str, int]]:
             continue
         host, colon, port = address.rpartition(":")
         if not colon or not port.isdecimal() or (":" in host and not host.endswith("]")):
-            host, port = address, str(_DEFAULT_PORT)  # no port, or an IPv6 address without brackets
+            host, port = address, str(DEFAULT_PORT)  # no port, or an IPv6 address without brackets
         found.append((host.strip("[]"), int(port)))
     return found
 

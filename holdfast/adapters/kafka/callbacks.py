@@ -7,11 +7,15 @@ wrong is raised by the next poll.
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
+from holdfast.adapters.kafka.properties import DEFAULT_PORT
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
+from holdfast.plugin.folding import EVERY_S, Folding
+from holdfast.plugin.listening import refusal, unreached
 from holdfast.plugin.ports import CommitFate, Start
 from holdfast.records import Partition
 from holdfast.timing import SYSTEM_CLOCK
@@ -40,12 +44,16 @@ _FATES = {
 
 
 class ClientLog:
-    """Takes librdkafka's own lines, at INFO whatever they call themselves: it writes one for every failed connection
-    attempt, ten a second. What matters of them comes as an error event, and is told by us."""
+    """Takes librdkafka's own lines, at DEBUG whatever they call themselves: it writes one for every failed connection
+    attempt, ten a second. What matters of them comes as an error event, and is told by us. Any thread."""
+
+    def __init__(self) -> None:
+        self._folding = Folding(SYSTEM_CLOCK)
 
     def log(self, _: int, text: str, *args: object) -> None:
-        """Log a line, as a logging.Logger does."""
-        _client_log.info(text, *args)
+        """Log a line, as a logging.Logger does; one that comes again and again only now and then."""
+        if _client_log.isEnabledFor(logging.DEBUG) and (said := self._folding.says(text % args)) is not None:
+            _client_log.debug("%s", said)
 
 
 def guarded(name: str, call: Callable[..., object]) -> Callable[..., None]:
@@ -83,6 +91,7 @@ class Callbacks:
         self.commits_under_way = 0
         #: What only a person can cure, until it is raised.
         self.trouble: SourceError | None = None
+        self._folding, self._all_down_at = Folding(SYSTEM_CLOCK), -math.inf
         #: What is ridden out, and when it was told.
         self._told_at: dict[tuple[int, str], float] = {}
         self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
@@ -207,10 +216,23 @@ class Callbacks:
         if faults.cure_of(error) is faults.Cure.PERSON:
             self.met(error, f"talking to Kafka at {self._brokers}")
         else:
-            everything = error.code() == KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's name
-            _log.log(logging.WARNING if everything else logging.INFO, "%s", error)
+            self.ridden_out(error)
         if self.error_cb is not None:
             self.error_cb(error)
+
+    def ridden_out(self, error: KafkaError) -> None:
+        """Tell now and then what the client gets over by itself: it meets the same again and again while brokers are
+        away. That all of them are is raised by the next poll; one by one they are not told of then."""
+        now, where = SYSTEM_CLOCK.now(), f"Kafka at {self._brokers}"
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - librdkafka's name
+            if now - self._all_down_at > 2 * EVERY_S and self._folding.says(error.name()) is not None:
+                _log.info("%s: %s (%s)", where, error.str(), error.name())
+            return
+        self._all_down_at = now
+        if self._folding.says(error.name()) is not None:
+            why = refusal(self._brokers, DEFAULT_PORT)
+            found = faults.as_source_error(error, f"talking to {where}") if why is None else unreached(why)
+            self.trouble = self.trouble or found
 
     def take_trouble(self) -> SourceError | None:
         """The trouble that has to be raised, once."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
 from holdfast.adapters.kafka.admin import Wait, refused
 from holdfast.adapters.kafka.callbacks import ClientLog
-from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of, is_about_credentials
+from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of, is_about_credentials, unknown_topics
 from holdfast.adapters.kafka.letters_under_way import Answer, LetterName, UnderWay
 from holdfast.adapters.kafka.properties import addresses, for_helpers
 from holdfast.adapters.kafka.topic_keeping import check_topics
@@ -97,19 +97,17 @@ class KafkaDeadLetters:
 
         Raises UnknownTopic, NotAuthorised, SourceUnavailable; SettingError where librdkafka refuses the configuration.
         """
-        missing: dict[str, UnknownTopic] = {}
+        running, missing, patience = self._start(), [], list[Deadline]()
+        for topic in topics:  # what the broker makes by itself it makes while the others are looked at
+            _topic_error(running.producer, topic, deadline.left_s(at_most=_SLICE_S))
         for topic in sorted(topics):
             try:
-                self._check(self._start(), topic, deadline)
-            except UnknownTopic as error:
-                missing[topic] = error
+                self._check(running, topic, deadline, patience)
+            except UnknownTopic:
+                missing.append(topic)
         if missing:
-            topic, first = next(iter(missing.items()))
-            raise UnknownTopic(
-                f"{first}; missing {'is' if len(missing) == 1 else 'are'} {', '.join(missing)} (dead letters, and "
-                f"records to be tried later, go there): kafka-topics.sh --bootstrap-server {self._where} --create "
-                f"--topic {topic} --partitions 6 --config cleanup.policy=delete"
-            ) from first
+            they_are = " (dead letters, and records to be tried later, go there)"
+            raise unknown_topics(missing, self._where, they_are=they_are, config=" --config cleanup.policy=delete")
 
     def check_keeping(self, delays: Mapping[str, float], letters: Collection[str], deadline: Deadline) -> None:
         """See `plugin.retrying.keeping.KeepsRecords`. Raises TopicUnfit, SourceUnavailable."""
@@ -195,10 +193,10 @@ class KafkaDeadLetters:
         said = as_source_error(error, what)
         return DeadLetterRefused(str(said)) if cure_of(error) is Cure.PERSON else DeadLetterError(str(said))
 
-    def _check(self, running: _Running, topic: str, deadline: Deadline) -> None:
+    def _check(self, running: _Running, topic: str, deadline: Deadline, patience: list[Deadline]) -> None:
+        """Args: patience: until when topics may be missing, from when the first was seen to be; for all of them."""
         what, slice_s = f"checking the dead letter topic {topic} at {self._where}", _SLICE_S
-        wait = Wait(what, deadline)
-        patience: Deadline | None = None
+        wait = Wait(what, deadline, self._where)
         while True:
             error = _topic_error(running.producer, topic, deadline.left_s(at_most=slice_s))
             if error is None:
@@ -207,8 +205,9 @@ class KafkaDeadLetters:
             if running.hopeless is not None:
                 raise as_source_error(running.hopeless, what)
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                patience = patience or Deadline(deadline.left_s(at_most=_MISSING_S))
-                if patience.passed:
+                if not patience:
+                    patience.append(Deadline(deadline.left_s(at_most=_MISSING_S)))
+                if patience[0].passed:
                     raise as_source_error(error, what)
             elif cure_of(error) is Cure.PERSON:
                 raise as_source_error(error, what)

@@ -6,11 +6,18 @@ A group's coordinator may be made by the first question about any group, and ans
 
 from __future__ import annotations
 
+import difflib
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.kafka._client import KafkaError
 from holdfast.errors import NotAuthorised, SourceError, SourceFatal, SourceUnavailable, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+#: How alike two names have to be, for one to be a slip of the other.
+_CLOSE = 0.8
 
 
 class Cure(Enum):
@@ -199,6 +206,30 @@ def as_source_error(error: KafkaError, what: str) -> SourceError:
     fault = fault_of(error)
     said = f"{what}: {error.str()} ({error.name()})"
     return SourceUnavailable(said) if fault is None else fault.error(f"{said}; {fault.remedy}")
+
+
+def unknown_topics(
+    missing: Sequence[str], where: str, *, known: Iterable[str] = (), they_are: str = "", config: str = ""
+) -> UnknownTopic:
+    """The error for topics that are not there, with what makes them.
+
+    Args:
+        missing: their names.
+        where: the brokers' addresses.
+        known: the topics that are there, as far as known.
+        they_are: what they are for, in brackets.
+        config: what they are to be made with.
+    """
+    near = [(each, difflib.get_close_matches(each, known, 1, _CLOSE)) for each in missing]
+    meant = "".join(f" (did you mean {found[0]} for {each}?)" for each, found in near if found)
+    makes = "; ".join(
+        f"kafka-topics.sh --bootstrap-server {where} --create --topic {each} --partitions 6{config}" for each in missing
+    )
+    these = ("topic", "it, or correct its name") if len(missing) == 1 else ("topics", "them, or correct their names")
+    return UnknownTopic(
+        f"Kafka at {where} has no {these[0]} {', '.join(missing)}{they_are}{meant} (UNKNOWN_TOPIC_OR_PART): create "
+        f"{these[1]}: {makes}"
+    )
 
 
 class CommitFate(Enum):

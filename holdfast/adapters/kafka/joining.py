@@ -10,7 +10,7 @@ from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException
 from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
 from holdfast.adapters.kafka.callbacks import ClientLog, guarded
 from holdfast.adapters.kafka.config import GroupProtocol
-from holdfast.errors import NotAuthorised, SourceError
+from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -103,15 +103,18 @@ def look_for_topics(
     consumer: Consumer, topics: Sequence[str], callbacks: Callbacks, bootstrap: str, deadline: Deadline
 ) -> None:
     """Topics that are named must exist: the client by itself would wait for them in silence. Raises SourceError."""
-    asked = f"reaching Kafka at {bootstrap}"
-    wait = Wait(asked, deadline)
-    known = _list_topics(consumer, None, callbacks, wait, deadline)
+    wait = Wait(f"reaching Kafka at {bootstrap}", deadline, bootstrap)
+    known, missing = _list_topics(consumer, None, callbacks, wait, deadline), []
     for topic in topics:
         if topic.startswith("^") or topic in known:
             continue
         error = _list_topics(consumer, topic, callbacks, wait, deadline)[topic].error
-        if error is not None:
+        if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise faults.as_source_error(error, f"subscribing to {topic}")
+        if error is not None:
+            missing.append(topic)
+    if missing:
+        raise faults.unknown_topics(missing, bootstrap, known=known)
 
 
 def _list_topics(
@@ -127,6 +130,8 @@ def _list_topics(
             consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
             trouble = callbacks.take_trouble()
             over = deadline.passed or faults.cure_of(error.args[0]) is not faults.Cure.CLIENT
+            if isinstance(trouble, SourceUnavailable):  # all brokers are away: that is what is waited for
+                trouble = None
             if trouble is not None or over:
                 raise trouble or faults.as_source_error(error.args[0], wait.what) from error
             wait.goes_on()

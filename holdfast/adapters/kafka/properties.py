@@ -12,6 +12,8 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: The port of an address that names none.
+DEFAULT_PORT = 9092
 #: Properties that only a consumer knows (column C). A producer or an admin client logs a warning for each.
 CONSUMER_ONLY = frozenset(
     {

@@ -164,6 +164,15 @@ class KafkaSource:
         self._starting_offsets.whole = frozenset(topics)
 
     # ---- the start and the end
+    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Reach the broker and look for the topics; join nothing yet. Raises SourceError: UnknownTopic names all that
+        are missing."""
+        self._topics = list(topics)
+        self._ids.admin().reach(deadline)  # a client that no log hears of: ours would tell of each try to connect
+        self._make_client(deadline)
+        look_for_topics(self._client_or_raise(), self._topics, self._callbacks, self._checked.bootstrap, deadline)
+        self._callbacks.connected = True
+
     def open(
         self,
         topics: Collection[str],
@@ -172,10 +181,10 @@ class KafkaSource:
         deadline: Deadline,
     ) -> None:
         """Reach the broker, look for the topics, join. Raises SourceError within the deadline."""
-        self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
-        self._make_client(deadline)
-        look_for_topics(self._client_or_raise(), self._topics, self._callbacks, self._checked.bootstrap, deadline)
-        self._callbacks.connected = True
+        self._callbacks.listener, self._owners = listener, owners
+        if self._consumer is None:
+            self.reach(topics, deadline)
+        self._topics = list(topics)
         self._starting_offsets.begin(self._client_or_raise(), self._topics, deadline)
         self._join()
 
@@ -312,7 +321,7 @@ class KafkaSource:
         """An error event: ridden out (True: the client goes on), cured by a new client, or raised by the next poll."""
         cure = faults.cure_of(error)
         if cure is faults.Cure.CLIENT:
-            _log.info("%s", error)
+            self._callbacks.ridden_out(error)
             return True
         if cure is faults.Cure.PERSON and self._callbacks.passes(error):
             self._callbacks.met(error, what)

@@ -55,6 +55,10 @@ class Family(Protocol):
         """How long the loop may stand still until others may take over what its session has."""
         ...
 
+    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Reach the brokers, as far as the source can do so before it joins."""
+        ...
+
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Join."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.errors import SourceError, StoreError, StoreUnavailable
+from holdfast.errors import SourceError, StoreError, StoreUnavailable, UnknownTopic
 from holdfast.plugin.engine.resources import Resources
 from holdfast.plugin.retrying.keeping import KeepsRecords
 from holdfast.timing import Deadline
@@ -85,8 +85,8 @@ class Lifecycle:
         self._resources = resources or Resources()
 
     def open(self, topics: Collection[str]) -> bool:
-        """Store first, then dead letters, the user's resources, then the group: who joins must be able to work. Raises
-        what fails.
+        """Store first, then brokers, dead letters, the user's resources, then the group: who joins must be able to
+        work. Raises what fails.
 
         Returns: False = it was asked to stop before it had joined.
         """
@@ -95,10 +95,7 @@ class Lifecycle:
         deadline = Start(parts.settings.startup_timeout_s, parts.runtime, parts.stopping)
         try:
             self._reach_store(deadline)
-            if (targets := parts.routes.targets) and parts.letters is not None:
-                parts.letters.check(targets, deadline)
-                if isinstance(parts.letters, KeepsRecords):
-                    parts.letters.check_keeping(parts.routes.delays, parts.routes.letters, deadline)
+            self._reach_brokers(topics, deadline)
             for topic, following in parts.routes.retry_topics.following.items():
                 _log.info("what fails of %s goes to %s", topic, following)
             if not self._resources.open(parts.workers.coroutines, parts.runtime, parts.stopping):
@@ -168,6 +165,30 @@ class Lifecycle:
                     told = True
                 self._parts.runtime.sleep(deadline.left_s(_STARTUP_AGAIN_S))
 
+    def _reach_brokers(self, topics: Collection[str], deadline: Deadline) -> None:
+        """The topics that are missing there are told together, whatever they are for. Retry topics are looked at as
+        what is written to."""
+        read = [topic for topic in topics if topic not in self._parts.routes.targets]
+        missing = [
+            each
+            for each in (
+                _missing(lambda: self._family.reach(read, deadline)),
+                _missing(lambda: self._check_letters(deadline)),
+            )
+            if each is not None
+        ]
+        if len(missing) > 1:
+            raise UnknownTopic("; ".join(map(str, missing)))
+        if missing:
+            raise missing[0]
+
+    def _check_letters(self, deadline: Deadline) -> None:
+        routes, letters = self._parts.routes, self._parts.letters
+        if routes.targets and letters is not None:
+            letters.check(routes.targets, deadline)
+            if isinstance(letters, KeepsRecords):
+                letters.check_keeping(routes.delays, routes.letters, deadline)
+
     def _end_session(self, left: bool) -> None:
         parts, session = self._parts, self._parts.sessions.session
         if session is None:
@@ -184,3 +205,12 @@ class Lifecycle:
             session.abandon()
         else:
             session.end()
+
+
+def _missing(look: Callable[[], None]) -> UnknownTopic | None:
+    """The error that says which topics a look has found missing; None: none."""
+    try:
+        look()
+    except UnknownTopic as error:
+        return error
+    return None

@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from holdfast.plugin.events import SourceTrouble
+from holdfast.plugin.folding import Folding
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.plugin.events import Event
     from holdfast.plugin.ports import Observer
+    from holdfast.timing import Clock
 
 _log = logging.getLogger("holdfast")
 
@@ -17,15 +21,21 @@ _log = logging.getLogger("holdfast")
 class Observers:
     """The log first, then the figures, then those of the application."""
 
-    def __init__(self, counts: Callable[[Event], None], observers: Sequence[Observer]) -> None:
-        self._counts, self._observers = counts, tuple(observers)
+    def __init__(self, counts: Callable[[Event], None], observers: Sequence[Observer], clock: Clock) -> None:
+        self._counts, self._observers, self._folding = counts, tuple(observers), Folding(clock)
 
     def tell(self, event: Event) -> None:
         """Log the event and tell all observers. What one of them raises is logged, and the others are told."""
-        _log.log(event.level, "%s", event)
+        self._log(event)
         self._counts(event)
         for observer in self._observers:
             try:
                 observer.on_event(event)
             except Exception:  # noqa: BLE001 - an observer is the application's code
                 _log.exception("an observer failed on %s", event)
+
+    def _log(self, event: Event) -> None:
+        """Trouble of the source comes again for as long as it lasts."""
+        said = self._folding.says(str(event)) if isinstance(event, SourceTrouble) else event
+        if said is not None:
+            _log.log(event.level, "%s", said)

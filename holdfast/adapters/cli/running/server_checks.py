@@ -6,7 +6,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli.output import count
-from holdfast.adapters.cli.reach import await_listener
 from holdfast.adapters.cli.running.check import Check
 from holdfast.adapters.cli.running.sources import look_at
 from holdfast.dedup.memory import MemoryClaims
@@ -15,6 +14,7 @@ from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import HoldfastError
 from holdfast.plugin.advice import doctor
 from holdfast.plugin.advice.doctor import Circumstances, Client, ClientConf, Severity
+from holdfast.plugin.listening import await_listener
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:

@@ -28,26 +28,34 @@ def await_listener(addresses: str, default_port: int | None, timeout_s: float) -
     Raises:
         SourceUnavailable: all refuse, or have names that nobody knows. The cause is logged at once.
     """
-    places = [_ADDRESS.fullmatch(each.strip()) for each in re.split("[,;]", addresses) if each.strip()]
     patience_s = min(PATIENCE_S, timeout_s)
     deadline, told = Deadline(patience_s), False
-    while True:
-        causes = []
-        for place in places:
-            port = None if place is None else place["port"] or default_port
-            cause = None if place is None or port is None else _refusal(place["six"] or place["host"], int(port))
-            if cause is None:
-                return
-            causes.append(cause)
-        if not causes:
-            return
-        why = "; ".join(causes)
+    while (why := refusal(addresses, default_port)) is not None:
         if deadline.passed:
-            raise SourceUnavailable(f"{why}: check the address, and that the server runs")
+            raise unreached(why)
         if not told:
             _log.warning("%s; trying for another %g s", why, patience_s)
             told = True
         SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
+
+
+def refusal(addresses: str, default_port: int | None) -> str | None:
+    """Why none of them takes a connection, in words; None = one does, or that cannot be told. Takes a second at most
+    for each that says nothing."""
+    places = [_ADDRESS.fullmatch(each.strip()) for each in re.split("[,;]", addresses) if each.strip()]
+    causes = []
+    for place in places:
+        port = None if place is None else place["port"] or default_port
+        cause = None if place is None or port is None else _refusal(place["six"] or place["host"], int(port))
+        if cause is None:
+            return None
+        causes.append(cause)
+    return "; ".join(causes) or None
+
+
+def unreached(why: str) -> SourceUnavailable:
+    """The error to raise for that reason."""
+    return SourceUnavailable(f"{why}: check the address, and that the server runs")
 
 
 def _refusal(host: str, port: int) -> str | None:

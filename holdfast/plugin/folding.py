@@ -1,0 +1,43 @@
+"""Folding: what a client says again and again is told once, and then now and then."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from holdfast.timing import Clock
+
+#: How often a thing is told that goes on.
+EVERY_S: Final = 30.0
+#: Of so many things it is remembered when they were told; who can name more (hosts, topics) is told more often.
+_KINDS: Final = 256
+#: What differs between two lines of one kind: ports, counts, times.
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+
+
+class Folding:
+    """Lines of one client, or of one app. Any thread.
+
+    Args:
+        clock: by which the time goes.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        #: By kind: when it was told, and how often it came since.
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def says(self, text: str) -> str | None:
+        """The line to tell now; None = its kind was told just now. Lines that differ by numbers alone are of a kind."""
+        kind, now = _NUMBERS.sub("#", text), self._clock.now()
+        with self._lock:
+            told_at, more = self._told.pop(kind, (now - EVERY_S, 0))
+            due = now - told_at >= EVERY_S
+            if len(self._told) >= _KINDS:
+                del self._told[next(iter(self._told))]
+            self._told[kind] = (now, 0) if due else (told_at, more + 1)
+        if not due:
+            return None
+        return f"{text} ({more} more like this since it was told last)" if more else text

@@ -212,7 +212,7 @@ class MemorySession:
             lost = self._state.alive(self.id) and (held is None or not self._state.alive(held.session))
             if held != (self.id, claim.token) and not lost:
                 return Verdict.FENCED
-            self._state.keys[claim.key] = Finished(self._state.clock.now() + self._state.window_s, result)
+            self._state.finish(claim.key, result)
             return Verdict.DONE if results is None else Verdict.NEW
 
         pairs = list(zip(claims, results if results is not None else [""] * len(claims), strict=True))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from holdfast.timing import Clock
 
 _T = TypeVar("_T")
+#: So few are not looked through for those whose window has passed.
+_FEW_KEYS = 1024
 
 
 class Carry(Protocol):
@@ -130,6 +132,7 @@ class MemoryState(Answering):
         self.sessions: dict[str, StoredSession] = {}
         self.positions: dict[str, StoredPosition] = {}
         self.keys: dict[ClaimKey, Claimed | Finished] = {}
+        self._sweep_at = _FEW_KEYS
         self.fence = 0  #: the last one given
 
     def alive(self, session_id: str) -> bool:
@@ -155,6 +158,14 @@ class MemoryState(Answering):
     def position(self, partition: str) -> StoredPosition:
         """The partition's position; one that nobody has acquired reads as empty."""
         return self.positions.get(partition) or StoredPosition()
+
+    def finish(self, key: ClaimKey, result: str) -> None:
+        """The key is done, for the window from now on. Keys whose window has passed are removed, many at a time."""
+        self.keys[key] = Finished(self.clock.now() + self.window_s, result)
+        if len(self.keys) > self._sweep_at:
+            for each in [each for each in self.keys if self.key(each) is None]:
+                del self.keys[each]
+            self._sweep_at = max(2 * len(self.keys), _FEW_KEYS)
 
     def key(self, key: ClaimKey) -> Claimed | Finished | None:
         """The holder of the key; None = nobody holds it, or its window has passed."""

@@ -24,7 +24,7 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         raise SourceUnavailable("nobody is there")
 
     monkeypatch.setattr(Admin, "answer", answer)
-    monkeypatch.setattr(Admin, "is_mock", lambda *_: False)
+    monkeypatch.setattr(Admin, "reach", lambda *_: "a cluster")
 
 
 @LONG

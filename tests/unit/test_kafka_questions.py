@@ -45,6 +45,7 @@ class Cluster:
     def __init__(self, admin: Admin, ids: dict[str, str | int]) -> None:
         self.ids, self.errors = ids, admin._errors
         self.untold: list[KafkaError] = []
+        self.id: str | None = "c"
         admin._client = self  # type: ignore[assignment]
 
     def poll(self, _: float) -> int:
@@ -55,7 +56,7 @@ class Cluster:
         parts = {number: SimpleNamespace(leader=number - 1, error=None) for number in range(3)}
         wrong = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART) if topic not in self.ids else None
         found = SimpleNamespace(error=wrong, partitions={} if wrong else parts)
-        return SimpleNamespace(cluster_id="c", topics={topic: found})
+        return SimpleNamespace(cluster_id=self.id, topics={topic: found})
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         futures: dict[str, Future[Any]] = {}
@@ -103,6 +104,27 @@ def test_ids_that_appear_or_disappear_make_no_topic_another_one() -> None:
     assert asks.of(["orders"], Deadline(60)) == {"orders": "one"}
     cluster.ids["orders"] = "another"
     assert asks.of(["orders"], Deadline(60)) == {"orders": "another"}
+
+
+def test_where_topics_have_no_ids_the_cluster_keeps_two_of_them_apart() -> None:
+    """One Redis, one namespace, one group: what is done of the one's log says nothing of the other's."""
+    names, ids = [], (NO_ID, NO_ID, "one", "one")
+    for cluster_id, topic_id in zip(("a", "b", "a", "b"), ids, strict=True):
+        asks, cluster = topic_ids(orders=topic_id)
+        cluster.id = cluster_id
+        mark = CommitMark("g", asks, lambda: "")
+        names.append(mark.position_names([PARTITION], Deadline(60))[PARTITION])
+    assert names == ["g/orders/a/0", "g/orders/b/0", "g/orders/one/0", "g/orders/one/0"]
+
+
+@pytest.mark.parametrize("cluster_id", [None, ""])
+def test_a_cluster_that_gets_its_id_later_is_the_same_for_who_runs(cluster_id: str | None) -> None:
+    asks, cluster = topic_ids(orders=NO_ID)
+    cluster.id = cluster_id
+    mark = CommitMark("g", asks, lambda: "")
+    before = mark.position_names([PARTITION], Deadline(60))
+    cluster.id = "made meanwhile"
+    assert mark.position_names([PARTITION], Deadline(60)) == before == {PARTITION: "g/orders//0"}
 
 
 @pytest.mark.parametrize(("committed_with", "now"), [(NO_ID, "one"), ("one", NO_ID), ("one", "one")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
@@ -90,7 +90,7 @@ class Admin:
         self._doubted = self._doubted or error.code() in _NO_ANSWER
 
     def reach(self, deadline: Deadline) -> str:
-        """Reach one broker and log in there; returns the cluster's id. Raises SourceError."""
+        """Reach one broker and log in there; returns the cluster's id, "" where it has none. Raises SourceError."""
         try:
             return self._reach(deadline)
         except SourceUnavailable:
@@ -113,12 +113,11 @@ class Admin:
                 # Each call asks anew, so one that is shorter than the way to the broker and back would never succeed.
                 slice_s = min(2 * slice_s, CALL_S)
             else:
-                return str(cluster.cluster_id)
+                return cast("str | None", cluster.cluster_id) or ""
 
     def is_mock(self, deadline: Deadline) -> bool:
-        """Whether these are librdkafka's own brokers for tests, which leave many a question without an answer. Raises
-        SourceError."""
-        return self.reach(deadline).startswith(_MOCK)
+        """Whether these are librdkafka's own brokers for tests. Raises SourceError."""
+        return of_mocks(self.reach(deadline))
 
     def leaders(self, topics: Collection[str], deadline: Deadline) -> dict[Partition, int | SourceError]:
         """Which broker leads each of their partitions; or why none does, or why nothing is known of the topic.
@@ -185,6 +184,11 @@ class Admin:
             f"{what}: no answer within {deadline.budget_s:g} s{met}; check the address, that the broker runs, and what "
             "is between"
         )
+
+
+def of_mocks(cluster: str) -> bool:
+    """Whether that is the id of librdkafka's own brokers for tests, which leave many a question without an answer."""
+    return cluster.startswith(_MOCK)
 
 
 class Wait:

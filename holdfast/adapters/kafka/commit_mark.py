@@ -1,30 +1,56 @@
 """The mark that our commits carry in their metadata: ours, for that very offset, of that very topic.
 
-    holdfast:1:<offset>:<topic id>:<store id>
+    holdfast:1:<offset>:<topic id>:<store id>:<cluster id>
 
-A committed offset without it was set by somebody: a reset. One with the id of another topic is of a topic of that name
-that was deleted since, and says nothing. Ids that are missing, since a broker has none or an earlier version wrote
-none, say nothing either. The store's id says which store of claims its member had, and never makes a reset; what comes
-behind it is a later version's.
+| the committed offset | so it is |
+|---|---|
+| has no mark, or that of another offset | set by somebody: a reset, a tool that moves groups |
+| is of another topic of that name, in another cluster | copied with its mark, as MirrorMaker does: as above |
+| is of another topic of that name, in this cluster, or one that is not said | of one that was deleted since: as none |
+| else | ours |
+
+Ids that are missing, since a broker has none or an earlier version wrote none, say nothing. Of one topic by its id, the
+cluster says nothing either: it may have got another name. The store's id says which store of claims its member had, and
+never makes a reset; what comes behind the cluster's is a later version's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.kafka._client import TopicPartition
 from holdfast.adapters.kafka.topic_ids import position_name
 from holdfast.plugin.ports import Committed
+from holdfast.records import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.adapters.kafka.topic_ids import TopicIds
     from holdfast.errors import SourceError
-    from holdfast.records import Partition
     from holdfast.timing import Deadline
 
+_log = logging.getLogger("holdfast.kafka")
+
 _MARK = "holdfast:1"
+#: So many partitions are named in one line.
+_NAMED = 5
+
+
+class Identity(NamedTuple):
+    """Which topic of which cluster a name stands for; "" = not known."""
+
+    topic_id: str
+    cluster: str
+
+
+class _Said(NamedTuple):
+    """A mark, as it is written."""
+
+    offset: str
+    of: Identity
+    store: str
 
 
 class CommitMark:
@@ -34,8 +60,12 @@ class CommitMark:
         self._group, self._ids, self._store_id = group, ids, store_id
         #: By topic.
         self.ids: dict[str, str] = {}
+        self._cluster = ""
         #: By partition, as of when that one was named: who has it goes by that name until it is taken over anew.
-        self._named: dict[Partition, str] = {}
+        self._named: dict[Partition, Identity] = {}
+        #: What was decided of marks that are of another topic, each to be told once; those that were told.
+        self._decided: dict[str, list[str]] = {}
+        self._told: set[tuple[str, int, int]] = set()
 
     def position_names(
         self, partitions: Sequence[Partition], deadline: Deadline
@@ -43,12 +73,13 @@ class CommitMark:
         """The store's names of the partitions; asks the broker for the ids of their topics. Raises SourceError."""
         found = self._ids.of_each(sorted({partition.topic for partition in partitions}), deadline)
         self.ids.update({topic: answer for topic, answer in found.items() if isinstance(answer, str)})
+        self._cluster = _plain(self._ids.cluster)
         names: dict[Partition, str | SourceError] = {}
         for partition in partitions:
             answer = names[partition] = found[partition.topic]
             if isinstance(answer, str):
-                self._named[partition] = answer
-                names[partition] = position_name(self._group, partition, answer)
+                self._named[partition] = Identity(answer, self._cluster)
+                names[partition] = position_name(self._group, partition, answer, self._ids.cluster)
         return names
 
     def on(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
@@ -60,21 +91,64 @@ class CommitMark:
         ]
 
     def read(self, reply: TopicPartition) -> Committed | None:
-        """Read a committed offset and its mark; None = nothing is committed."""
+        """Read a committed offset and its mark; None = nothing is committed. `tell` what was decided."""
         if reply.offset < 0:
             return None
-        mark, _, rest = (reply.metadata or "").partition(f"{_MARK}:")
-        offset, topic_id, store, *_ = [*rest.split(":"), "", ""]
-        now = self.ids.get(reply.topic, "")
-        if not mark and topic_id and now and topic_id != now:
-            return None  # of a topic that was deleted since
-        ours = not mark and offset == str(reply.offset)
-        return Committed(reply.offset, ours, store=store if ours else "")
+        said = _said(reply.metadata)
+        if said is None:
+            return Committed(reply.offset, ours=False)
+        there, here = said.of, Identity(self.ids.get(reply.topic, ""), self._cluster)
+        copied = said.offset != str(reply.offset)  # and set elsewhere in the log, by who kept the metadata
+        if there.topic_id != here.topic_id or not here.topic_id:
+            another = bool(there.topic_id and here.topic_id)
+            if there.cluster and here.cluster and there.cluster != here.cluster:
+                copied = True
+                self._decide(reply, f"it was copied from the cluster {there.cluster} to {here.cluster}: it is honoured")
+            elif another and copied:
+                self._decide(reply, "it was copied from another topic of that name, and translated: it is honoured")
+            elif another:
+                self._decide(reply, "it is of a topic of that name that was deleted since: it says nothing")
+                return None
+        return Committed(reply.offset, not copied, store="" if copied else said.store)
+
+    def tell(self) -> None:
+        """Tell what was decided of commits of ours that are of another topic, in one line each."""
+        for decided, partitions in self._decided.items():
+            more = f" and {len(partitions) - _NAMED} more" if len(partitions) > _NAMED else ""
+            _log.warning(
+                "the committed offset of %s%s, group %s, carries holdfast's mark, and %s",
+                ", ".join(partitions[:_NAMED]),
+                more,
+                self._group,
+                decided,
+            )
+        self._decided = {}
+
+    def _decide(self, reply: TopicPartition, decided: str) -> None:
+        told = (reply.topic, reply.partition, reply.offset)
+        if told not in self._told:
+            self._told.add(told)
+            self._decided.setdefault(decided, []).append(str(Partition(reply.topic, reply.partition)))
 
     def _of(self, partition: Partition, offset: int) -> str:
-        return f"{_MARK}:{offset}:{self._named.get(partition, '')}:{self._store_id()}"
+        topic_id, cluster = self._named.get(partition, ("", ""))
+        mark = f"{_MARK}:{offset}:{topic_id}:{self._store_id()}"
+        return f"{mark}:{cluster}" if cluster else mark
 
 
 def is_marked(reply: TopicPartition) -> bool:
     """Whether a commit of ours left it, of whatever topic of that name."""
     return (reply.metadata or "").startswith(f"{_MARK}:")
+
+
+def _said(metadata: str | None) -> _Said | None:
+    mark, found, rest = (metadata or "").partition(f"{_MARK}:")
+    if mark or not found:
+        return None
+    offset, topic_id, store, cluster, *_ = [*rest.split(":"), "", "", ""]
+    return _Said(offset, Identity(topic_id, cluster), store)
+
+
+def _plain(cluster: str) -> str:
+    """A cluster may have been named by hand."""
+    return cluster.replace(":", "_")

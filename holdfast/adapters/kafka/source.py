@@ -380,7 +380,9 @@ class KafkaSource:
     ) -> Mapping[Partition, Committed | SourceError | None]:
         """The offsets that the group has committed. An error is not "nothing"."""
         replies = committed_of_each(self._client_or_raise(), partitions, deadline, "reading the committed offsets")
-        return {Partition(each.topic, each.partition): error or self._mark.read(each) for each, error in replies}
+        found = {Partition(each.topic, each.partition): error or self._mark.read(each) for each, error in replies}
+        self._mark.tell()
+        return found
 
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline

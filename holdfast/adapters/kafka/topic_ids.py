@@ -1,11 +1,14 @@
-"""The identity of topics: a topic that was deleted and made again has another id (KIP-516, brokers 2.8 and later)."""
+"""The identity of topics: a topic that was deleted and made again has another id (KIP-516, brokers 2.8 and later).
+
+And of their cluster.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import TopicCollection
-from holdfast.adapters.kafka.admin import MOST_S, Admin
+from holdfast.adapters.kafka.admin import MOST_S, Admin, of_mocks
 from holdfast.errors import SourceError
 
 if TYPE_CHECKING:
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
 _NO_ID = "A" * 22
 
 
-def position_name(group: str, partition: Partition, topic_id: str) -> str:
-    """The store's name of a group's position in a partition: a topic that was made again begins with nothing known."""
-    return f"{group}/{partition.topic}/{topic_id}/{partition.number}"
+def position_name(group: str, partition: Partition, topic_id: str, cluster: str) -> str:
+    """The store's name of a group's position in a partition: a topic that was made again begins with nothing known, and
+    so does one of that name in another cluster. Where topics have no ids, the cluster's keeps two clusters apart."""
+    return f"{group}/{partition.topic}/{topic_id or cluster}/{partition.number}"
 
 
 class TopicIds:
@@ -33,6 +37,8 @@ class TopicIds:
         self._conf = conf
         self._admin: Admin | None = None
         self._first: dict[str, str] = {}
+        #: The cluster's id, as of when topics were last asked for; "" = it has none, or is librdkafka's for tests.
+        self.cluster = ""
 
     def admin(self) -> Admin:
         """The client that asks; made at the first call. Raises SettingError."""
@@ -68,8 +74,10 @@ class TopicIds:
         if not topics:
             return {}
         admin = self.admin()
-        if admin.is_mock(deadline):  # a topic cannot be deleted there
+        cluster = admin.reach(deadline)
+        if of_mocks(cluster):  # a topic cannot be deleted there
             return {topic: self._as_first(topic, "") for topic in topics}
+        self.cluster = self._as_first("", cluster)  # which is no topic's name
         asked = admin.client.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=max(0.001, deadline.left_s(at_most=MOST_S))
         )
@@ -93,8 +101,8 @@ class TopicIds:
         }
 
     def _as_first(self, topic: str, answer: str) -> str:
-        """Ids that appear (the brokers were upgraded) or disappear make no topic another one: what this process was
-        told first holds until it ends. Only from one id to another the topic has changed."""
+        """Ids that appear (the brokers were upgraded) or disappear make no topic another one, and no cluster: what this
+        process was told first holds until it ends. Only from one id to another it has changed."""
         first = self._first.get(topic)
         if first is None or (first and answer):
             self._first[topic] = answer

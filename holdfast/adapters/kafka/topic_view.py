@@ -71,7 +71,8 @@ class TopicView:
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
         """Names of positions in the store."""
         ids = self._ids.of(sorted({partition.topic for partition in partitions}), deadline)
-        return {each: position_name(self.group, each, ids[each.topic]) for each in partitions}
+        cluster = self._ids.cluster
+        return {each: position_name(self.group, each, ids[each.topic], cluster) for each in partitions}
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
         """The first offset that each log still has."""

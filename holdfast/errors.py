@@ -21,6 +21,7 @@
     │   ├── UnknownGroup        the broker has no such consumer group
     │   ├── StaticIdTaken       another process is the group's member of this static id
     │   ├── SubscriptionDiffers living members of the group subscribe to something else
+    │   ├── ClusterDiffers      living members of the group are at another cluster
     │   ├── ForeignMembers      a broker's group has members that do not go by our plan (retriable)
     │   └── GroupActive         a group's offsets cannot be set while it has members
     ├── EventUnreadable         what was read is no event of the audit, or one of a later version
@@ -198,6 +199,13 @@ class GroupActive(SourceError):
 
 class SubscriptionDiffers(SourceError):
     """Living members of the group subscribe to something else, and what one does not read would be given to it."""
+
+    page = "how-to/rocketmq.md"
+
+
+class ClusterDiffers(SourceError):
+    """Living members of the group, in the same namespace of the store, are at another cluster of brokers: what the one
+    has would count for the other."""
 
     page = "how-to/rocketmq.md"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.dedup.groups import GroupMember, Member, Plan, Strategy, View
     from holdfast.records import Partition
@@ -36,8 +36,9 @@ class Membership(Protocol):
         """The members of the group, as known with that plan. Does not block."""
         ...
 
-    def offer(self, queues: Sequence[Partition]) -> None:
-        """All queues that this member sees at the name server now. Does not block; the thread does what follows."""
+    def offer(self, queues: Sequence[Partition], servers: Collection[str] = ()) -> None:
+        """All queues that this member sees at the name server now, and the addresses of the cluster's servers, as in
+        `Member`. Does not block; the thread does what follows."""
         ...
 
     def vouch(self, seconds: float) -> None:
@@ -94,6 +95,7 @@ class Coordinator(Protocol):
 
         Raises:
             SubscriptionDiffers: living members subscribe to something else; shows both.
+            ClusterDiffers: living members are at another cluster; shows both.
             StoreUnavailable: no answer until the deadline.
             StoreRefused: as of `ClaimStore.connect`; or another version of holdfast has made the group.
         """

@@ -6,10 +6,10 @@ costs time and never a record.
 
 Of a group, the store holds:
 
-*Members*: id -> client id, weight, the queues that it offers (sees at the name server), and a lease: a deadline in the
-store's own time. An id is used once. A member whose deadline has passed is *dead*, and stays in until somebody's call
-removes it. The *view* is a number that rises with each change of the members or of their offers,
-by more than 1 where a store may have lost the last of them: it gives no number a second time.
+*Members*: id -> client id, weight, the queues that it offers (sees at the name server), the addresses of the cluster as
+it sees them, and a lease: a deadline in the store's own time. An id is used once. A member whose deadline has passed is
+*dead*, and stays in until somebody's call removes it. The *view* is a number that rises with each change of the members
+or of their offers, by more than 1 where a store may have lost the last of them: it gives no number a second time.
 
 *Plan*: queue -> member, of all queues that at least one member offers, but for those that the strategy gives to nobody
 on purpose (`leaves_out`); its *stamp*, which no other plan ever has (its
@@ -20,13 +20,14 @@ generation and a random part); and `planned`, the view that it was made for: *se
 | call | if | then | reply |
 |---|---|---|---|
 | join(me, queues) | my id is dead | - | LOST |
+| | a living member and I both tell servers, and none is the same | the dead are removed | Elsewhere |
 | | a living member subscribes otherwise | the dead are removed | Differs |
 | | else | the dead are removed; I am in, with a lease; the subscription is mine; view + 1 | Standing |
 | beat | my id is not known | - | UNKNOWN |
 | | it is dead | - | LOST |
 | | else | my lease begins anew; the dead are removed; if there were any, view + 1 | Standing |
-| offer(queues) | as beat | - | as beat |
-| | they are those that I offered before | - | Standing |
+| offer(queues, servers) | as beat | - | as beat |
+| | they are those that I offered before, and servers too | - | Standing |
 | | else | view + 1 | Standing |
 | look | - | - | View |
 | publish(view, owners) | as beat | - | as beat |
@@ -48,6 +49,10 @@ has seen it last, so that the others are not taken for gone and nothing moves; w
 Queues: the plan has the *union* of what members offer. Two members whose routes differ for a while agree all the same,
 since a union does not depend on who computes; a queue enters when the first member sees it, and goes when nobody does.
 A member with an old route keeps a queue in the plan that is gone: its owner finds nothing there, which costs nothing.
+
+Clusters: two that have topics and brokers of the same names would share one plan, and each give queues to who cannot
+reach them. Servers are compared at a join alone, and tell of two clusters only where none is the same: a name server
+that is added, or a broker that moves, leaves others; and members say it anew as they see it.
 
 Late calls: as in claims.py, each call carries the member's call generation, and lower ones are refused.
 """
@@ -79,6 +84,7 @@ class Member:
         subscription: one text that is equal in all members, in the words of the source.
         weight: its share of the queues.
         description: for people: host, process.
+        servers: addresses of the brokers' cluster as it sees them now: name servers, brokers. None = it does not tell.
 
     Raises:
         SettingError: a field cannot work.
@@ -88,6 +94,7 @@ class Member:
     subscription: str
     weight: int = 1
     description: str = ""
+    servers: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.client_id:
@@ -103,6 +110,7 @@ class GroupMember(NamedTuple):
     client_id: str
     weight: int = 1
     description: str = ""
+    servers: frozenset[str] = frozenset()
 
 
 class Plan:
@@ -151,6 +159,13 @@ class Differs(NamedTuple):
 
     subscription: str  #: theirs
     clients: Sequence[str]  #: their client ids
+
+
+class Elsewhere(NamedTuple):
+    """The reply to a join whose servers are none of those that a living member sees."""
+
+    clients: Sequence[str]  #: their client ids
+    servers: frozenset[str]  #: that they see
 
 
 class Standing(NamedTuple):
@@ -228,7 +243,7 @@ class GroupSession(Protocol):
         """The member's, never used again."""
         ...
 
-    def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Refusal:
+    def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Elsewhere | Refusal:
         """Come in."""
         ...
 
@@ -236,8 +251,8 @@ class GroupSession(Protocol):
         """Stay in."""
         ...
 
-    def offer(self, queues: frozenset[Partition]) -> Standing | Refusal:
-        """Say which queues there are."""
+    def offer(self, queues: frozenset[Partition], servers: frozenset[str]) -> Standing | Refusal:
+        """Say which queues there are, and which servers."""
         ...
 
     def standing(self) -> Standing:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.groups import Differs, Refusal
+from holdfast.dedup.groups import Differs, Elsewhere, Refusal
 from holdfast.dedup.lease import Lease
 from holdfast.dedup.membership import KeptMembership
-from holdfast.errors import StoreUnavailable, SubscriptionDiffers
+from holdfast.errors import ClusterDiffers, StoreUnavailable, SubscriptionDiffers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.dedup.groups import GroupSession, Member, Standing, Strategy
     from holdfast.records import Partition
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from holdfast.timing import Clock, Deadline
 
 _AGAIN_S = 0.1
+#: Addresses that an error names.
+_TOLD = 4
 
 
 def join_group(
@@ -48,7 +50,7 @@ def join_group(
         runtime: as there.
 
     Raises:
-        SubscriptionDiffers, StoreUnavailable, StoreRefused: as `Coordinator.join`.
+        SubscriptionDiffers, ClusterDiffers, StoreUnavailable, StoreRefused: as `Coordinator.join`.
     """
     member_id = f"{member.client_id}#{runtime.token(6)}"
     session, reply, sent_at = _ask(lambda: make(member_id, lease_s), member, queues, deadline, runtime)
@@ -58,17 +60,21 @@ def join_group(
             f"and this one to {member.subscription!r}: make them alike, or stop the others first (one that was "
             "killed counts until its lease is over)"
         )
+    if isinstance(reply, Elsewhere):
+        raise _elsewhere(group, member, reply)
     if isinstance(reply, Refusal):
         raise StoreUnavailable(f"joining group {group!r} took longer than the lease of {lease_s} s: ask again")
     lease = Lease(member_id, lease_s, runtime, sent_at)
-    membership = KeptMembership(session, lease, runtime, strategy=strategy, wake=wake, queues=queues, watch_s=watch_s)
+    membership = KeptMembership(
+        session, lease, runtime, strategy=strategy, wake=wake, queues=queues, servers=member.servers, watch_s=watch_s
+    )
     membership.start()
     return membership
 
 
 def _ask(
     make: Callable[[], GroupSession], member: Member, queues: frozenset[Partition], deadline: Deadline, clock: Clock
-) -> tuple[GroupSession, Standing | Differs | Refusal, float]:
+) -> tuple[GroupSession, Standing | Differs | Elsewhere | Refusal, float]:
     """The session, what became of its join, and when that was sent."""
     session: GroupSession | None = None
     while True:
@@ -80,3 +86,19 @@ def _ask(
             if deadline.passed:
                 raise
             clock.sleep(deadline.left_s(at_most=_AGAIN_S))
+
+
+def _elsewhere(group: str, member: Member, reply: Elsewhere) -> ClusterDiffers:
+    """The error that says whose servers are none of ours."""
+    return ClusterDiffers(
+        f"members of group {group!r} ({', '.join(sorted(reply.clients))}) are at another cluster: its servers are "
+        f"{_some(sorted(reply.servers))}, and those of this one {_some(sorted(member.servers))}. What is known of the "
+        f"one would count for the other, so that queues stay unread and records are skipped: give each cluster a "
+        f"namespace of its own (RedisClaims.from_url(url, namespace='...')). If it is one cluster, and all of its "
+        f"servers have moved, stop those members first"
+    )
+
+
+def _some(servers: Sequence[str]) -> str:
+    more = f" and {len(servers) - _TOLD} more" if len(servers) > _TOLD else ""
+    return ", ".join(servers[:_TOLD]) + more

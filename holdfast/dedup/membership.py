@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.dedup.groups import Beat, Plan, Refusal
 from holdfast.dedup.planning import next_plan
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from holdfast.dedup.groups import GroupMember, GroupSession, Standing, Strategy, View
     from holdfast.dedup.lease import Lease
@@ -37,6 +37,13 @@ _LEAVE_TRIES = 10
 _TOLD = 8
 
 
+class _Offer(NamedTuple):
+    """Queues and servers that a member sees."""
+
+    queues: frozenset[Partition]
+    servers: frozenset[str]
+
+
 class KeptMembership:
     """See `Membership` in groups.py. Made by a coordinator after `join` was answered; `start` begins the thread.
 
@@ -47,6 +54,7 @@ class KeptMembership:
         strategy: makes plans.
         wake: called by the thread when the plan or `lost` has changed.
         queues: offered with the join.
+        servers: told with the join.
         watch_s: how often the thread looks whether the group has changed.
     """
 
@@ -60,6 +68,7 @@ class KeptMembership:
         wake: Callable[[], None],
         queues: frozenset[Partition],
         watch_s: float,
+        servers: frozenset[str] = frozenset(),
     ) -> None:
         self._session = session
         self._lease = lease
@@ -67,7 +76,7 @@ class KeptMembership:
         self._strategy = strategy
         self._wake = wake
         self._watch_s = watch_s
-        self._offered = self._offering = queues
+        self._offered = self._offering = _Offer(queues, servers)
         self._plan = Plan()
         self._members: tuple[GroupMember, ...] = ()
         self._view: View | None = None  #: the newest look at which we were in
@@ -100,11 +109,11 @@ class KeptMembership:
         """The members as of the newest look."""
         return self._members
 
-    def offer(self, queues: Sequence[Partition]) -> None:
-        """All queues that this member sees now."""
+    def offer(self, queues: Sequence[Partition], servers: Collection[str] = ()) -> None:
+        """All queues that this member sees now, and the addresses of the servers."""
         if not self._lease.own_process:
             return
-        offering = frozenset(queues)
+        offering = _Offer(frozenset(queues), frozenset(servers))
         if offering != self._offering:
             self._offering = offering
             self._call.set()
@@ -176,7 +185,7 @@ class KeptMembership:
         if now >= self._beat_at and self._vouched():
             standing = self._beat(now)
         elif offering is not self._offered:
-            standing = self._heard(self._session.offer(offering))
+            standing = self._heard(self._session.offer(*offering))
             self._offered = offering
             self._to_be_planned(_GATHER_S)
         else:
@@ -231,7 +240,7 @@ class KeptMembership:
         self._view = view
         self._planned_at = self._runtime.now() - view.plan_age_s
         self._members = tuple(view.members.values())
-        offered = view.offers.get(self.id, frozenset())
+        offered = _Offer(view.offers.get(self.id, frozenset()), view.members[self.id].servers)
         if offered != self._offered:
             self._offered = offered  # a failover has lost what we had offered since: it is offered again
         if view.standing.settled:

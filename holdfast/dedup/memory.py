@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.dedup.calls.here import Calls
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
+from holdfast.dedup.memory_coordinator import MemoryCoordinator
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.memory_state import MemoryState, StoredSession, straight
 from holdfast.errors import SettingError
@@ -48,6 +49,8 @@ class MemoryClaims:
         self._lease_s = lease_s
         self._renewals = renewals
         self._carry: Carry = straight
+        #: Where groups live beside these claims.
+        self.groups = MemoryCoordinator(watch_s=1.0, runtime=runtime)
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: For `idempotent`.
         self.calls = Calls(self, lease_s)
@@ -115,6 +118,7 @@ class MemoryClaims:
         )
         other.state = self.state
         other._carry = carry
+        other.groups = self.groups.elsewhere(runtime, carry)
         return other
 
     def expire(self, session_id: str) -> None:

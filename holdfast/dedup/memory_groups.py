@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.groups import Beat, Differs, GroupMember, Plan, Refusal, Standing, View
+from holdfast.dedup.groups import Beat, Differs, Elsewhere, GroupMember, Plan, Refusal, Standing, View
 from holdfast.dedup.memory_state import Answering, straight
 from holdfast.errors import StoreUnavailable
 
@@ -72,18 +72,25 @@ class MemoryGroupSession:
         self._lease_s = lease_s
         self._generation = 0
         self._carry = carry
+        self._me = GroupMember(member_id, "")  #: as it has joined
 
-    def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Refusal:
+    def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Elsewhere | Refusal:
         """Come in."""
+        me = self._me = GroupMember(self.id, member.client_id, member.weight, member.description, member.servers)
 
-        def apply() -> Standing | Differs | Refusal:
+        def apply() -> Standing | Differs | Elsewhere | Refusal:
             group = self._group
             if self._refusal() is Refusal.LOST:
                 return Refusal.LOST
             self._bury()
+            others = [each for each in group.members.values() if each.id != self.id]
+            far = [each for each in others if each.servers and member.servers and not each.servers & member.servers]
+            if far:
+                return Elsewhere(
+                    [each.client_id for each in far], frozenset(server for each in far for server in each.servers)
+                )
             if group.members and group.subscription != member.subscription:
                 return Differs(group.subscription or "", [each.client_id for each in group.members.values()])
-            me = GroupMember(self.id, member.client_id, member.weight, member.description)
             new = (me, queues) != (group.members.get(self.id), group.offers.get(self.id))
             group.leases[self.id] = StoredLease(deadline=self._now + self._lease_s)
             group.members[self.id], group.offers[self.id] = me, queues
@@ -107,15 +114,16 @@ class MemoryGroupSession:
 
         return self._ask(apply)
 
-    def offer(self, queues: frozenset[Partition]) -> Standing | Refusal:
-        """Say which queues there are."""
+    def offer(self, queues: frozenset[Partition], servers: frozenset[str]) -> Standing | Refusal:
+        """Say which queues there are, and which servers."""
+        me = self._me = self._me._replace(servers=servers)
 
         def apply() -> Standing | Refusal:
             group = self._group
             if refused := self._refusal():
                 return refused
-            group.view += queues != group.offers[self.id]
-            group.offers[self.id] = queues
+            group.view += (me, queues) != (group.members[self.id], group.offers[self.id])
+            group.members[self.id], group.offers[self.id] = me, queues
             return group.standing()
 
         return self._ask(apply)

@@ -83,6 +83,7 @@ class RedisCoordinator:
 
         Raises:
             SubscriptionDiffers: living members subscribe to something else.
+            ClusterDiffers: living members are at another cluster.
             StoreUnavailable: no answer until the deadline.
             StoreRefused: credentials, version, eviction policy, another layout, or another format of the group.
         """

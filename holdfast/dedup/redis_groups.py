@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from holdfast.dedup.groups import Beat, Differs, GroupMember, Plan, Refusal, Standing, View
+from holdfast.dedup.groups import Beat, Differs, Elsewhere, GroupMember, Plan, Refusal, Standing, View
 from holdfast.dedup.redis_errors import asking, interruptible, once_let_in
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_scripts import ScriptCall
@@ -47,21 +47,29 @@ class RedisGroupSession:
         self._let_in = parts.let_in
         self._offers: dict[bytes, frozenset[Partition]] = {}
         self._plan = Plan()
+        self._me = GroupMember(member_id, "")  #: as it has joined
 
-    def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Refusal:
+    def join(self, member: Member, queues: frozenset[Partition]) -> Standing | Differs | Elsewhere | Refusal:
         """Come in.
 
         Raises:
             StoreRefused: a version of holdfast that writes groups in another way has made this one.
         """
+        self._me = GroupMember(self.id, member.client_id, member.weight, member.description, member.servers)
         reply = self._ask(
             "group_join",
             self._lease_ms,
             _FORMAT,
             encode(member.subscription),
-            _who(GroupMember(self.id, member.client_id, member.weight, member.description)),
+            _who(self._me),
             *_offer(queues),
+            *map(_server, sorted(member.servers)),
         )
+        if isinstance(reply, list) and reply[0] == b"ELSEWHERE":
+            far = [_member("", who) for who in reply[1:]]
+            return Elsewhere(
+                [each.client_id for each in far], frozenset(server for each in far for server in each.servers)
+            )
         if isinstance(reply, list) and reply[0] == b"DIFFERS":
             return Differs(decode(reply[1]), [_member("", who).client_id for who in reply[2:]])
         if isinstance(reply, list) and reply[0] == b"FORMAT":
@@ -78,9 +86,10 @@ class RedisGroupSession:
             return _REFUSALS[reply]
         return Beat(_at(reply), None if reply[3] < 0 else reply[3] / 1000)
 
-    def offer(self, queues: frozenset[Partition]) -> Standing | Refusal:
-        """Say which queues there are."""
-        return _standing(self._ask("group_offer", *_offer(queues)))
+    def offer(self, queues: frozenset[Partition], servers: frozenset[str]) -> Standing | Refusal:
+        """Say which queues there are, and which servers."""
+        self._me = self._me._replace(servers=servers)
+        return _standing(self._ask("group_offer", *_offer(queues), _who(self._me)))
 
     def standing(self) -> Standing:
         """One cheap read."""
@@ -200,12 +209,18 @@ def _standing(reply: bytes | Sequence[Any]) -> Standing | Refusal:
 
 
 def _who(member: GroupMember) -> bytes:
-    return json.dumps([member.client_id, member.weight, member.description]).encode()
+    """The servers last: group_join.lua looks for them there, each as `_server` writes it."""
+    told = [sorted(member.servers)] if member.servers else []
+    return json.dumps([member.client_id, member.weight, member.description, *told]).encode()
+
+
+def _server(address: str) -> bytes:
+    return json.dumps(address).encode()
 
 
 def _member(member_id: str, who: bytes) -> GroupMember:
-    client_id, weight, description, *_ = json.loads(who)
-    return GroupMember(member_id, client_id, weight, description)
+    client_id, weight, description, *told = json.loads(who)
+    return GroupMember(member_id, client_id, weight, description, frozenset(told[0] if told else ()))
 
 
 # Queues as topic -> broker -> numbers, so that ten thousand of them are some tens of kilobytes.

@@ -192,6 +192,7 @@ class Group:
         weight: int = 1,
         strategy: Strategy = in_turn,
         lease_s: float = LEASE_S,
+        servers: frozenset[str] = frozenset(),
     ) -> Seat:
         woken = threading.Condition()
 
@@ -201,7 +202,7 @@ class Group:
 
         membership = self.bench.coordinator.join(
             GROUP,
-            Member(client_id=client_id, subscription=subscription, weight=weight),
+            Member(client_id=client_id, subscription=subscription, weight=weight, servers=servers),
             Deadline(10.0),
             strategy=strategy,
             wake=wake,

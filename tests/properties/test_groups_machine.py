@@ -28,6 +28,8 @@ actors = st.integers(0, 2)
 offers = st.frozensets(st.sampled_from(QUEUES))
 subscriptions = st.sampled_from(["x", "x", "x", "y"])
 weights = st.sampled_from([1, 1, 2])
+#: The servers that a member sees: none, those of one cluster, of which each sees some, or another's.
+clusters = st.sampled_from([frozenset(each.split()) for each in ("", "a:1", "a:1 a:2", "a:2", "a:1", "a:2", "b:1")])
 #: Whether the reply is lost: the member raises its generation and asks again.
 unheard = st.booleans()
 
@@ -109,18 +111,20 @@ class GroupsMachine(RuleBasedStateMachine):
         owners = {queue: ids[(i + offset) % len(ids)] for i, queue in enumerate(sorted(view.queues()))}
         return Plan(f"{view.plan.generation + 1}:{self.plans}", owners)
 
-    @rule(actor=actors, subscription=subscriptions, weight=weights, offer=offers, lost=unheard)
-    def join(self, actor: int, subscription: str, weight: int, offer: Any, lost: bool) -> None:
-        member = Member(client_id=f"c{actor}", subscription=subscription, weight=weight)
+    @rule(actor=actors, subscription=subscriptions, weight=weights, offer=offers, lost=unheard, servers=clusters)
+    def join(
+        self, actor: int, subscription: str, weight: int, offer: Any, lost: bool, servers: Any = frozenset()
+    ) -> None:
+        member = Member(client_id=f"c{actor}", subscription=subscription, weight=weight, servers=servers)
         self.ask(actor, "join", member, offer, lost=lost)
 
     @rule(actor=actors, lost=unheard)
     def beat(self, actor: int, lost: bool) -> None:
         self.ask(actor, "beat", lost=lost)
 
-    @rule(actor=actors, offer=offers, lost=unheard)
-    def offer(self, actor: int, offer: Any, lost: bool) -> None:
-        self.ask(actor, "offer", offer, lost=lost)
+    @rule(actor=actors, offer=offers, lost=unheard, servers=clusters)
+    def offer(self, actor: int, offer: Any, lost: bool, servers: Any) -> None:
+        self.ask(actor, "offer", offer, servers, lost=lost)
 
     @rule(actor=actors)
     def look(self, actor: int) -> None:

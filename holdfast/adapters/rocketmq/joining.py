@@ -11,6 +11,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.names import RETRY
 from holdfast.dedup.groups import Member, Plan, leaves_out
 from holdfast.errors import StoreUnavailable
@@ -20,6 +21,7 @@ from holdfast.timing import SYSTEM_CLOCK, Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from holdfast.adapters.rocketmq.remoting import RemotingClient
     from holdfast.adapters.rocketmq.settings import PullSettings
     from holdfast.adapters.rocketmq.topics import Topics
     from holdfast.dedup.coordinator import Coordinator, Membership
@@ -62,21 +64,22 @@ class Place:
     """One thread, but for `offer`."""
 
     def __init__(
-        self, coordinator: Coordinator, settings: PullSettings, client_id: str, wake: Callable[[], None]
+        self, coordinator: Coordinator, settings: PullSettings, client: RemotingClient, wake: Callable[[], None]
     ) -> None:
-        self._coordinator, self._settings, self._client_id, self._wake = coordinator, settings, client_id, wake
+        self._coordinator, self._settings, self._client, self._wake = coordinator, settings, client, wake
         self._strategy = _Apart(settings.strategy)
         self._membership: Membership | None = None
         self._plan = Plan()
         self._join_at = 0.0
 
     def join(self, subscription: str, queues: Sequence[Partition], deadline: Deadline) -> None:
-        """Raises StoreError, SubscriptionDiffers."""
+        """Raises StoreError, SubscriptionDiffers, ClusterDiffers."""
         member = Member(
-            client_id=self._client_id,
+            client_id=self._client.client_id,
             subscription=subscription,
             weight=self._settings.weight,
             description=f"{socket.gethostname()}, process {os.getpid()}",
+            servers=servers_of(self._client),
         )
         self._membership = self._coordinator.join(
             self._settings.group,
@@ -109,10 +112,10 @@ class Place:
         """Offer the queues that we see. Any thread."""
         membership = self._membership
         if membership is not None:
-            membership.offer(queues)
+            membership.offer(queues, servers_of(self._client))
 
     def step(self, assigned: Collection[Partition], topics: Topics) -> Change | None:
-        """The change since the last step. Raises SubscriptionDiffers, StoreRefused."""
+        """The change since the last step. Raises SubscriptionDiffers, ClusterDiffers, StoreRefused."""
         membership = self._membership
         if membership is None:
             self._join_anew(topics)

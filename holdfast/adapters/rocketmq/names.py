@@ -40,7 +40,7 @@ def retry_topic(group: str) -> str:
 def client_id(instance_name: str | None) -> str:
     """Such as 10.0.0.7@4711#holdfast#9f86d081: as RocketMQ's own, address and instance, then what makes it one start of
     one process. A broker counts members by it."""
-    return f"{_address()}@{instance_name or os.getpid()}{_OURS}{secrets.token_hex(4)}"
+    return f"{client_address()}@{instance_name or os.getpid()}{_OURS}{secrets.token_hex(4)}"
 
 
 def is_ours(other: str) -> bool:
@@ -48,7 +48,7 @@ def is_ours(other: str) -> bool:
     return _OURS in other
 
 
-def _address() -> str:
+def client_address() -> str:
     """The address of this machine as others see it. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -78,7 +78,7 @@ class RocketMQSource:
         self._logs.on_proved = self._proved
         self._offsets = Offsets(self._client, group, self._changed)
         self._starting_offsets = StartingOffsets(self._offsets, settings)
-        self._place = Place(coordinator, settings, self._client.client_id, self._wake)
+        self._place = Place(coordinator, settings, self._client, self._wake)
         self._watch = Watch(
             self._client,
             coordinator,

@@ -1,10 +1,23 @@
--- ARGV[4] = lease in ms, [5] = format, [6] = subscription, [7] = who, [8] = digest of the offer, [9] = its text.
--- Reply: standing; LOST; { 'DIFFERS', their subscription, who ... }; { 'FORMAT', the group's }.
+-- ARGV[4] = lease in ms, [5] = format, [6] = subscription, [7] = who, [8] = digest of the offer, [9] = its text; from [10]
+-- on, servers, each as it stands in `who`, whose last part they are, if there are any.
+-- Reply: standing; LOST; { 'ELSEWHERE', who ... }; { 'DIFFERS', their subscription, who ... }; { 'FORMAT', the group's }.
 local format = redis.call('HGET', HEAD, 'format')
 if format and format ~= ARGV[5] then return { 'FORMAT', format } end
 if redis.call('HEXISTS', SESSIONS, ME) == 1 and not live(ME) then return redis.status_reply('LOST') end
 bury()
-local members = redis.call('HGETALL', MEMBERS)
+local function sees_mine(who)
+  if #ARGV < 10 or string.sub(who, -3) ~= '"]]' then return true end -- either of us does not tell
+  for i = 10, #ARGV do
+    if string.find(who, ARGV[i], 1, true) then return true end
+  end
+  return false
+end
+local members, far = redis.call('HGETALL', MEMBERS), { 'ELSEWHERE' }
+for i = 1, #members, 2 do
+  local who = string.match(members[i + 1], '\n(.*)$')
+  if members[i] ~= ME and not sees_mine(who) then far[#far + 1] = who end
+end
+if #far > 1 then return far end
 if #members > 0 and redis.call('HGET', HEAD, 'subscription') ~= ARGV[6] then
   local reply = { 'DIFFERS', redis.call('HGET', HEAD, 'subscription') or '' }
   for i = 2, #members, 2 do reply[#reply + 1] = string.match(members[i], '\n(.*)$') end

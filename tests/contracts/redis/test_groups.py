@@ -10,17 +10,18 @@ import pytest
 
 from holdfast.dedup import membership
 from holdfast.dedup.groups import Member
-from holdfast.errors import SettingError, SubscriptionDiffers
+from holdfast.errors import ClusterDiffers, SettingError, SubscriptionDiffers
 from holdfast.plugin.assign import MachineRoom
 from holdfast.timing import Deadline
 from tests.harness.store_groups import GROUP, ClusterBench, Group, LuaBench, MemoryBench, RedisBench, group_of, queues
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.dedup.groups import GroupMember
     from holdfast.records import Partition
-    from tests.harness.store_groups import Bench
+    from tests.harness.store_groups import Bench, Seat
 
 EIGHT = queues(8)
 #: Longer than a busy machine stands still; with `beating` it is renewed as often as one of half a second.
@@ -51,6 +52,47 @@ def group(request: pytest.FixtureRequest) -> Iterator[Group]:
 def beating(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members beat, and so learn what became of others, each fifth of a second under a lease that does not end."""
     monkeypatch.setattr(membership, "_BEAT_EVERY", 0.2 / CALM_S)
+
+
+def at(*servers: str) -> frozenset[str]:
+    return frozenset(servers)
+
+
+class TestClusters:
+    def test_who_sees_no_server_of_the_others_is_refused_and_both_are_named(self, group: Group) -> None:
+        a = group.join("a", EIGHT, servers=at("10.0.0.1:9876", "10.0.0.2:10911"))
+        before = a.planned(a)
+        with pytest.raises(ClusterDiffers, match=r"\(a\) .*10\.0\.0\.1:9876, .*10\.9\.9\.9:9876.*namespace="):
+            group.join("b", EIGHT, servers=at("10.9.9.9:9876"))
+        assert a.planned(a).stamp == before.stamp  # nothing has moved for it
+
+    def test_one_server_that_both_see_is_enough(self, group: Group) -> None:
+        a = group.join("a", EIGHT, servers=at("10.0.0.1:9876", "10.0.0.2:10911"))
+        b = group.join("b", EIGHT, servers=at("10.0.0.1:9876", "10.0.0.3:10911"))
+        b.planned(a, b)
+
+    def test_who_does_not_tell_is_let_in_and_lets_others_in(self, group: Group) -> None:
+        a, b = group.join("a", EIGHT), group.join("b", EIGHT, servers=at("10.0.0.1:9876"))
+        b.planned(a, b)
+
+    def test_servers_that_move_one_after_the_other_are_followed(self, group: Group) -> None:
+        a = group.join("a", EIGHT, servers=at("10.0.0.1:9876", "10.0.0.2:10911"))
+        a.membership.offer(EIGHT, ["10.0.0.1:9876", "10.0.0.3:10911"])
+        b = until(lambda: joins(group, at("10.0.0.3:10911")))
+        b.planned(a, b)
+
+    def test_a_cluster_whose_members_have_gone_leaves_room_for_another(self, group: Group) -> None:
+        a = group.join("a", EIGHT, servers=at("10.0.0.1:9876"))
+        a.membership.leave(Deadline(5.0))
+        b = group.join("b", EIGHT, servers=at("10.9.9.9:9876"))
+        assert b.planned(b).of(b.id) == set(EIGHT)
+
+
+def joins(group: Group, servers: frozenset[str]) -> Seat | None:
+    try:
+        return group.join("b", EIGHT, servers=servers)
+    except ClusterDiffers:
+        return None
 
 
 class TestMembers:

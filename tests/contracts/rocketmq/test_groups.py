@@ -11,7 +11,16 @@ import pytest
 from holdfast import Holdfast, MemoryClaims, RedisClaims, RedisCoordinator, Settings
 from holdfast.adapters.rocketmq import RocketMQSource
 from holdfast.adapters.rocketmq.remoting import Consumer, RemotingClient, Subscription
-from holdfast.errors import ForeignMembers, SettingError, SourceUnavailable, SubscriptionDiffers, UnknownTopic
+from holdfast.dedup.groups import Member
+from holdfast.errors import (
+    ClusterDiffers,
+    ForeignMembers,
+    SettingError,
+    SourceUnavailable,
+    SubscriptionDiffers,
+    UnknownTopic,
+)
+from holdfast.plugin.assign import sticky
 from holdfast.plugin.events import SessionLost, SourceTrouble
 from holdfast.timing import Deadline
 from tests.harness.kafka_brokers import closed_port
@@ -60,6 +69,35 @@ class TestForeignMembers:
             first.stop()
             second.stop()
             field.wait(lambda: field.client.consumer_ids(broker, field.group, Deadline(5)) == [])
+
+
+class TestClusters:
+    def test_a_member_says_where_its_name_servers_and_brokers_are(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url) as field:
+            app = field.app()
+            field.wait(lambda: len(app.owns) == 4)
+            [member] = RedisCoordinator(app.store).members(field.group)
+            assert member.servers == {rocketmq.namesrv, *(rocketmq.address(each) for each in rocketmq.brokers)}
+
+    def test_a_group_whose_members_are_at_another_cluster_is_refused_with_the_remedy(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url) as field:
+            app = field.app(start=False)
+            there = Member(
+                client_id="there@1", subscription=f"{field.topic}:*", servers=frozenset({"10.9.9.9:9876", "10.9.9.9:1"})
+            )
+            other = RedisCoordinator(app.store).join(
+                field.group, there, Deadline(PATIENCE_S), strategy=sticky, wake=lambda: None, queues=field.queues()
+            )
+            app.start()
+            with pytest.raises(ClusterDiffers, match=r"there@1.*10\.9\.9\.9:9876.*namespace="):
+                app.join()
+            other.leave(Deadline(PATIENCE_S))
+            later = field.app()
+            field.wait(lambda: len(later.owns) == 4)
 
 
 class TestSubscriptions:

@@ -66,7 +66,11 @@ class ByMessage:
         self._leases = Leases(self._client, self._wanted.invisible_s, self._runtime)
         self._receiving = Receiving(self._client, self._leases, self._wanted, self._runtime)
         self._client.open(deadline)
+        self.admitted(topics, deadline)
         self._receiving.tend()
+
+    def admitted(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Before the first message is asked for. Raises SourceError, StoreError: this process may not consume."""
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Return the messages that have come. Raises SourceError where none has: the error that the polls met, each 10

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.rocketmq.alike import Alike
+from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.dead_letter import RocketMQDeadLetters
 from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
 from holdfast.adapters.rocketmq.grpc.client import Client, load
 from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
+from holdfast.adapters.rocketmq.names import canonical, client_id
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.network import credentials_of
-from holdfast.errors import SettingError
+from holdfast.dedup.groups_beside import groups_beside
+from holdfast.errors import SettingError, SourceError
 from holdfast.runtime import MACHINE
-from holdfast.timing import SYSTEM_CLOCK
+from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.dedup.coordinator import Coordinator
+    from holdfast.plugin.ports import Batch
+    from holdfast.plugin.settings import Settings
+
+_LEAVE_S = 1.0
+#: How long a start waits for name servers, for what does not need them.
+_BROKERS_S = 3.0
 
 
 class LeasedSource(ByMessage):
@@ -37,13 +51,15 @@ class LeasedSource(ByMessage):
         invisible_s: how long a message is hidden after it came, in whole seconds, 10 to 43,200. Who dies is found out
             after that time.
         in_flight: messages in the process from which on no more are asked for.
-        tags: by topic, "*" or tags as in "paid || refunded".
+        tags: by topic, "*" or tags as in "paid || refunded". The same of a topic in all members of the group: one with
+            others is refused.
         access_key: where the proxy asks for it.
         secret_key: the same.
         namespace: of topics and group.
         tls: with the certificates that gRPC trusts; others by the environment variable
             GRPC_DEFAULT_SSL_ROOTS_FILE_PATH. The client knows no certificates of its own.
-        namesrv: name servers, "host:port", where handlers have dead letter topics: letters go by the other protocol.
+        namesrv: name servers, "host:port", where handlers have dead letter topics: letters go by the other protocol;
+            and to tell this cluster from others that share the store.
         request_timeout_s: how long the proxy may take to answer anything but a long poll, in whole seconds. None: a
             sixth of the lease, 3 to 10.
 
@@ -82,6 +98,63 @@ class LeasedSource(ByMessage):
         )
         load()
         super().__init__(config, lambda topics: Client(config, topics, SYSTEM_CLOCK), MACHINE)
+        self._alike: Alike | None = None
+        self._coordinator: Coordinator | None = None
+        self._open_store = False
+        self._brokers: RemotingClient | None = None
+
+    def check_settings(self, settings: Settings) -> None:
+        """Note whether the app waits for its store."""
+        self._open_store = settings.store_down == "open"
+
+    def check_claims(self, claims: ClaimStore | None) -> None:
+        """Note the store, in which members say what they subscribe to."""
+        self._coordinator = groups_beside(claims)
+
+    def admitted(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Raises SubscriptionDiffers, ClusterDiffers, StoreError."""
+        group, config = self.group, self._config
+        if config.namesrv is not None:
+            self._brokers = self._connect_to_brokers()
+            self._look_at_brokers(topics, deadline)
+        self._alike = Alike(
+            self._coordinator,
+            group,
+            client_id=client_id(None),
+            # By topic: members may have other topics, since each asks for its own.
+            records={
+                f"{group} (LeasedSource, {topic})": f"{topic}:{canonical(config.expression(topic))}" for topic in topics
+            },
+            servers=self._cluster,
+            open_store=self._open_store,
+        )
+        self._alike.join(deadline)
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        """Poll as `ByMessage` does. Raises SubscriptionDiffers, ClusterDiffers: found by a process that was out of the
+        group for a while."""
+        if self._alike is not None and self._alike.refused is not None:
+            raise self._alike.refused
+        return super().poll(max_records, timeout_s)
+
+    def close(self, deadline: Deadline) -> None:
+        """Close as `ByMessage` does, and leave the others. Idempotent."""
+        super().close(deadline)
+        if self._alike is not None:
+            self._alike.leave(Deadline(deadline.left_s(_LEAVE_S)))
+        if self._brokers is not None:
+            self._brokers.close()
+
+    def _look_at_brokers(self, topics: Collection[str], deadline: Deadline) -> None:
+        """For the addresses by which their cluster is known. Dead letters find out whether they answer."""
+        if self._brokers is not None:
+            with suppress(SourceError):
+                for topic in topics:
+                    self._brokers.route(topic, Deadline(deadline.left_s(_BROKERS_S)))
+
+    def _cluster(self) -> frozenset[str]:
+        """Of the brokers alone: a proxy may be one of several of one cluster."""
+        return frozenset() if self._brokers is None else servers_of(self._brokers)
 
     def dead_letters(self) -> RocketMQDeadLetters:
         """Letters go to the brokers with the same credentials. Raises SettingError: no name servers are given."""

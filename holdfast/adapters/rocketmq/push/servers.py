@@ -6,16 +6,18 @@ a message had been sent back also where no broker has taken it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused, RemotingClient, codes
-from holdfast.errors import SourceError
+from holdfast.adapters.rocketmq.cluster_servers import servers_of
+from holdfast.adapters.rocketmq.group_settings import group_settings
+from holdfast.adapters.rocketmq.names import canonical
+from holdfast.adapters.rocketmq.remoting import Admin, RemotingClient
+from holdfast.errors import NotAuthorised, SettingError, SourceError, SubscriptionDiffers
 from holdfast.plugin.ports import Seen
 from holdfast.records import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.adapters.rocketmq.remoting import Credentials, Route
     from holdfast.timing import Deadline
@@ -28,40 +30,64 @@ class Servers:
         self._client = RemotingClient(namesrv, credentials=credentials)
         self._group = group
         self._topics: Collection[str] = ()
+        self._queues: Sequence[Partition] = ()
 
-    def open(self, topics: Collection[str], deadline: Deadline, *, latest: bool) -> None:
-        """All of these topics exist, the group has an offset in each queue, and brokers take back what is given back.
-        Raises SourceUnavailable, UnknownTopic, SourceError.
-
-        Where it has none the client begins at the end or at the beginning, by what the broker has in memory just then.
+    def open(self, subscriptions: Mapping[str, str], deadline: Deadline) -> None:
+        """All of these topics exist, brokers have the group and take back what is given back, and whoever is in it
+        already subscribes alike. Raises SourceUnavailable, UnknownTopic, UnknownGroup, SubscriptionDiffers,
+        SourceError.
         """
-        brokers: set[str] = set()
-        for topic in topics:
-            for queue in self._client.route(topic, deadline, fresh=True).queues():
-                if queue.broker not in brokers:
-                    brokers.add(queue.broker)
-                    self._check_retries(queue.broker, deadline)
-                if self._client.query_offset(queue, self._group, deadline) is None:
-                    look = self._client.max_offset if latest else self._client.min_offset
-                    self._begin_at(queue, look(queue, deadline), deadline)
-        self._topics = topics
+        self._topics = sorted(subscriptions)
+        self._queues = [
+            queue for topic in self._topics for queue in self._client.route(topic, deadline, fresh=True).queues()
+        ]
+        for broker in sorted({queue.broker for queue in self._queues}):
+            self._check_retries(broker, deadline)
+            self._check_subscriptions(broker, subscriptions, deadline)
+
+    def begin(self, deadline: Deadline, *, latest: bool) -> None:
+        """The group has an offset in each queue: where it has none the client begins at the end or at the beginning, by
+        what the broker has in memory just then. Raises SourceError.
+
+        "latest" is meant for topics of which the group has no offset at all. A queue of one that it reads, on a broker
+        that came while it was away, has nothing but what the group has missed.
+        """
+        found = {queue: self._client.query_offset(queue, self._group, deadline) for queue in self._queues}
+        read = {queue.topic for queue, offset in found.items() if offset is not None}
+        for queue, offset in found.items():
+            if offset is None:
+                is_new = latest and queue.topic not in read
+                first = (self._client.max_offset if is_new else self._client.min_offset)(queue, deadline)
+                self._client.commit_offset(queue, self._group, first, deadline)
+
+    def cluster(self) -> frozenset[str]:
+        """Addresses of the cluster's servers, as far as known."""
+        for topic in self._topics:
+            self._client.known_route(topic)  # begins a refresh where one is due
+        return servers_of(self._client)
 
     def _check_retries(self, broker: str, deadline: Deadline) -> None:
-        try:
-            found = Admin(self._client).retry_queues(self._group, broker, deadline)
-        except BrokerRefused as refusal:
-            if refusal.code != codes.GROUP_NOT_EXIST:
-                raise
-            return  # it is made by the first who consumes, with one
-        if found == 0:
+        if group_settings(self._client, self._group, broker, deadline).retry_queues == 0:
             raise SourceError(
                 f"{broker} has retryQueueNums=0 for the group {self._group}: it would drop what this client gives "
                 f"back, and say that all is well; give it 1 (mqadmin updateSubGroup -q 1), or use RocketMQSource"
             )
 
-    def _begin_at(self, queue: Partition, offset: int, deadline: Deadline) -> None:
-        commit = partial(self._client.commit_offset, queue, self._group, offset, deadline)
-        Admin(self._client).in_group(self._group, queue.broker, commit, deadline)
+    def _check_subscriptions(self, broker: str, ours: Mapping[str, str], deadline: Deadline) -> None:
+        """By the broker's word on who is in the group, with whatever client and store: it takes the newest
+        subscription for all of them."""
+        try:
+            seen = Admin(self._client).connections(broker, self._group, deadline)
+        except NotAuthorised:  # it is a question of tools, for which more may be permitted than to consume
+            return
+        others = {} if seen is None else {topic: each for topic, each in seen.subscriptions.items() if topic in ours}
+        if seen is not None and any(_meant(each) != _meant(ours[topic]) for topic, each in others.items()):
+            raise SubscriptionDiffers(
+                f"members of the group {self._group} at {broker} "
+                f"({', '.join(sorted(each.client_id for each in seen.members))}) subscribe to {_listed(others)}, and "
+                f"this one to {_listed(ours)}. RocketMQ takes the newest subscription for all, and messages of tags "
+                f"that one does not name are lost: make them alike, stop the others first, or use another group"
+            )
 
     def queue(self, topic: str, number: int) -> Partition | None:
         """The queue of that number, as far as known; None: several brokers have the topic. Does not wait."""
@@ -90,6 +116,18 @@ class Servers:
     def close(self) -> None:
         """Idempotent."""
         self._client.close()
+
+
+def _meant(expression: str) -> str:
+    """Equal for expressions that mean the same."""
+    try:
+        return canonical(expression)
+    except SettingError:  # no tags, but a condition in SQL
+        return expression
+
+
+def _listed(subscriptions: Mapping[str, str]) -> str:
+    return ", ".join(f"{topic}:{_meant(each)}" for topic, each in sorted(subscriptions.items()))
 
 
 def _only(route: Route, number: int) -> Partition | None:

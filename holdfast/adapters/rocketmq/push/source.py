@@ -12,13 +12,15 @@ import os
 import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
+from holdfast.adapters.rocketmq.alike import Alike
 from holdfast.adapters.rocketmq.dead_letter import RocketMQDeadLetters
-from holdfast.adapters.rocketmq.names import no_patterns, position_name
+from holdfast.adapters.rocketmq.names import client_address, no_patterns, position_name, subscription_text
 from holdfast.adapters.rocketmq.packages import load_classic
 from holdfast.adapters.rocketmq.push.client import RETRY, Arrived, PushClient, read
 from holdfast.adapters.rocketmq.push.inbox import Inbox
 from holdfast.adapters.rocketmq.push.servers import Servers
 from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.dedup.groups_beside import groups_beside
 from holdfast.errors import SettingError, SourceError, SourceUnavailable
 from holdfast.plugin.ports import Batch
 from holdfast.records import Record
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from holdfast.adapters.rocketmq.remoting import Credentials
+    from holdfast.dedup.claims import ClaimStore
+    from holdfast.dedup.coordinator import Coordinator
     from holdfast.plugin.ports import Seen
     from holdfast.plugin.settings import Settings
     from holdfast.records import Fence, Partition
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 #: How long the client gets to stop fetching before callbacks are answered: one that returns earlier gets another batch.
 _STOP_S = 0.1
 _LOOK_S = 1.0
+_LEAVE_S = 1.0
 
 _log = logging.getLogger("holdfast")
 
@@ -69,9 +74,11 @@ class PushSource:
     Args:
         namesrv: name servers, "host:port;host:port".
         group: the consumer group. Clustering only.
-        tags: topic -> tag expression ("TagA || TagB"); all messages where a topic is not named.
+        tags: topic -> tag expression ("TagA || TagB"); all messages where a topic is not named. The same in all members
+            of the group: one with others is refused, by the store and by the brokers.
         properties: names of user properties that come as headers, beside KEYS, TAGS, UNIQ_KEY and RECONSUME_TIMES.
-        consume_from_where: where a group begins in a queue that it has no offset in: "earliest" or "latest".
+        consume_from_where: where a group begins that has no offset in a topic: "earliest" or "latest". Queues that are
+            new to a group that reads their topic are read from their beginning.
         threads: native threads, each with a batch in hand.
         queue_lease_wait_s: how long a queue's first record waits for the member that has the queue.
         credentials: access and secret key, where the broker asks for them.
@@ -115,6 +122,9 @@ class PushSource:
         self._fence: Fence | None = None
         self._topics: frozenset[str] = frozenset()
         self._fault: Exception | None = None
+        self._alike: Alike | None = None
+        self._coordinator: Coordinator | None = None
+        self._open_store = False
         load_classic()
 
     @property
@@ -128,33 +138,54 @@ class PushSource:
 
     def check_settings(self, settings: Settings) -> None:
         """Raises SettingError for what this client cannot do."""
+        self._open_store = settings.store_down == "open"
         if settings.ordering == "partition":
             raise SettingError(
                 "ordering", "partition", "this client hands one queue's messages to several threads: use RocketMQSource"
             )
 
+    def check_claims(self, claims: ClaimStore | None) -> None:
+        """Note the store, in which members say what they subscribe to."""
+        self._coordinator = groups_beside(claims)
+
     # ---- LeasedSource
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
-        """Raises SourceUnavailable, UnknownTopic: asked before the client starts, which would say nothing."""
+        """Raises SourceUnavailable, UnknownTopic, UnknownGroup, SubscriptionDiffers, ClusterDiffers, StoreError: asked
+        before the client starts, which would say nothing."""
         patterns = sorted(topic for topic in topics if topic.startswith("^"))
         if patterns:
             raise no_patterns(patterns[0])
         self._fence, self._topics = fence, frozenset(topics)
+        subscriptions = {topic: self._tags.get(topic, "*") for topic in topics}
+        # By default the process id alone: two consumers of one process would be one to the broker.
+        instance = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._servers = Servers(self._namesrv, self._group, self._credentials)
-        self._servers.open(topics, deadline, latest=self._latest)
+        self._servers.open(subscriptions, deadline)
+        self._alike = Alike(
+            self._coordinator,
+            self._group,
+            client_id=f"{client_address()}@{instance}",
+            records={f"{self._group} (PushSource)": subscription_text(topics, self._tags)},
+            servers=self._servers.cluster,
+            open_store=self._open_store,
+        )
+        self._alike.join(deadline)
+        self._servers.begin(deadline, latest=self._latest)
         self._client = PushClient(
             namesrv=self._namesrv,
             group=self._group,
-            # By default the process id alone: two consumers of one process would be one to the broker.
-            instance=f"{os.getpid()}-{uuid.uuid4().hex[:8]}",
+            instance=instance,
             threads=self._threads,
             credentials=self._credentials,
-            subscriptions={topic: self._tags.get(topic, "*") for topic in topics},
+            subscriptions=subscriptions,
             take=self._take,
         )
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Return the messages that the client has called back with."""
+        """Return the messages that the client has called back with. Raises SubscriptionDiffers, ClusterDiffers: found
+        by a process that was out of the group for a while."""
+        if self._alike is not None and self._alike.refused is not None:
+            raise self._alike.refused
         fault, self._fault = self._fault, None
         if fault is not None:
             raise SourceUnavailable(f"a message could not be read, and was sent back with its batch: {fault!r}")
@@ -219,7 +250,7 @@ class PushSource:
         if servers is None:
             return
         if client is None:  # it has not begun
-            servers.close()
+            self._end(servers, deadline)
             return
         client.shut_down()
         if not client.wait(_STOP_S):
@@ -234,6 +265,11 @@ class PushSource:
         self._inbox.close()
         if not client.wait(deadline.left_s()):
             _log.warning("%s: the client is still shutting down: the process ends when it has", self._group)
+        self._end(servers, deadline)
+
+    def _end(self, servers: Servers, deadline: Deadline) -> None:
+        if self._alike is not None:
+            self._alike.leave(Deadline(deadline.left_s(_LEAVE_S)))
         servers.close()
 
     # ---- the client's threads

@@ -164,11 +164,11 @@ class Admin:
         code, what = codes.Request.CREATE_SUBSCRIPTION_GROUP, f"creating the group {group}"
         self._masters(Request(code, what, {}, json.dumps(body).encode()), brokers, deadline)
 
-    def retry_queues(self, group: str, broker: str, deadline: Deadline) -> int | None:
-        """How many queues that broker gives the group's retry topic. 0: it drops what is sent back, and what is to be
-        put away, and says that all is well. None = it does not tell: it is older than RocketMQ 5, or we may not ask.
+    def group(self, group: str, broker: str, deadline: Deadline) -> tuple[int, int | None] | None:
+        """A group's retryQueueNums and retryMaxTimes at that broker, which makes the group if it makes groups for
+        whoever consumes. None = it does not tell: it is older than RocketMQ 5, or we may not ask.
 
-        Raises SourceError: also where it does not know the group.
+        Raises SourceError: also where it does not have the group.
         """
         what = f"asking for the settings of {group}"
         request = Request(codes.Request.GET_SUBSCRIPTION_GROUP, what, {"group": group})
@@ -177,7 +177,9 @@ class Admin:
             return None
         shape = Shape(f"the settings of {group} by {answer.address}")
         body = shape.record(loose_json(answer.expect().body), "the body")
-        return shape.number(body.get("retryQueueNums"), "retryQueueNums")
+        times = body.get("retryMaxTimes")
+        queues = shape.number(body.get("retryQueueNums"), "retryQueueNums")
+        return queues, None if times is None else shape.number(times, "retryMaxTimes")
 
     def delete_group(self, group: str, deadline: Deadline, *, clean_offsets: bool = True) -> None:
         """Remove it from all brokers, by default with its offsets."""

@@ -10,8 +10,9 @@ import pytest
 from holdfast import RedisClaims, Retry, Unretriable
 from holdfast.adapters.rocketmq import PushSource
 from holdfast.adapters.rocketmq.packages import load_classic
+from holdfast.adapters.rocketmq.push.servers import Servers
 from holdfast.adapters.rocketmq.remoting import Admin, RemotingClient
-from holdfast.errors import HandlerFailed, SourceError, SourceUnavailable, UnknownTopic
+from holdfast.errors import HandlerFailed, SourceError, SourceUnavailable, SubscriptionDiffers, UnknownTopic
 from holdfast.timing import Deadline
 from tests.contracts.rocketmq.classic.lab import Topic
 from tests.contracts.rocketmq.grpc.lab import PATIENCE_S, App, Gate, new_name
@@ -117,6 +118,19 @@ class TestRecords:
             topic.send(["after"])
             gate.wait(lambda: gate.ended == ["after"])
 
+    def test_what_a_known_group_missed_in_queues_that_are_new_to_it_is_read(
+        self, rocketmq: RocketMQServer, claims: RedisClaims
+    ) -> None:
+        topic = Topic(rocketmq, queues=2)
+        with RemotingClient(rocketmq.namesrv) as client:
+            Admin(client).create_group(topic.group, Deadline(PATIENCE_S))
+            known, _ = client.route(topic.name, Deadline(PATIENCE_S)).queues()
+            client.commit_offset(known, topic.group, 0, Deadline(PATIENCE_S))
+        topic.send(numbered(8))
+        gate = Gate()
+        with App(topic.source(consume_from_where="latest"), [topic.name], gate, claims):
+            gate.wait(lambda: sorted(gate.ended) == numbered(8))
+
     def test_a_letter_goes_to_the_groups_own_topic_and_the_record_does_not_come_again(
         self, topic: Topic, claims: RedisClaims
     ) -> None:
@@ -213,6 +227,30 @@ class TestWhatComesAgain:
         assert reconsumed(gate) == []
         assert set(gate.started) - {"m0"} == set(numbered(40)) - {"m0"}
         assert len(gate.started) <= 41  # what ran when its session was lost may run again
+
+
+class TestSubscriptions:
+    @pytest.mark.parametrize("by", ["the broker", "the store"])
+    def test_of_two_that_subscribe_otherwise_the_second_is_refused(
+        self, topic: Topic, claims: RedisClaims, by: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As in a rolling deploy that adds a tag: half of its messages would be lost."""
+        tags, gate = [{topic.name: each} for each in ("Paid", "Paid || Refunded")], Gate()
+        store = claims if by == "the store" else None
+        with App(topic.source(tags=tags[0]), [topic.name], gate, store):
+            topic.wait(lambda: len(topic.members()) == 1)
+            if by == "the store":
+                monkeypatch.setattr(Servers, "_check_subscriptions", lambda *_: None)
+            with (
+                pytest.raises(SubscriptionDiffers, match=r"Paid \|\| Refunded"),
+                App(topic.source(tags=tags[1]), [topic.name], gate, store) as other,
+            ):
+                assert other.over.wait(PATIENCE_S)
+            with App(topic.source(tags=tags[0]), [topic.name], gate, store):
+                topic.wait(lambda: len(topic.members()) == 2)
+        with App(topic.source(tags=tags[1]), [topic.name], gate, store):
+            topic.send(["new"], tag="Refunded")
+            gate.wait(lambda: gate.ended == ["new"])
 
 
 class TestServersThatAreAway:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import Retry
+from holdfast import RedisClaims, RedisCoordinator, Retry
 from holdfast.adapters.rocketmq import LeasedSource
 from holdfast.adapters.rocketmq.grpc.delivery import Place, Verdict
-from holdfast.errors import SettingError, SourceUnavailable, UnknownTopic
+from holdfast.dedup.groups import Member
+from holdfast.errors import ClusterDiffers, SettingError, SourceUnavailable, SubscriptionDiffers, UnknownTopic
+from holdfast.plugin.assign import sticky
+from holdfast.timing import Deadline
 from tests.contracts.rocketmq.grpc.lab import AGAIN_S, LEASE_S, PATIENCE_S, App, Field, Gate
 from tests.contracts.rocketmq.grpc.stories import story
 from tests.harness.processes import free_ports
@@ -349,6 +352,40 @@ def test_a_message_that_was_given_back_too_often_goes_to_the_group_s_dead_letter
 
 
 # ---- the start
+
+
+@story
+def test_of_two_that_take_other_tags_of_a_topic_the_second_is_refused(lab: Lab) -> None:
+    """As in a rolling deploy that adds a tag: whoever asked first would pass over half of its messages, for both."""
+    field = lab.field()
+    with field.app(field.source(tags={field.topic: "Paid"})):
+        for tags in ("Paid || Refunded", "*"):
+            with pytest.raises(SubscriptionDiffers, match=r"Paid"):
+                field.app(field.source(tags={field.topic: tags})).app.run()
+        other = lab.ask.topic()
+        store = RedisClaims.from_url(lab.redis_url, namespace=field.group)
+        with App(field.source(tags={field.topic: "Paid"}), [field.topic, other], field.gate, store):
+            lab.ask.send(other, "of a topic that the first does not have")
+            field.gate.wait_for(["of a topic that the first does not have"])
+    with field.app(field.source(tags={field.topic: "Paid || Refunded"})):
+        lab.ask.send(field.topic, "new", tags="Refunded")
+        field.gate.wait_for(["new"])
+
+
+@story
+def test_a_group_whose_members_are_at_another_cluster_is_refused_where_name_servers_are_given(lab: Lab) -> None:
+    field = lab.field()
+    store = RedisClaims.from_url(lab.redis_url, namespace=field.group)
+    with field.app(field.source(namesrv=lab.server.namesrv)):
+        name = f"{field.group} (LeasedSource, {field.topic})"
+        [member] = until(lambda: RedisCoordinator(store).members(name), patience_s=PATIENCE_S)
+        assert {lab.server.namesrv, lab.server.address()} <= member.servers
+        there = Member(client_id="there", subscription=f"{field.topic}:*", servers=frozenset({"10.9.9.9:9876"}))
+        with pytest.raises(ClusterDiffers, match=r"namespace="):
+            RedisCoordinator(store).join(name, there, Deadline(PATIENCE_S), strategy=sticky, wake=lambda: None)
+        with field.app():  # it does not tell
+            field.fill("x")
+            field.gate.wait_for(["x"])
 
 
 @story

@@ -322,6 +322,19 @@ class Overrun(EventLine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MuchInHand(EventLine):
+    """A loop of one's own has more in hand than may be in the process, and asks for more. It gets that: what it has, it
+    alone can end. Told again at twice as much."""
+
+    #: What the loop was given and has not ended, and the bounds in `Settings`.
+    records: int
+    size_bytes: int
+    max_in_flight: int
+    max_in_flight_bytes: int
+    remedy: str = "commit (or call done) more often; or set max_in_flight and max_in_flight_bytes as high as is meant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOverdue(EventLine):
     """A call of a handler runs for longer than it may: it is cancelled, and given up after its grace."""
 
@@ -396,5 +409,5 @@ Event = (
     RebalanceReport | Assigned | Stopping | Stopped | StoreDown | StoreUp | SessionLost | StoreLost | StoreDiffers
     | ResetHonoured | RewindIgnored | AdvanceIgnored | CommitOverwritten | LogWentBack | RecordsExpired | ClientSkipped
     | RecordFailed | DeadLettered | LetterHookFailed | DeadLetterLimitReached | DeadLettersResumed | SentBack | Overrun
-    | HandlerOverdue | HandlerGivenUp | LateResult | Status | SourceTrouble
+    | MuchInHand | HandlerOverdue | HandlerGivenUp | LateResult | Status | SourceTrouble
 )  # fmt: skip

@@ -42,7 +42,8 @@ class Settings:
     #: Records that one poll takes at most.
     poll_batch: int = 500
     #: Records that may be in the process at once (queued, running, not yet marked); then the intake pauses. Each
-    #: partition may have 64 in any case, so that one whose records all wait does not stop the others.
+    #: partition may have 64 in any case, so that one whose records all wait does not stop the others. What a loop of
+    #: one's own has got, and commits together, is not counted: it may gather more.
     max_in_flight: int = 4_000
     #: The same in bytes of keys and values; one poll may overshoot it.
     max_in_flight_bytes: int = 64 * 1024 * 1024

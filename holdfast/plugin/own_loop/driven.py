@@ -23,6 +23,7 @@ from holdfast.plugin.engine.parts import make_parts
 from holdfast.plugin.engine.snapshots import Snapshots
 from holdfast.plugin.engine.steps import Steps
 from holdfast.plugin.own_loop.background_marks import BackgroundMarks
+from holdfast.plugin.own_loop.lending import Lending
 from holdfast.plugin.own_loop.moves import Moves
 from holdfast.plugin.own_loop.user_loop import MARK_S, UserLoop
 from holdfast.plugin.ports import NOTHING
@@ -100,6 +101,14 @@ class Driven:
         )
         #: What the loop has.
         self.user = UserLoop(parts, done_when, self._background_marks.wake)
+        self._lending = Lending(
+            self.user.handed_out,
+            parts.intake,
+            settings,
+            explicit=done_when == "explicit",
+            clock=runtime,
+            tell=parts.tell,
+        )
         self.moves = Moves(parts, self.family.ours, self.user, self.settle)
         #: What was told of records, by any thread.
         self._told: deque[Callable[[], None]] = deque()
@@ -166,13 +175,14 @@ class Driven:
             self._mend()
         if self.moves.pending:
             self.moves.make()
-        at_most = min(at_most, parts.settings.max_in_flight)
+        if self.done_when == "explicit":
+            at_most = min(at_most, parts.settings.max_in_flight)
         ready = self._ready(at_most)
         if ready < at_most or self._clock.now() >= self._client_at:
             deadline = Deadline(timeout_s, self._clock)
-            self._look(max(at_most - ready, _AHEAD if at_most == 1 else 1), 0.0 if ready else None, deadline)
+            self._look(at_most, ready, deadline, ahead=_AHEAD if at_most == 1 else 1, wait=not ready)
             while (ready := self._ready(at_most)) < at_most and not deadline.passed and self._calm:
-                self._look(at_most - ready, None, deadline)
+                self._look(at_most, ready, deadline)
         elif self.user.marks_due:
             self.settle()
         if parts.stopping.error is not None:
@@ -327,14 +337,23 @@ class Driven:
         if self.snapshots.wanted:
             self.snapshots.publish()
 
-    def _look(self, at_most: int, wait_s: float | None, deadline: Deadline) -> None:
+    def _look(self, wanted: int, ready: int, deadline: Deadline, *, ahead: int = 1, wait: bool = True) -> None:
         """One look at the client, and what follows from it. What stops the engine stays: behind a hole in the log, say,
-        nothing is handed out, however often the loop asks."""
+        nothing is handed out, however often the loop asks.
+
+        Args:
+            wanted: records that the loop asks for.
+            ready: of these, what is here.
+            deadline: until when it waits.
+            ahead: ask for so many at least.
+            wait: whether to wait for records.
+        """
         parts = self.parts
         try:
-            wait_s = self._wait_s(deadline) if wait_s is None else wait_s
+            wait_s = self._wait_s(deadline) if wait else 0.0
+            self._lending.look(ready, parts.lanes.ready_bytes(ready) if ready and wanted > 1 else 0)  # one is no matter
             if room := parts.intake.room(stopped=parts.sessions.stalled):
-                batch = self._asked(min(room, at_most), wait_s)
+                batch = self._asked(min(room, max(wanted - ready, ahead)), wait_s)
             else:
                 parts.workers.wake.wait(min(wait_s, MARK_S))
                 batch = NOTHING
@@ -397,4 +416,5 @@ class Driven:
                 self.user.leave_to_others(entry)
         parts.lanes.clear()
         parts.intake.recount(kept)
+        self.user.handed_out.recount()
         self._torn = self._unread = ours.moving = False

@@ -23,6 +23,8 @@ class HandedOut:
 
     def __init__(self) -> None:
         self._entries: dict[Partition, dict[Owner, deque[Entry]]] = {}
+        #: Records, and their bytes; and how often something was taken out.
+        self.records = self.bytes = self.drops = 0
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -41,6 +43,8 @@ class HandedOut:
         """Note an entry that was handed out."""
         owner = entry.owner
         self._entries.setdefault(owner.partition, {}).setdefault(owner, deque()).append(entry)
+        self.records += entry.count
+        self.bytes += entry.size
 
     def drop(self, entry: Entry) -> bool:
         """Take an entry out, as a whole. False = it is not in hand."""
@@ -49,13 +53,17 @@ class HandedOut:
         if not entries or entry not in entries:
             return False
         entries.remove(entry)
+        self._out(entry)
         self._tidy(owner)
         return True
 
     def take_of(self, partitions: Collection[Partition]) -> list[Entry]:
         """All of these partitions, under whichever ownership."""
         gone = [self._entries.pop(partition) for partition in self._entries.keys() & set(partitions)]
-        return [entry for by_owner in gone for entries in by_owner.values() for entry in entries]
+        taken = [entry for by_owner in gone for entries in by_owner.values() for entry in entries]
+        for entry in taken:
+            self._out(entry)
+        return taken
 
     def below(self, partition: Partition, offset: int) -> list[Entry]:
         """All of that partition below the offset. Each is in hand until it is dropped: so what a signal handler breaks
@@ -84,6 +92,8 @@ class HandedOut:
             if below < entry.count:
                 taken.append(entry.cut(below) if below else entry)
         self._entries[owner.partition][owner] = kept
+        for entry in taken:
+            self._out(entry)
         self._tidy(owner)
         return taken
 
@@ -99,6 +109,15 @@ class HandedOut:
                     by_owner[owner] = deque([*others[:at], *pieces, *others[at + 1 :]])
                     return next((one for one in pieces if one.record.offset == offset), None)
         return None
+
+    def recount(self) -> None:
+        """Count anew: a call that was torn may have counted wrong."""
+        self.records, self.bytes = sum(entry.count for entry in self), sum(entry.size for entry in self)
+
+    def _out(self, entry: Entry) -> None:
+        self.records -= entry.count
+        self.bytes -= entry.size
+        self.drops += 1
 
     def _tidy(self, owner: Owner) -> None:
         by_owner = self._entries[owner.partition]

@@ -16,8 +16,9 @@ from holdfast import MemoryClaims, Ramp, Settings
 from holdfast.dedup.keys import resolve_key
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.engine.partition.ownership import Phase
-from holdfast.plugin.events import SessionLost
+from holdfast.plugin.events import MuchInHand, SessionLost
 from holdfast.plugin.handlers import Handler, Routes
+from holdfast.plugin.own_loop import lending
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from holdfast.plugin.events import Event
     from holdfast.plugin.own_loop.user_loop import DoneWhen
     from holdfast.records import Record
+
+#: What may be in the process.
+SMALL: dict[str, Any] = {"max_in_flight": 10, "workers": 1}
 
 
 class Loops:
@@ -590,3 +594,79 @@ def test_what_the_ramp_holds_comes_while_the_loop_waits_for_it(loops: Loops) -> 
     loop = loops.loop(ramp=Ramp(floor_per_s=300.0))
     assert taken(loop, 60, timeout_s=0.05) == numbered("r", range(60))
     assert loop.parts.intake.climb.held
+
+
+@pytest.mark.parametrize("at_most", [1, 7])
+def test_a_loop_that_gathers_more_than_may_be_in_the_process_before_it_commits_gets_it_and_is_told(
+    loops: Loops, at_most: int
+) -> None:
+    loops.produce(*numbered("r", range(200)))
+    loop = loops.loop("commit", max_in_flight=10, workers=1)
+    got: list[Record] = []
+    until(lambda: _add(got, loop, at_most) >= 200)
+    told = [event for event in loops.events if isinstance(event, MuchInHand)]
+    assert 1 <= len(told) <= 5  # once, and at twice as much each time
+    with loop.lock, loop.whole():
+        loop.end_all()
+    until(lambda: take(loop) == [] and loops.committed() == 200)
+
+
+@pytest.mark.parametrize("at_most", [1, 50])
+def test_a_loop_that_gathers_more_bytes_than_may_be_in_the_process_gets_them(loops: Loops, at_most: int) -> None:
+    loops.produce(*["x" * 1000] * 50)
+    loop = loops.loop("commit", max_in_flight_bytes=4000)
+    got: list[Record] = []
+    until(lambda: _add(got, loop, at_most) >= 50)
+
+
+@pytest.mark.parametrize("done_when", ["next_poll", "commit"])
+@pytest.mark.parametrize("bound", [{"max_in_flight": 10, "workers": 1}, {"max_in_flight_bytes": 1000}])
+def test_a_call_gets_as_many_as_it_asks_for_whatever_may_be_in_the_process(
+    loops: Loops, done_when: DoneWhen, bound: dict[str, Any]
+) -> None:
+    loops.produce(*["x" * 100] * 90)
+    loop = loops.loop(done_when, **bound)
+    until(lambda: loop.family.owners, meanwhile=lambda: take(loop, 1, 0.0) if not loop.family.owners else None)
+    assert len(take(loop, 80, PATIENCE_S)) >= 79
+
+
+def test_partitions_that_a_loop_wants_go_on_while_it_has_many_of_another(loops: Loops) -> None:
+    loops.broker.create("orders", 2)
+    loops.produce(*numbered("a", range(150)), number=0)
+    loop = loops.loop("commit", max_in_flight=10, workers=1)
+    got: list[Record] = []
+    until(lambda: _add(got, loop) >= 150)
+    loops.produce(*numbered("b", range(150)), number=1)
+    until(lambda: _add(got, loop) >= 300)
+
+
+def test_an_explicit_loop_that_alone_can_end_what_it_has_is_not_starved_for_ever(
+    loops: Loops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lending, "_PATIENCE_S", 0.01)
+    loops.produce(*numbered("r", range(200)))
+    loop = loops.loop("explicit", max_in_flight=20, workers=1)
+    got: list[Record] = []
+    until(lambda: _add(got, loop) >= 200)
+    assert any(isinstance(event, MuchInHand) for event in loops.events)
+    for record in got:
+        loop.end(record.partition, record.offset)
+    until(lambda: take(loop) == [] and loops.committed() == 200)
+
+
+@pytest.mark.parametrize("done_when", ["commit", "explicit"])
+def test_what_waits_for_another_members_key_is_bounded_however_much_the_loop_asks(
+    loops: Loops, done_when: DoneWhen
+) -> None:
+    loops.broker.create("orders", 2)
+    group = loops.broker.group("g")
+    one, two = (loops.loop("explicit", key=lambda r: r.value), loops.loop(done_when, key=lambda r: r.value, **SMALL))
+    sources: list[Any] = [one.family.source, two.family.source]
+    group.aim({sources[0]: [partition(0)], sources[1]: [partition(1)]})
+    loops.produce("same")
+    until(lambda: take(two) == [] and take(one) == ["same"])
+    loops.produce("same", *numbered("behind", range(500)), number=1)
+    until(lambda: take(two) == [] and two.parts.intake.records >= 10)
+    for _ in range(50):
+        assert take(two, timeout_s=0.005) == []
+    assert two.parts.intake.records <= 10 + 64

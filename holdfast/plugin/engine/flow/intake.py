@@ -39,6 +39,9 @@ class Intake:
         self._settings, self._clock = settings, clock
         self.records = 0
         self.bytes = 0
+        #: Of these, what a user's loop has, or is about to get, which alone can end it and asks for more: the bounds
+        #: leave it out.
+        self.lent_records = self.lent_bytes = 0
         #: Records that have come into the process since its start.
         self.admitted = 0
         self.climb, self.pace = Climb(settings.ramp), Pace()
@@ -135,13 +138,19 @@ class Intake:
         self.climb.held = self.climb.held or new_partitions.records > 0
         return Batch([*stay.records, *came.records], [*stay.ends, *came.ends])
 
+    @property
+    def _bounded(self) -> tuple[int, int]:
+        """The records and bytes that the bounds are about."""
+        return self.records - self.lent_records, self.bytes - self.lent_bytes
+
     def _room(self, *, stopped: bool) -> int:
         settings = self._settings
-        full = self.records >= settings.max_in_flight or self.bytes >= settings.max_in_flight_bytes
+        records, size = self._bounded
+        full = records >= settings.max_in_flight or size >= settings.max_in_flight_bytes
         if not full and not stopped and (self._jammed_since is None or not self.tight or self.roomy):
             self._jammed_since = None
             # What waits for its turn is bounded, but is not to keep those out that wait for nothing.
-            room = settings.max_in_flight - self.records
+            room = settings.max_in_flight - records
             return self._fitting(max(min(_GUARANTEED, room), room - self.new_partitions.records))
         if self._jammed_since is None:
             self._jammed_since = self._clock.now()
@@ -151,21 +160,22 @@ class Intake:
 
     def _guaranteed(self) -> int:
         """The records that each partition may have in a jam. A jam of bytes leaves each one record, however large."""
-        return 1 if self.bytes >= self._settings.max_in_flight_bytes else _GUARANTEED
+        return 1 if self._bounded[1] >= self._settings.max_in_flight_bytes else _GUARANTEED
 
     def _fitting(self, records: int) -> int:
         """The number of records that fit, by the average size of what is here."""
         here, held = self.bytes + self.new_partitions.bytes, self.records + self.new_partitions.records
         average = here // held if held else 0
         if average:
-            records = min(records, (self._settings.max_in_flight_bytes - here) // average + 1)
+            left = self._settings.max_in_flight_bytes + self.lent_bytes - here
+            records = min(records, left // average + 1)
         return max(1, min(records, self._settings.poll_batch))
 
     @property
     def roomy(self) -> bool:
         """No more than half of what may be in the process is there."""
-        settings = self._settings
-        return self.records * 2 <= settings.max_in_flight and self.bytes * 2 <= settings.max_in_flight_bytes
+        settings, (records, size) = self._settings, self._bounded
+        return records * 2 <= settings.max_in_flight and size * 2 <= settings.max_in_flight_bytes
 
     @property
     def tight(self) -> bool:
@@ -221,6 +231,6 @@ class Intake:
             return True
         if not tight:
             return False
-        share = sum(entry.count for entry in owner.entries.values())
+        share = sum(entry.count for entry in owner.entries.values() if not (self.lent_records and entry.with_loop))
         # Once paused it stays so until it is worked off: each resume fetches anew.
         return stopped or share >= self._guaranteed() or (share > 0 and paused)

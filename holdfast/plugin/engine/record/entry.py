@@ -123,6 +123,11 @@ class Entry:
         return gate is Gate.ENDED or gate is Gate.GONE
 
     @property
+    def with_loop(self) -> bool:
+        """Whether a loop of the user's has it."""
+        return self.given > 0 and self.gate is Gate.TAKEN
+
+    @property
     def offsets(self) -> list[int]:
         """Of all its records."""
         return [record.offset for record in self.records]

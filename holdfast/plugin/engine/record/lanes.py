@@ -164,6 +164,19 @@ class Lanes:
                 break
         return count
 
+    def ready_bytes(self, at_most: int) -> int:
+        """The bytes of as many records that may start now, or a little more: whole runs are counted."""
+        count = size = 0
+        for lane in chain.from_iterable(self._ready.values()):
+            for entry in lane.entries:
+                if entry.over:
+                    continue
+                if count >= at_most or entry.gate is not Gate.READY:
+                    break
+                count += entry.count
+                size += entry.size
+        return size
+
     # ---- out and back
     def take(self, lane: Lane, at_most: int) -> list[Entry]:
         """Take consecutive ready records of one handler from the front of a lane that `next` gave. A run that began a

@@ -20,8 +20,7 @@ from holdfast.dedup.redis_scripts import ScriptCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import redis
-
+    from holdfast.dedup.redis_client import Client
     from holdfast.dedup.redis_store import Parts, RedisClaims
 
 _BATCH = 500  # keys in one script, positions in one pipeline
@@ -218,7 +217,7 @@ class RedisAdmin:
                 if not cursor:
                     break
 
-    def _servers(self) -> list[redis.Redis]:
+    def _servers(self) -> list[Client]:
         """All that have some of the keys."""
         return self._client.masters() if isinstance(self._client, ClusterClient) else [self._client]
 

@@ -8,16 +8,18 @@ now or later.
 
 from __future__ import annotations
 
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import redis
 from redis import exceptions
-from redis.client import Pipeline
 from redis.crc import key_slot
 
-from holdfast.dedup.redis_cluster_batch import Batch, key_of
-from holdfast.dedup.redis_errors import store_error
+from holdfast.dedup.redis_client import Client, ServerClient, key_of
+from holdfast.dedup.redis_cluster_batch import Batch
+from holdfast.dedup.redis_errors import asking, interruption, store_error
 from holdfast.errors import AccessRefused, StoreError, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from redis.cluster import ClusterNode, RedisCluster
 
-    from holdfast.dedup.redis_cluster_batch import Command, Confirm
+    from holdfast.dedup.redis_client import Command, Confirm
 
     Address = tuple[str, int]
     #: The address of a node as the cluster tells it -> where it can be reached.
@@ -39,7 +41,7 @@ _SAID = (exceptions.ResponseError, exceptions.AuthenticationError)
 _LOOK_AGAIN = (exceptions.ClusterDownError, exceptions.ReadOnlyError)
 
 
-class ClusterClient(redis.Redis):
+class ClusterClient(Client):
     """Commands go to the master that has their key; of one call, to all masters at once. Any thread.
 
     A command without a key goes where the next one with a key goes.
@@ -100,23 +102,6 @@ class ClusterClient(redis.Redis):
             self._stale = True
         return replies, confirmed
 
-    def execute_command(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as redis-py's
-        """One command."""
-        [reply], _ = self.send([args])
-        return self.read(reply, args[0], options)
-
-    def read(self, reply: Any, name: str | bytes, options: dict[str, Any]) -> Any:  # noqa: ANN401 - as redis-py's
-        """A reply as redis-py hands it out. Raises the error that it is."""
-        if isinstance(reply, exceptions.RedisError):
-            raise reply
-        callback = self.response_callbacks.get(name)  # type: ignore[no-untyped-call]
-        options.pop("keys", None)  # as redis-py does: for its cache
-        return reply if callback is None else callback(reply, **options)
-
-    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:  # noqa: ARG002 - as redis-py's
-        """Commands that are sent together, each to its node; no transaction."""
-        return _Pipeline(self)
-
     def look(self) -> None:
         """Ask the cluster which nodes it has.
 
@@ -126,16 +111,19 @@ class ClusterClient(redis.Redis):
         self._stale = True
         self._known()
 
-    def nodes(self) -> list[tuple[ClusterNode, redis.Redis]]:
-        """All nodes that are known, each with a client of its own.
+    def nodes(self) -> list[tuple[ClusterNode, Client]]:
+        """All nodes that are known, each with a client for its connections.
 
         Raises:
             StoreUnavailable, StoreRefused: as `look`.
         """
         cluster = self._known()
-        return [(node, cluster.get_redis_connection(node)) for node in list(cluster.nodes_manager.nodes_cache.values())]
+        return [
+            (node, ServerClient.around(cluster.get_redis_connection(node)))
+            for node in list(cluster.nodes_manager.nodes_cache.values())
+        ]
 
-    def masters(self) -> list[redis.Redis]:
+    def masters(self) -> list[Client]:
         """A client of each node that has slots.
 
         Raises:
@@ -180,9 +168,9 @@ class ClusterClient(redis.Redis):
                     cluster = self._told(self._reach)
                 else:
                     self._told(cluster.nodes_manager.initialize)
-            except StoreError:
+            except BaseException as error:
                 self._stale = True
-                if cluster is not None and self._ours:
+                if isinstance(error, StoreError) and cluster is not None and self._ours:
                     # All may have other addresses by now: `reach` begins with those that it was given.
                     self._cluster = None
                     cluster.close()
@@ -191,10 +179,8 @@ class ClusterClient(redis.Redis):
             return cluster
 
     def _told(self, ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kind
-        try:
-            return ask()
-        except Exception as error:
-            raise _not_told(error, self.where) from error
+        with asking(self.where, _not_told):
+            return _undisturbed(ask)
 
     def _master(self, cluster: RedisCluster, key: bytes) -> ClusterNode:
         if not key:  # any: no command has one
@@ -205,7 +191,7 @@ class ClusterClient(redis.Redis):
             return moved
         try:
             return cluster.nodes_manager.get_node_from_slot(slot)
-        except Exception as error:
+        except (exceptions.RedisError, exceptions.RedisClusterException, LookupError) as error:
             self._stale = True
             raise StoreUnavailable(f"no node of the Redis Cluster at {self.where} has slot {slot} now") from error
 
@@ -220,7 +206,7 @@ class ClusterClient(redis.Redis):
             node = asked or self._master(cluster, key)
             batch = batches.get(node.name)
             if batch is None:
-                batch = batches[node.name] = Batch(node, cluster.get_redis_connection(node))
+                batch = batches[node.name] = Batch(node, cluster.get_redis_connection(node).connection_pool)
             batch.items.insert(0, item)
             if asked is not None:
                 batch.asking.add(item)
@@ -230,16 +216,20 @@ class ClusterClient(redis.Redis):
         self, batches: Sequence[Batch], commands: Sequence[Command], replies: list[Any], confirm: Confirm | None
     ) -> None:
         """Write to all nodes, then read from all."""
-        batch = batches[0]
+        batch, handled = batches[0], sys.exc_info()[1]
         try:
-            for batch in batches:
-                batch.write(commands, confirm)
-            for batch in batches:
-                batch.read(replies)
-        except Exception as error:
+            with asking(
+                self.where, lambda error, _: store_error(error, f"{batch.node.name} of the cluster at {self.where}")
+            ):
+                for batch in batches:
+                    batch.write(commands, confirm)
+                for batch in batches:
+                    batch.read(replies)
+        except BaseException as error:
             self._stale = True
-            told = store_error(error, f"{batch.node.name} of the cluster at {self.where}")
-            raise told from error
+            if interruption(error, handled) is not None:
+                self.disconnect_idle()
+            raise
         finally:
             for batch in batches:
                 batch.release()
@@ -267,27 +257,6 @@ class ClusterClient(redis.Redis):
         return None
 
 
-class _Pipeline(Pipeline):
-    def __init__(self, client: ClusterClient) -> None:
-        super().__init__(client.connection_pool, client.response_callbacks, transaction=False, shard_hint=None)
-        self._client = client
-
-    def execute(self, raise_on_error: bool = True) -> list[Any]:
-        commands, self.command_stack = self.command_stack, []
-        if not commands:
-            return []
-        replies, _ = self._client.send([args for args, _ in commands])
-        if raise_on_error:
-            return [
-                self._client.read(reply, args[0], options)
-                for reply, (args, options) in zip(replies, commands, strict=True)
-            ]
-        return [
-            reply if isinstance(reply, exceptions.RedisError) else self._client.read(reply, args[0], options)
-            for reply, (args, options) in zip(replies, commands, strict=True)
-        ]
-
-
 class _Pools(redis.ConnectionPool):
     """The pools of all nodes, where that of a server is asked for. It has no connections of its own."""
 
@@ -299,7 +268,19 @@ class _Pools(redis.ConnectionPool):
         self._client.disconnect_idle()
 
 
-def _not_told(error: Exception, where: str) -> StoreError:
+def _undisturbed(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - of either kind
+    """Call it where no signal's handler runs. redis-py takes whatever is raised while it asks a node for the nodes for
+    that one's silence, and asks the next: a job's time limit would be gone."""
+    if threading.current_thread() is not threading.main_thread():
+        return ask()
+    threads = ThreadPoolExecutor(1, thread_name_prefix="holdfast-nodes")
+    try:
+        return threads.submit(ask).result()
+    finally:
+        threads.shutdown(wait=False)
+
+
+def _not_told(error: Exception, where: object) -> StoreError:
     """No node has said which nodes there are. redis-py has the reason of the last one as a cause of its own error."""
     chain: list[BaseException] = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
+from holdfast.dedup.redis_client import ServerClient, greet
 from holdfast.dedup.redis_errors import asking
-from holdfast.dedup.redis_packing import Packer
 from holdfast.dedup.redis_sentinel import SCHEMES, MasterAt, sentinel_client
 from holdfast.errors import SettingError, StoreError, StoreRefused, StoreUnavailable
 from holdfast.timing import SYSTEM_CLOCK
@@ -65,7 +65,7 @@ def client_of(
     timeout_s: float,
     credentials: CredentialProvider | None = None,
     now: Callable[[], float] = SYSTEM_CLOCK.now,
-) -> redis.Redis:
+) -> ServerClient:
     """A client that never resends and never waits longer than `timeout_s` for a connection or a reply.
 
     Args:
@@ -77,13 +77,17 @@ def client_of(
     Raises:
         SettingError: the URL cannot be read, or has credentials besides those that are given.
     """
-    options = {**connection_options(timeout_s, credentials), "command_packer": Packer()}
+    options = connection_options(timeout_s, credentials)
     # A socket in the file system has no peer that could vanish unheard.
     if not url.startswith("unix://"):
         options["socket_keepalive"] = True
     by_sentinels = url.startswith(SCHEMES)
     try:
-        client = sentinel_client(url, options, now) if by_sentinels else redis.Redis.from_url(url, **options)
+        client = (
+            sentinel_client(url, options, now)
+            if by_sentinels
+            else cast("ServerClient", ServerClient.from_url(url, **options))
+        )
     except (ValueError, TypeError):
         # Not chained: the parser's text may quote a part of the password.
         raise SettingError("url", masked(url), _SENTINELS_URL if by_sentinels else _URL) from None
@@ -110,6 +114,7 @@ def connection_options(timeout_s: float, credentials: CredentialProvider | None)
         # One reply for one request: nothing is pushed into a connection.
         "protocol": 2,
         "client_name": "holdfast",
+        "redis_connect_func": greet,
     }
 
 

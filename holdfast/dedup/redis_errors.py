@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+import signal
 import ssl
+import sys
+import traceback
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from types import CodeType
+from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 
 from holdfast.errors import AccessRefused, StoreError, StoreLockedOut, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import redis
+    from collections.abc import Callable, Iterator
 
 _NO_ACCESS = (
     exceptions.AuthenticationError,
@@ -22,8 +25,15 @@ _NO_ACCESS = (
     exceptions.AuthorizationError,
     exceptions.NoPermissionError,
 )
-#: What the server has said, or what redis-py will never send. Anything else that a call raises is no answer: a
-#: connection that another thread has closed raises whatever its socket happens to.
+#: What redis-py, the system and its sockets raise where there is no answer; and a connection that another thread has
+#: closed, which raises whatever its socket happens to.
+_NO_ANSWER = (
+    *(StoreError, exceptions.RedisError, exceptions.RedisClusterException),
+    *(OSError, AttributeError, TypeError, ValueError),
+)
+#: A credential provider's failure is none of these; it is the only code of others that runs while a Redis is asked.
+_PROVIDER = frozenset({"get_credentials", "get_credentials_async"})
+#: What the server has said, or what redis-py will never send.
 _ANSWERS = (exceptions.ResponseError, exceptions.DataError)
 #: Error codes (the first word of an error reply) of what passes by itself or by an operator's hand.
 _PASSING = frozenset(
@@ -63,28 +73,70 @@ def codes(text: str) -> set[str]:
 
 
 @contextmanager
-def asking(where: object) -> Iterator[None]:
-    """Around calls of redis-py: whatever they raise is a StoreError, chained."""
+def asking(where: object, told: Callable[[Exception, object], StoreError] | None = None) -> Iterator[None]:
+    """Around calls of redis-py: where there is no answer, or a no, it is a StoreError, chained. What has broken the
+    call off is raised as it is.
+
+    Args:
+        where: the server, for texts.
+        told: makes the StoreError. Default: `store_error`.
+    """
+    handled = sys.exc_info()[1]
     try:
         yield
     except StoreError:
         raise
     except Exception as error:
-        raise store_error(error, where) from error
+        by = interruption(error, handled)
+        if by is error:
+            raise
+        if by is not None:
+            raise by from by.__cause__
+        raise (told or store_error)(error, where) from error
 
 
-@contextmanager
-def interruptible(client: redis.Redis) -> Iterator[None]:
-    """Around calls of redis-py in a thread where a signal's handler may raise. Between a request and its reply that
-    would leave redis-py's pool a connection whose reply is still to come, and the next call on it would read that as
-    its own: another key's NEW. So what is idle after an interrupt is closed."""
-    try:
-        yield
-    except Exception:
-        raise  # redis-py has closed the connection by itself, where a reply was still to come
-    except BaseException:
-        client.connection_pool.disconnect(inuse_connections=False)
-        raise
+def interruption(error: BaseException, handled: BaseException | None) -> BaseException | None:
+    """The error that has broken a call of redis-py off: a signal's handler has raised it, or whoever else may do that
+    to a thread. None: there is no answer.
+
+    A handler may raise what redis-py takes for its own: TimeoutError is what the system calls a socket that is silent.
+    So its frame in the traceback tells.
+
+    Args:
+        error: what the call has raised.
+        handled: what was being handled when the call began, which is not of this call.
+    """
+    handlers = _handlers()
+    each: BaseException | None = error
+    seen: list[BaseException] = []
+    while each is not None and each is not handled and each not in seen:
+        if not handlers.isdisjoint(_codes_of(each)):
+            return each
+        seen.append(each)
+        each = each.__cause__ or each.__context__
+    if isinstance(error, _NO_ANSWER) or any(code.co_name in _PROVIDER for code in _codes_of(error)):
+        return None
+    return error
+
+
+def _codes_of(error: BaseException) -> set[CodeType]:
+    """The functions that it came through."""
+    return {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+
+
+def _handlers() -> set[CodeType]:
+    """The code of this process' handlers of signals."""
+    found = set()
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        while isinstance(handler, partial):
+            handler = handler.func
+        if not callable(handler):
+            continue
+        code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+        if isinstance(code, CodeType):
+            found.add(code)
+    return found
 
 
 @contextmanager

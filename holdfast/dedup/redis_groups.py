@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.groups import Beat, Differs, Elsewhere, GroupMember, Plan, Refusal, Standing, View
-from holdfast.dedup.redis_errors import asking, interruptible, once_let_in
+from holdfast.dedup.redis_errors import asking, once_let_in
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_scripts import ScriptCall
 from holdfast.errors import StoreRefused, StoreUnavailable
@@ -94,7 +94,7 @@ class RedisGroupSession:
     def standing(self) -> Standing:
         """One cheap read."""
         client = self._parts.client
-        with once_let_in(before=self._let_in), asking(self._parts.where), interruptible(client):
+        with once_let_in(before=self._let_in), asking(self._parts.where):
             found: list[Any] = client.hmget(self._keys[1], ["view", "planned", "stamp"])
         view, planned, stamp = found
         return Standing(int(view or 0), int(planned or 0), (stamp or b"").decode())
@@ -178,7 +178,7 @@ class RedisGroupSession:
     def _piped(self, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
         # Only members ask, and members were let in.
         client = self._parts.client
-        with once_let_in(before=True), asking(self._parts.where), interruptible(client):
+        with once_let_in(before=True), asking(self._parts.where):
             pipe = client.pipeline(transaction=False)
             for command in commands:
                 pipe.execute_command(*command)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Packer: commands as bytes for a server, in a fifth of redis-py's time where arguments are many."""
+"""A command as bytes for a server, in a fifth of redis-py's time where arguments are many."""
 
 from __future__ import annotations
 
@@ -8,28 +8,24 @@ from typing import Any
 from redis.exceptions import DataError
 
 
-class Packer:
-    """For a connection's `command_packer`. Any thread.
+def pack(name: str | bytes, *args: Any) -> bytes:  # noqa: ANN401 - as redis-py's
+    """One command; its name, as text, may be several words.
 
     redis-py's own copies its buffer with each argument, and hands it to the socket 6 KB at a time; a claim of 500 keys
     has more than 500 arguments and 30 KB. Names of keys are often as long as their neighbours: a run of these is one
     join.
+
+    Raises:
+        DataError: an argument is neither text, bytes nor a number.
     """
-
-    def pack(self, *args: Any) -> list[bytes]:  # noqa: ANN401 - as redis-py's
-        """One command; its name, as text, may be several words.
-
-        Raises:
-            DataError: an argument is neither text, bytes nor a number.
-        """
-        name, *others = args
-        words = name.encode().split() if isinstance(name, str) else [name]
-        octets = [each if isinstance(each, bytes) else _octets(each) for each in (*words, *others)]
-        pieces = [b"*%d" % len(octets)]
-        for length, run in groupby(octets, len):
-            begin = b"\r\n$%d\r\n" % length
-            pieces.append(begin + begin.join(run))
-        return [b"".join([*pieces, b"\r\n"])]
+    words = name.encode().split() if isinstance(name, str) else [name]
+    octets = [each if isinstance(each, bytes) else _octets(each) for each in (*words, *args)]
+    pieces = [b"*%d" % len(octets)]
+    for length, run in groupby(octets, len):
+        begin = b"\r\n$%d\r\n" % length
+        pieces.append(begin + begin.join(run))
+    pieces.append(b"\r\n")
+    return b"".join(pieces)
 
 
 def _octets(value: object) -> bytes:

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
 from holdfast.dedup.redis_cluster_client import ClusterClient
-from holdfast.dedup.redis_errors import asking, codes, interruptible, store_error
+from holdfast.dedup.redis_errors import asking, codes, store_error
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_sentinel import follow
 from holdfast.errors import AccessRefused, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    import redis
-
+    from holdfast.dedup.redis_client import Client
     from holdfast.dedup.redis_connect import Where
 
 _LAYOUT = ""
@@ -113,7 +112,7 @@ class Scripts:
 
     def __init__(
         self,
-        client: redis.Redis,
+        client: Client,
         where: Where,
         *,
         flags: bool,
@@ -152,13 +151,10 @@ class Scripts:
         Raises:
             StoreUnavailable, StoreRefused: as `run`.
         """
-        try:
-            replies = self._send([(b"EXISTS", key) for key in keys], durable=False)
-        except StoreError:
-            raise
-        except Exception as error:
-            raise self._error(error) from error
-        _raise_first(replies, self._error)
+        with asking(self._where, self._error):
+            for reply in self._send([(b"EXISTS", key) for key in keys], durable=False):
+                if isinstance(reply, RedisError):
+                    raise reply
 
     def run(self, name: str, calls: Sequence[ScriptCall], *, durable: bool = False) -> list[Any]:
         """Run a script at one or more shards; replies in the order of the calls.
@@ -185,7 +181,7 @@ class Scripts:
             (b"EVALSHA", script.digest, len(call.keys), *call.keys, *call.args)
             for script, (_, call) in zip(scripts, calls, strict=True)
         ]
-        try:
+        with asking(self._where, self._error):
             replies = self._send(commands, durable=durable)
             # A server that was restarted or promoted has no scripts. EVAL runs the text and keeps it.
             unknown = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
@@ -193,19 +189,15 @@ class Scripts:
                 again = [(b"EVAL", scripts[i].text, *commands[i][2:]) for i in unknown]
                 for i, reply in zip(unknown, self._send(again, durable=durable), strict=True):
                     replies[i] = reply
-        except StoreError:
-            raise
-        except Exception as error:
-            raise self._error(error) from error
         return [self._refused(reply) if isinstance(reply, RedisError) else reply for reply in replies]
 
     def _refused(self, error: RedisError) -> StoreError:
-        told = self._error(error)
+        told = self._error(error, self._where)
         told.__cause__ = error
         return told
 
-    def _error(self, error: Exception) -> StoreError:
-        told = store_error(error, self._where)
+    def _error(self, error: Exception, where: object) -> StoreError:
+        told = store_error(error, where)
         if isinstance(told, AccessRefused) or isinstance(error, ReadOnlyError) or "READONLY" in codes(str(error)):
             # A primary that has become a replica keeps its connections, and its name may stand for another server by
             # now: only a new connection finds that one, and brings credentials that were changed. Those that other
@@ -215,36 +207,19 @@ class Scripts:
 
     def _send(self, commands: Sequence[tuple[Any, ...]], *, durable: bool) -> list[Any]:
         """One round trip. A refusal of one command is its reply; no answer raises."""
-        durable = durable and self._wait_key is not None
-        with interruptible(self._client):
-            return self._sent(commands, durable=durable)
-
-    def _sent(self, commands: Sequence[tuple[Any, ...]], *, durable: bool) -> list[Any]:
-        if len(commands) == 1 and not durable:
-            try:
-                return [self._client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
-            except NoScriptError as error:
-                return [error]
-        if isinstance(self._client, ClusterClient):
-            replies, confirmed = self._client.send(commands, self._confirm_beside if durable else None)
-            for each in confirmed:
-                self._check_confirmed(each)
-            return replies
-        with self._client.pipeline(transaction=False) as pipeline:
-            for command in (*commands, *(self._confirm(self._wait_key) if durable else ())):
-                pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
-            replies = pipeline.execute(raise_on_error=False)
-        if durable:
-            *replies, written, replicas = replies
-            self._check_confirmed((written, replicas))
+        replies, confirmed = self._client.send(commands, self._confirm if durable and self._wait_key else None)
+        for each in confirmed:
+            self._check_confirmed(each)
         return replies
 
-    def _confirm(self, key: bytes | None) -> list[tuple[Any, ...]]:
-        """Ask whether a replica has all that this connection has written."""
-        return [(b"EVAL", self._scripts["replicate"].text, 1, key, b"1"), ("WAIT", 1, self._wait_ms)]
+    def _confirm(self, key: bytes) -> list[tuple[Any, ...]]:
+        """Ask whether a replica has all that this connection has written.
 
-    def _confirm_beside(self, key: bytes) -> list[tuple[Any, ...]]:
-        return self._confirm(Layout.wait_key_beside(key))
+        Args:
+            key: one that is on this server.
+        """
+        beside = Layout.wait_key_beside(key) if self.fail_apart else self._wait_key
+        return [(b"EVAL", self._scripts["replicate"].text, 1, beside, b"1"), ("WAIT", 1, self._wait_ms)]
 
     def _check_confirmed(self, replies: Sequence[Any]) -> None:
         for reply in replies:
@@ -255,9 +230,3 @@ class Scripts:
                 f"no replica of the Redis at {self._where} confirmed within {self._wait_ms} ms, "
                 "and durability='wait1' asks for one"
             )
-
-
-def _raise_first(replies: Sequence[Any], error: Callable[[Exception], StoreError]) -> None:
-    for reply in replies:
-        if isinstance(reply, RedisError):
-            raise error(reply) from reply

@@ -8,6 +8,7 @@ sentinels are asked, and the highest configuration epoch decides, as it does amo
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
+from holdfast.dedup.redis_client import ServerClient, greet
+from holdfast.dedup.redis_errors import interruption
 from holdfast.errors import AccessRefused, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ def _host(found: str | None) -> str:
     return found
 
 
-def sentinel_client(url: str, options: dict[str, Any], now: Callable[[], float]) -> redis.Redis:
+def sentinel_client(url: str, options: dict[str, Any], now: Callable[[], float]) -> ServerClient:
     """A client of the master that these sentinels name at each new connection.
 
     Args:
@@ -99,9 +102,10 @@ def sentinel_client(url: str, options: dict[str, Any], now: Callable[[], float])
         # redis-py's own would ask a silent one three times more, with pauses.
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
+        "redis_connect_func": greet,
     }
     sentinels = NewestSentinel(now, read.sentinels, {**asked, **read.sentinel_options})
-    client: redis.Redis = sentinels.master_for(read.name, **mine)  # type: ignore[no-untyped-call]
+    client: ServerClient = sentinels.master_for(read.name, ServerClient, **mine)  # type: ignore[no-untyped-call]
     return client
 
 
@@ -109,7 +113,8 @@ class NewestSentinel(Sentinel):
     """Believes the newest configuration that any sentinel tells. Any thread."""
 
     def __init__(self, now: Callable[[], float], sentinels: Sequence[tuple[str, int]], options: dict[str, Any]) -> None:
-        super().__init__(sentinels, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+        super().__init__([], sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+        self.sentinels = [ServerClient(host=host, port=port, **options) for host, port in sentinels]
         self._now = now
         self._left_out: dict[redis.Redis, float] = {}
         self._named: tuple[str, int] | None = None
@@ -175,12 +180,16 @@ def newest(
     """
     said: list[Named] = []
     refused: list[RedisError] = []
+    handled = sys.exc_info()[1]
     for each in sentinels:
         try:
             said.append(_named(each.sentinel_master(name)))
         except (AuthenticationError, ResponseError) as error:
             refused.append(error)
-        except (RedisError, OSError):
+        except (RedisError, OSError) as error:
+            by = interruption(error, handled)
+            if by is not None:
+                raise by  # noqa: B904 - it is no consequence of that
             silent(each)
     if said:
         epoch = max(each.epoch for each in said)

@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 from holdfast.dedup.calls.here import Calls
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.lease import Lease
+from holdfast.dedup.redis_client import Client, ServerClient
 from holdfast.dedup.redis_cluster import (
     agree_on_ids,
     around,
@@ -25,7 +26,7 @@ from holdfast.dedup.redis_cluster import (
 )
 from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.dedup.redis_connect import agree_on_layout, check_client, client_of, compare_layout, inspect
-from holdfast.dedup.redis_errors import interruptible, once_let_in
+from holdfast.dedup.redis_errors import once_let_in
 from holdfast.dedup.redis_keys import Times
 from holdfast.dedup.redis_layout import Layout
 from holdfast.dedup.redis_scripts import Scripts
@@ -53,7 +54,7 @@ _WEEK_S = 7 * _DAY_S
 class Parts(NamedTuple):
     """The parts of a store, for tools."""
 
-    client: redis.Redis
+    client: Client
     scripts: Scripts
     layout: Layout
     times: Times
@@ -65,10 +66,12 @@ class RedisClaims:
     """Claims, positions and sessions in a Redis, or a Redis Cluster. One object a process; any thread may call.
 
     Args:
-        client: of yours, used as it is and not closed: it must not retry, and has to have a `socket_timeout`. Forked
-            children use it too; redis-py makes its connections anew there, but not the locks that a thread may hold at
-            the fork, whereas a store `from_url` makes all anew. Of a RedisCluster the nodes and their connections are
-            used; its retries are not, so it may have them.
+        client: of yours, whose connections are used as they are and not closed: it must not retry, and has to have a
+            `socket_timeout`. Where signals' handlers raise (time limits of jobs), give one that nothing else uses:
+            redis-py leaves the reply of a call that was broken off for the next one to read. Forked children use it
+            too; redis-py makes its connections anew there, but not the locks that a thread may hold at the fork,
+            whereas a store `from_url` makes all anew. Of a RedisCluster the nodes and their connections are used; its
+            retries are not, so it may have them.
         namespace: what separates applications in one Redis. All members of a group name the same.
         lease_s: a session that is not renewed for so long is dead. None: as `begin` says. A shorter lease lets others
             take over sooner after a crash, and a shorter pause of this process or of Redis costs the session.
@@ -106,13 +109,15 @@ class RedisClaims:
         if isinstance(client, RedisCluster):
             client = around(client)
         check_client(client)
+        if not isinstance(client, Client):
+            client = ServerClient.around(client)
         if not namespace or any(character in "{}" or character.isspace() for character in namespace):
             raise SettingError("namespace", namespace, "give a name without braces and spaces")
         _check_whole("shards", shards, 1024)
         _check_whole("keys_expected", keys_expected, 10**12)
         if durability not in ("none", "wait1"):
             raise SettingError("durability", durability, "give 'none' or 'wait1'")
-        self._client = client
+        self._client: Client = client
         self._namespace = namespace
         self._lease_s = None if lease_s is None else _seconds("lease_s", lease_s)
         self._times = Times(
@@ -134,7 +139,7 @@ class RedisClaims:
         self._connecting = runtime.lock()
         self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
         #: Makes a client like the first one, for a forked child; None: the client is the caller's.
-        self._make_client: Callable[[], redis.Redis] | None = None
+        self._make_client: Callable[[], Client] | None = None
         #: For `idempotent`.
         self.calls = Calls(self, self._lease_s)
         after_fork(self, RedisClaims._forked)
@@ -185,7 +190,7 @@ class RedisClaims:
         """
         timeout_s = _seconds("timeout_s", timeout_s)
         if is_cluster(url):
-            make_client: Callable[[], redis.Redis] = partial(
+            make_client: Callable[[], Client] = partial(
                 cluster_client, url, timeout_s, credential_provider, address_remap
             )
         elif address_remap is not None:
@@ -302,7 +307,7 @@ class RedisClaims:
         return self._scripts or self._inspected()
 
     def _inspected(self) -> Scripts:
-        with self._connecting, interruptible(self._client):
+        with self._connecting:
             server = self._server()
             ids = [agree_on_layout(self._client, self._where, self._layout)]
             if isinstance(self._client, ClusterClient):

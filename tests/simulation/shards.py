@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import AuthenticationError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from holdfast.dedup.redis_cluster_batch import key_of
+from holdfast.dedup.redis_client import key_of
 from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.dedup.redis_errors import store_error
 from holdfast.dedup.redis_store import RedisClaims
@@ -20,9 +20,9 @@ from holdfast.testing.redis_client import LuaClient, _octets, _plain, _words
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import redis
     from redis.exceptions import ResponseError
 
+    from holdfast.dedup.redis_client import Client
     from holdfast.testing.process import Process
     from holdfast.testing.redis_data import Reply
     from holdfast.testing.scheduler import Scheduler
@@ -112,7 +112,7 @@ class _Client(ClusterClient):
 
     def look(self) -> None: ...
 
-    def nodes(self) -> list[tuple[Any, redis.Redis]]:
+    def nodes(self) -> list[tuple[Any, Client]]:
         return [(_Node(f"shard {shard}"), self._at(server)) for shard, server in enumerate(self._store.servers)]
 
     def _at(self, server: LuaRedis) -> LuaClient:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from redis.exceptions import DataError
 
 from holdfast.dedup.claims import ClaimKey
-from holdfast.dedup.redis_connect import client_of
 from holdfast.dedup.redis_layout import Layout
-from holdfast.dedup.redis_packing import Packer
+from holdfast.dedup.redis_packing import pack
 
 arguments = st.one_of(st.binary(max_size=40), st.text(max_size=10), st.integers(), st.floats(allow_nan=False))
 names = st.one_of(st.sampled_from(["GET", "CONFIG GET", b"EVALSHA"]))
@@ -33,29 +32,21 @@ def test_a_command_is_packed_as_redis_py_packs_it(name: str | bytes, args: list[
         wanted = redis_pys([name, *args])
     except UnicodeEncodeError:
         with pytest.raises(UnicodeEncodeError):
-            Packer().pack(name, *args)
+            pack(name, *args)
         return
-    assert b"".join(Packer().pack(name, *args)) == wanted
+    assert pack(name, *args) == wanted
 
 
 def test_a_long_one_goes_in_one_piece() -> None:
     command = ["EVALSHA", *[b"key %d" % n for n in range(2000)], b"x" * 20_000]
-    assert Packer().pack(*command) == [redis_pys(command)]
+    assert pack("EVALSHA", *command[1:]) == redis_pys(command)
 
 
 @pytest.mark.parametrize("value", [None, True, ["a"]])
 def test_what_is_no_argument_is_refused_as_by_redis_py(value: object) -> None:
-    for pack in (Packer().pack, lambda *command: redis_pys([*command])):
+    for packs in (pack, lambda *command: redis_pys([*command])):
         with pytest.raises(DataError):
-            pack("SET", b"k", value)
-
-
-@pytest.mark.parametrize("url", ["redis://h", "rediss://h", "unix:///a.sock", "redis+sentinel://h:1,i:2/m/0"])
-def test_each_connection_of_ours_packs_so(url: str) -> None:
-    pool = client_of(url, 1.0).connection_pool
-    connection: Any = pool.make_connection()
-    assert connection.pack_command(b"PING") == [b"*1\r\n$4\r\nPING\r\n"]
-    assert isinstance(pool.connection_kwargs["command_packer"], Packer)
+            packs("SET", b"k", value)
 
 
 keys = st.builds(ClaimKey, st.sampled_from(["a", "a:b", "line\nbreak"]), st.text(max_size=8) | st.just("x" * 600))

@@ -21,6 +21,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
+from holdfast.dedup.redis_client import ServerClient
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import AccessRefused, HoldfastError, SettingError, StoreRefused, StoreUnavailable
@@ -276,7 +277,7 @@ def test_a_layout_written_by_another_version_is_refused(
         RedisClaims.from_url(redis_url, hash_keys=hash_keys).connect()
 
 
-class _Emptied(redis.Redis):
+class _Emptied(ServerClient):
     """A client whose server is emptied right after it has written something, so many times."""
 
     times = 1

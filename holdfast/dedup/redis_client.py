@@ -1,0 +1,177 @@
+"""Client: redis-py's client, but that what breaks a call off takes no other call's reply away.
+
+A signal's handler may raise between any two lines of a main thread: a job's time limit, KeyboardInterrupt. Between a
+request and its reply redis-py would give the connection back to its pool as it is. The next call on it, of another key,
+would read that reply as its own. So commands go by an `Exchange`, which knows which replies are still to come.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+import redis
+from redis import exceptions
+from redis.client import Pipeline
+from redis.sentinel import SentinelConnectionPool
+
+from holdfast.dedup.redis_errors import interruption
+from holdfast.dedup.redis_packing import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Command = tuple[Any, ...]
+    #: A key of a server -> what is to be sent behind its commands.
+    Confirm = Callable[[bytes], Sequence[Command]]
+
+#: Before, its pools have to be told the command for which a connection is taken.
+_TAKES_NO_COMMAND = (5, 3)
+_TAKEN_FOR: tuple[str, ...] = (
+    () if tuple(int(part) for part in redis.__version__.split(".")[:2]) >= _TAKES_NO_COMMAND else ("EVALSHA",)
+)
+_SCRIPTS = frozenset({"EVAL", "EVALSHA"})
+_KEYLESS = frozenset({"TIME", "WAIT"})
+
+
+def key_of(command: Command) -> bytes:
+    """The first key; empty = there is none."""
+    name = command[0].decode() if isinstance(command[0], bytes) else str(command[0])
+    if name in _KEYLESS or len(command) < 2:
+        return b""
+    key = command[3] if name in _SCRIPTS else command[1]
+    return key if isinstance(key, bytes) else str(key).encode()
+
+
+class Exchange:
+    """Commands that are sent together over one connection, and their replies. One thread.
+
+    The connection goes back to its pool with no reply to come, or closed.
+    """
+
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        self._pool = pool
+        self._connection: Any = None
+        self._due = 0
+
+    def write(self, commands: Sequence[Command]) -> None:
+        """Send them. Raises what redis-py does."""
+        packed = b"".join([pack(*command) for command in commands])
+        self._connection = self._pool.get_connection(*_TAKEN_FOR)
+        self._due = len(commands)  # before: what was sent in part is not what the next call may begin with
+        self._connection.send_packed_command([packed])
+
+    def read(self) -> list[Any]:
+        """All replies; the error of a command is its reply. Raises what redis-py does."""
+        replies: list[Any] = []
+        for _ in range(self._due):
+            try:
+                replies.append(self._connection.read_response())
+            except exceptions.ResponseError as error:
+                replies.append(error.with_traceback(None))  # which would hold this list
+        self._due = 0
+        return replies
+
+    def release(self) -> None:
+        """Give the connection back."""
+        if self._connection is None:
+            return
+        if self._due:
+            self._connection.disconnect()
+        self._pool.release(self._connection)
+
+
+class Client(redis.Redis):
+    """Commands as redis-py has them, sent and read by `send`. Any thread."""
+
+    def send(self, commands: Sequence[Command], confirm: Confirm | None = None) -> tuple[list[Any], list[list[Any]]]:
+        """One round trip.
+
+        Returns:
+            The replies, an error as the reply of its command; and the replies to `confirm`, of each server that has run
+            commands.
+
+        Raises: what redis-py does where there is no answer.
+        """
+        raise NotImplementedError
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as redis-py's
+        """One command."""
+        [reply], _ = self.send([args])
+        return self.read(reply, args[0], options)
+
+    def read(self, reply: Any, name: str | bytes, options: dict[str, Any]) -> Any:  # noqa: ANN401 - as redis-py's
+        """A reply as redis-py hands it out. Raises the error that it is."""
+        if isinstance(reply, exceptions.RedisError):
+            raise reply
+        callback = self.response_callbacks.get(name)  # type: ignore[no-untyped-call]
+        options.pop("keys", None)  # as redis-py does: for its cache
+        return reply if callback is None else callback(reply, **options)
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:  # noqa: ARG002 - as redis-py's
+        """Commands that are sent together; no transaction."""
+        return _Pipeline(self)
+
+
+class ServerClient(Client):
+    """Of one server, or of the one that sentinels name."""
+
+    @classmethod
+    def around(cls, client: redis.Redis) -> Self:
+        """With the connections of another client, which stay that one's to close."""
+        return cls(connection_pool=client.connection_pool)
+
+    def send(self, commands: Sequence[Command], confirm: Confirm | None = None) -> tuple[list[Any], list[list[Any]]]:
+        """See `Client`."""
+        handled = sys.exc_info()[1]
+        behind = confirm(key_of(commands[0])) if confirm is not None else ()
+        exchange = Exchange(self.connection_pool)
+        try:
+            exchange.write([*commands, *behind])
+            replies = exchange.read()
+        except BaseException as error:
+            # What is redis-py's own error, it has closed the connection for.
+            if not isinstance(error, exceptions.RedisError) or interruption(error, handled) is not None:
+                close_idle(self.connection_pool)
+            raise
+        finally:
+            exchange.release()
+        count = len(commands)
+        return replies[:count], [replies[count:]] if behind else []
+
+
+def close_idle(pool: redis.ConnectionPool) -> None:
+    """Close what may have been broken off while redis-py itself was asking: at a new connection, or a sentinel for the
+    master. Connections that other threads read from are theirs to end: closed from here, they would raise anything."""
+    pool.disconnect(inuse_connections=False)
+    if isinstance(pool, SentinelConnectionPool):
+        for each in pool.sentinel_manager.sentinels:
+            each.connection_pool.disconnect(inuse_connections=False)
+
+
+def greet(connection: Any) -> None:  # noqa: ANN401 - of any of redis-py's classes
+    """For `redis_connect_func`. A connection whose greeting was broken off has no user and no database yet: it is
+    closed, before another thread can have it."""
+    try:
+        connection.on_connect()
+    except BaseException:
+        connection.disconnect()
+        raise
+
+
+class _Pipeline(Pipeline):
+    def __init__(self, client: Client) -> None:
+        super().__init__(client.connection_pool, client.response_callbacks, transaction=False, shard_hint=None)
+        self._client = client
+
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        commands, self.command_stack = self.command_stack, []
+        if not commands:
+            return []
+        replies, _ = self._client.send([args for args, _ in commands])
+        return [
+            reply
+            if isinstance(reply, exceptions.RedisError) and not raise_on_error
+            else self._client.read(reply, args[0], options)
+            for reply, (args, options) in zip(replies, commands, strict=True)
+        ]

@@ -140,7 +140,7 @@ class AtStore:
             record = self._record(name, offset)
             if record is None or not record.unit.business or record.letter_of is not None:
                 continue
-            if record.excused or record.sent_back:
+            if record.excused or record.sent_back or session in record.letters_of:
                 continue
             if record.unit.key is not None and not self._stage.finished(record.unit.key):
                 self._broken("UNFINISHED", f"{session} marks {record}, and its key is not done")

@@ -80,6 +80,8 @@ class Placed:
     due_s: float = 0.0
     #: The session whose dead letter was taken by the broker.
     letter_of: str | None = None
+    #: Sessions whose dead letter of it was taken, also before a reset: the marks of these may come later than that.
+    letters_of: set[str] = field(default_factory=set)
     #: Somebody has skipped it on purpose, or it is not in its log any more, or it was sent away by a member that took
     #: its log for another.
     excused: bool = False

@@ -197,7 +197,7 @@ class Judges:
         if blind or record.excused:
             record.excused = True  # of a log that is gone: the one at its place in the next may be the unreadable one
             if not blind:
-                record.letter_of = session
+                self._sent_away(record, session)
             return
         if not (record.unfit or record.overdue or record.hopeless or record.failures >= handling.attempts):
             self.broken(
@@ -205,7 +205,7 @@ class Judges:
                 f"{record} was sent away by {member} after {record.failures} calls that failed; it says {attempts}, "
                 f"and has {handling.attempts} attempts",
             )
-        record.letter_of = session
+        self._sent_away(record, session)
 
     def committed(self, member: str, log: LogName, offset: int) -> None:
         """The broker has acknowledged a commit."""
@@ -284,6 +284,11 @@ class Judges:
         return self.unprotected and self._settings.store_down == "open"
 
     # ---- inside
+    @staticmethod
+    def _sent_away(record: Placed, session: str) -> None:
+        record.letter_of = session
+        record.letters_of.add(session)
+
     @property
     def forgotten(self) -> bool:
         """The store has forgotten something, at any time."""

@@ -37,8 +37,9 @@ class LoopMember(Member):
     ) -> None:
         super().__init__(stage, name, process, source)
         self._loop = loop
-        #: What the loop has, and has not said to be done or given back.
-        self._handed_out: dict[_Place, list[Run]] = {}
+        #: What the loop has, and has not said to be done or given back. In one place there may be several: its topic
+        #: was made again, or the partition taken over anew. What the loop says next counts for all of them.
+        self._handed_out: dict[_Place, list[list[Run]]] = {}
         #: What it has taken and has not got to; the first is what it is at.
         self._taken: deque[Record] = deque()
         self._uncommitted = 0
@@ -67,8 +68,9 @@ class LoopMember(Member):
 
     def gone(self) -> None:
         """Implements `Member.gone`."""
-        for runs in self._handed_out.values():
-            self.stage.judges.crashed(runs)
+        for given in self._handed_out.values():
+            for runs in given:
+                self.stage.judges.crashed(runs)
         self._handed_out.clear()
 
     # ---- what the engine says, with its lock
@@ -82,8 +84,7 @@ class LoopMember(Member):
     def dismissed(self, partitions: Collection[Partition]) -> None:
         """Note that the loop's records of these partitions are others' to handle."""
         for place in [place for place in self._handed_out if place[0] in partitions]:
-            runs = self._handed_out.pop(place)
-            self.stage.judges.ended(runs, failed=runs)
+            self._said(place, well=False)
 
     # ---- the loop
     def _main(self) -> None:
@@ -184,11 +185,11 @@ class LoopMember(Member):
     # ---- for the judges
     def _look_whether_made_again(self, place: _Place, placed: Placed) -> None:
         """Look whether what a thread says of a record counts for another one: its topic was made again meanwhile."""
-        others = [run for run in self._handed_out.get(place, ()) if run.record.log != placed.log]
-        if others:
-            del self._handed_out[place]
-            self.stage.judges.ended(others)
-            self.stage.judges.in_doubt(others)
+        others = [runs for runs in self._handed_out.get(place, ()) if runs[0].record.log != placed.log]
+        for runs in others:
+            self._handed_out[place].remove(runs)
+            self.stage.judges.ended(runs)
+            self.stage.judges.in_doubt(runs)
 
     def _given(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -196,20 +197,20 @@ class LoopMember(Member):
             placed = self.stage.placed(record)
             blind = self.stage.ground.is_blind(fence, placed)
             runs = self.stage.judges.started(self.name, fence.session, fence.epoch, [placed], blind=blind)
-            self._handed_out[record.partition, record.offset] = runs
+            self._handed_out.setdefault((record.partition, record.offset), []).append(runs)
 
     def _said(self, place: _Place, *, well: bool) -> bool:
         """End the run of that place. Returns: whether there is one; a thread may still have what was handed out before
         its partition was taken over anew, and both say what became of the same place."""
-        runs = self._handed_out.pop(place, None)
-        if runs is not None:
+        given = self._handed_out.pop(place, [])
+        for runs in given:
             self.stage.judges.ended(runs, failed=() if well else runs)
-        return runs is not None
+        return bool(given)
 
     @contextmanager
     def _saying(self, places: Sequence[_Place]) -> Iterator[None]:
         """Around a call that says that these are done. One that a signal breaks off may have said it, or not."""
-        runs = [run for place in places for run in self._handed_out[place]]
+        runs = [run for place in places for given in self._handed_out[place] for run in given]
         for place in places:
             self._said(place, well=True)
         try:

@@ -17,6 +17,7 @@ from holdfast.errors import (
 )
 from holdfast.plugin.app import Holdfast
 from holdfast.plugin.events import HandlerGivenUp, HandlerOverdue, Overrun, RewindIgnored, SessionLost
+from holdfast.plugin.ports import CommitFate
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.testing.client import Client
 from holdfast.testing.drains import dry, has_drained
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.plugin.own_loop.driven import Driven
     from holdfast.plugin.ports import LeasedSource, PartitionedSource
     from holdfast.plugin.retrying.dead_letter import Letter
+    from holdfast.records import Partition
     from holdfast.testing.process import Process
     from holdfast.testing.stage import Stage
     from holdfast.testing.tasks import Task
@@ -147,7 +149,7 @@ class Member(ABC):
             self.thrown_out()
             self.has_lost = True
             judges.lost.add(event.session)
-        if isinstance(event, RewindIgnored) and stage.world.in_order:
+        if isinstance(event, RewindIgnored) and stage.world.in_order and not self._overwritten(event.partition):
             where = f"{event.partition} comes to {self.name} with the offset {event.offset}"
             if not any(each.has_lost for each in stage.members):
                 judges.broken("REWOUND", f"{where}, and all below {event.watermark} was done before its hand-over")
@@ -162,6 +164,12 @@ class Member(ABC):
                 judges.gave_up(self.name, record)
 
     # ---- inside
+    def _overwritten(self, partition: Partition) -> bool:
+        """Whether what is committed there came a second time, late: over what had been committed since. No broker tells
+        the two apart. The position holds, and who owns the partition commits it anew, a `commit_refresh_s` later."""
+        done = (each for each in reversed(self.stage.group.attempts) if each.partition == partition)
+        return next((each.again for each in done if each.fate is CommitFate.DONE), False)
+
     def _run(self) -> None:
         try:
             self._main()

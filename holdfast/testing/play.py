@@ -110,7 +110,7 @@ class Play(Stage):
         for fault in world.faults:
             scheduler.at(self.began_at + fault.at_s, lambda fault=fault: self.faults.happens(fault))  # type: ignore[misc]
         self._progress.look()
-        scheduler.run(self._has_settled, self.began_at + world.calm_s + _ALL_S)
+        scheduler.run(self._has_settled, self.began_at + world.calm_s + _ALL_S + _probes_s(world))
         if not self.over:
             self._end()
         self.watch.errors()
@@ -228,6 +228,13 @@ class Play(Stage):
             member.stop()
         if not self.scheduler.run(lambda: self.over or not self.living, self.scheduler.now + _END_S):
             self.watch.does_not_end()
+
+
+def _probes_s(world: World) -> float:
+    """How long it takes at most until what fails has failed as often as planned, where limits of dead letters pause
+    handlers and have one record tried at a time."""
+    pauses = (world.handling(each.topic).limit for each in world.records for _ in range(each.fails))
+    return sum(limit.pause_s for limit in pauses if limit is not None and limit.then == "pause")
 
 
 def _gates(member: Actor) -> Sequence[str]:

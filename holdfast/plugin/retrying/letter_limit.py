@@ -30,7 +30,7 @@ class DeadLetterLimit:
     #: The share counts where at least so many records ended.
     at_least: int = 200
     #: "pause": nothing more of the handler's topics is taken in, and nothing of it goes to the dead letters, until a
-    #: record that has failed is handled well: one of them is tried again each `pause_s`. "stop": `run()` raises.
+    #: record that has failed is handled well: each `pause_s` the next of them is tried again. "stop": `run()` raises.
     then: Literal["pause", "stop"] = "pause"
     pause_s: float = 60.0
 

@@ -185,7 +185,8 @@ class GroupClient:
 
         self._broker.send(self.line, now, lambda: self._group.commit_all(sent), answered)
         if self.line.twice_s is not None and self.line.hears:
-            self._broker.after(now, self.line.delay_s + self.line.twice_s, lambda: void(self._group.commit_all(sent)))
+            again = sent._replace(again=True)
+            self._broker.after(now, self.line.delay_s + self.line.twice_s, lambda: void(self._group.commit_all(again)))
         if number in self.under_way:
             timed_out = dict.fromkeys(sent.offsets, CommitFate.AGAIN)
             self._broker.after(now, self.request_s, lambda: answered(timed_out))

@@ -30,6 +30,8 @@ class Attempt(NamedTuple):
     fate: CommitFate
     #: Which topic of that name its member took it for; 0 = it did not say.
     topic_id: int = 0
+    #: It had come before.
+    again: bool = False
 
 
 class Kept(NamedTuple):
@@ -56,6 +58,8 @@ class CommitRequest(NamedTuple):
     #: As of when each partition was named.
     topic_ids: Mapping[Partition, int]
     store: str
+    #: It has come before: on a way that gives a request twice.
+    again: bool = False
 
 
 class MemoryGroup:
@@ -205,7 +209,7 @@ class MemoryGroup:
             for watcher in self.broker.watchers:
                 watcher.on_commit(partition, offset, sent.member, kept.metadata)
         topic_id = sent.topic_ids.get(partition, 0)
-        self.attempts.append(Attempt(sent.member, partition, offset, fate, topic_id))
+        self.attempts.append(Attempt(sent.member, partition, offset, fate, topic_id, sent.again))
         return fate
 
     # ---- time

@@ -101,3 +101,8 @@ class _KafkaClient(MemoryPartitionedSource):
             for each in faulty
         }
         return batch._replace(unreadable=unreadable)
+
+    def seek(self, partition: Partition, offset: int | None) -> None:
+        """Implements `PartitionedSource.seek`."""
+        if self.slips is None or partition not in self.readers or not self.slips.loses_seek():
+            super().seek(partition, offset)

@@ -529,6 +529,13 @@ RULES = (
         breaks="P1: the same, of the last record",
     ),
     Broken(
+        name="a-larger-hole-confirms-the-first",
+        file="plugin/engine/partition/holes.py",
+        rule="            if _was_sent_back(before, look) or",
+        instead="            if True or",
+        breaks="P1: after a seek without effect a record that the client has gone past counts as a hole",
+    ),
+    Broken(
         name="believed-whatever-moves-the-client",
         file="plugin/engine/partition/holes.py",
         rule="            owner.believed_until = 0.0\n",

@@ -12,7 +12,7 @@ from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.partition import holes
 from holdfast.plugin.engine.partition.holes import Holes
 from holdfast.plugin.engine.partition.ledger import Ledger
-from holdfast.plugin.engine.partition.ownership import Ownership
+from holdfast.plugin.engine.partition.ownership import Look, Ownership
 from holdfast.plugin.engine.record.recorder import Recorder
 from holdfast.plugin.events import ClientSkipped
 from holdfast.plugin.ports import End
@@ -52,13 +52,15 @@ class _Slips:
 
 
 class Slipping(MemoryPartitionedSource):
-    """Beside that it counts seeks after it has begun to read, and refuses those where a test says so."""
+    """Beside that it counts seeks after it has begun to read, and refuses or loses those where a test says so."""
 
     def __init__(self, *args: object, **more: object) -> None:
         super().__init__(*args, **more)  # type: ignore[arg-type]
         self.slips = self.left_out = _Slips()  # type: ignore[assignment]
         self.seeks: list[int | None] = []
         self.refuses = self.has_read = False
+        #: So many of its seeks to come are without effect.
+        self.lost_seeks = 0
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         batch = super().poll(max_records, timeout_s)
@@ -71,14 +73,20 @@ class Slipping(MemoryPartitionedSource):
             if self.refuses:
                 raise SourceUnavailable("not yet")
             self.seeks.append(offset)
+            if self.lost_seeks:
+                self.lost_seeks -= 1
+                return
         super().seek(partition, offset)
 
 
-def _member(bench: Bench, name: str = "a", *, leaves_out: Collection[int] = (), **more: object) -> Slipping:
+def _member(
+    bench: Bench, name: str = "a", *, leaves_out: Collection[int] = (), loses: int = 0, **more: object
+) -> Slipping:
     member = bench.member(name, settings=SETTINGS, source=Slipping, start=False, **more)  # type: ignore[arg-type]
     source = member.source
     assert isinstance(source, Slipping)
     source.left_out.offsets |= set(leaves_out)
+    source.lost_seeks = loses
     member.start()
     return source
 
@@ -226,7 +234,7 @@ class TestHolesOfTheLog:
             owner = Ownership(P0, session)
             owner.own(Ledger(2, {2, 3, 4, 5}))
             assert looks.pass_over(owner, until) is passes
-            assert owner.second_look == (None if passes else range(2, 7))
+            assert owner.second_look == (None if passes else Look(range(2, 7), at_end=False))
 
     def test_a_source_that_keeps_its_own_books_is_believed(self) -> None:
         class OwnBooks(Slipping):
@@ -239,6 +247,71 @@ class TestHolesOfTheLog:
             bench.wait_committed(8)
             assert isinstance(member.source, OwnBooks)
             assert member.source.seeks == []
+
+
+class TestASeekWithoutEffect:
+    """The client stays where it is, and goes on from there: that is no second look."""
+
+    @pytest.mark.parametrize("at", [0, 3, 9], ids=["the first", "in the midst", "the last"])
+    @pytest.mark.parametrize("lost", [1, 3])
+    @pytest.mark.parametrize("more", [1, 4], ids=["one record more", "more records"])
+    def test_what_was_left_out_is_handled_when_more_comes(self, at: int, lost: int, more: int) -> None:
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(10)))
+            source = _member(bench, leaves_out={at}, loses=lost)
+            for n in range(lost):
+                bench.wait(lambda n=n: len(source.seeks) == n + 1)  # type: ignore[misc]
+                first = 10 + n * more
+                bench.broker.produce("orders", 0, *numbered("x", range(first, first + more)))
+            last = 10 + lost * more
+            bench.wait_committed(last)
+            assert bench.work.values() == numbered("x", range(last))
+            assert sum(each.records for each in _skipped(bench)) >= 1
+
+    def test_it_is_sought_again_when_nothing_more_comes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(holes, "_UNHEARD_S", 0.05)
+        with Bench() as bench:
+            bench.broker.produce("orders", 0, *numbered("x", range(10)))
+            source = _member(bench, leaves_out={9}, loses=2)
+            bench.wait_committed(10)
+            assert bench.work.values() == numbered("x", range(10))
+            assert len(source.seeks) == 3
+
+    @pytest.mark.parametrize(
+        ("first", "second", "passes"),
+        [
+            (Look(range(2, 7), at_end=False), Look(range(2, 7), at_end=False), True),
+            (Look(range(2, 7), at_end=False), Look(range(2, 6), at_end=False), True),
+            (Look(range(2, 7), at_end=False), Look(range(2, 8), at_end=False), False),
+            (Look(range(2, 7), at_end=False), Look(range(2, 7), at_end=True), True),  # the record is compacted by now
+            (Look(range(2, 7), at_end=False), Look(range(2, 8), at_end=True), False),  # the end behind that record
+            (Look(range(2, 7), at_end=True), Look(range(2, 7), at_end=True), True),
+            (Look(range(2, 7), at_end=True), Look(range(2, 8), at_end=True), False),
+            (Look(range(2, 7), at_end=True), Look(range(2, 6), at_end=False), True),
+            (Look(range(2, 7), at_end=True), Look(range(2, 7), at_end=False), False),  # it has come since
+        ],
+    )
+    def test_a_gap_is_confirmed_by_a_client_further_back(self, first: Look, second: Look, *, passes: bool) -> None:
+        looks, owner = _looks(2)
+        assert not looks.pass_over(owner, first.gap.stop, at_end=first.at_end)
+        assert looks.pass_over(owner, second.gap.stop, at_end=second.at_end) is passes
+        if not passes:  # another first look: it is confirmed by its like
+            assert owner.ledger.watermark == 2
+            assert looks.pass_over(owner, second.gap.stop, at_end=second.at_end)
+
+    def test_an_end_that_moves_on_at_each_look_is_believed_in_the_end(self) -> None:
+        """Transactions that are aborted, one after the other."""
+        looks, owner = _looks(2)
+        found = [looks.pass_over(owner, 7 + n, at_end=True) for n in range(7)]
+        assert found == [False] * 6 + [True]
+        looks, owner = _looks(2)
+        assert not any(looks.pass_over(owner, 7 + n) for n in range(20))  # records that go on say the contrary
+
+
+def _looks(start: int) -> tuple[Holes, Ownership]:
+    owner = Ownership(P0, MemoryClaims().begin(10.0))
+    owner.own(Ledger(start))
+    return Holes(MemoryPartitionedSource(MemoryBroker(orders=1)), Recorder(), lambda _: None, HandClock()), owner
 
 
 def test_a_look_during_which_the_client_was_moved_begins_anew() -> None:

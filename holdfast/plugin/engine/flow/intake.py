@@ -186,6 +186,10 @@ class Intake:
         """Whether records of that partition go on while this is polled, be it as fast as the ramp lets them."""
         return partition not in self.held and (partition in self.new_partitions or partition not in self._paused)
 
+    def awaits(self, partition: Partition) -> bool:
+        """Whether records of that partition go on as they come: nothing holds its client back, and none wait here."""
+        return self.lets_in(partition) and partition not in self.new_partitions
+
     @property
     def paused(self) -> int:
         """How many partitions deliver nothing."""

@@ -4,12 +4,15 @@ A log has holes of its own: compaction, transaction markers, what retention dele
 makes one that looks the same, and a commit behind it would lose the record in silence. So a hole is *looked at twice*:
 what came behind it is dropped, the client is sent back to where the hole begins, and only if it brings nothing of it
 again, from an offset that it was told, the hole is the log's. If it brings a record, that one goes its usual way, in
-its order, and `ClientSkipped` is told. Nothing is committed meanwhile: the ledger stands where the hole begins. So a
-partition that goes before the second look takes its hole along, to an owner that reads there anew.
+its order, and `ClientSkipped` is told. If it brings what lies further on than what it had brought at the first look, it
+may have stayed where it was, as if it had not been told: that is another first look. Nothing is committed meanwhile:
+the ledger stands where the hole begins. So a partition that goes before the second look takes its hole along, to an
+owner that reads there anew.
 
 Why that is sound: a client goes past a record where its position is wrong, and a seek sets the position by a number of
-ours and voids what was fetched before. What is *not* seen: a record that the client cannot give however often it is
-asked for it (errors stop the app, see `Admission`), and what the next paragraph leaves out.
+ours and voids what was fetched before. Where a seek is without effect, the client goes on, and brings nothing that it
+has brought: no record twice, and each end of the log once. What is *not* seen: a record that the client cannot give
+however often it is asked for it (errors stop the app, see `Admission`), and what the next paragraph leaves out.
 
 What it costs: a record nothing. A hole that is looked at costs a seek: what was fetched ahead is fetched again, and
 librdkafka lets a fetch that waits at the log's end go first (0.5 s were seen, its fetch.wait.max.ms).
@@ -30,6 +33,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.plugin.engine.partition.ownership import Look
 from holdfast.plugin.engine.record.offsets import spans
 from holdfast.plugin.events import ClientSkipped, RecordsExpired
 
@@ -44,6 +48,12 @@ if TYPE_CHECKING:
 
 #: A log that has holes is looked at so often, if nothing moves its client.
 _BELIEVED_S = 60.0
+#: The log's end may have moved on at each look, where nothing but transactions that are aborted comes, one after the
+#: other: an end that so many seeks in a row have found further on is believed.
+_GROWN = 5
+#: Where the client has brought neither a record nor an end for so long after a seek, and others nothing either, it is
+#: sent there again: longer than a fetch takes, which that would break off.
+_UNHEARD_S = 30.0
 
 
 class Holes:
@@ -54,16 +64,16 @@ class Holes:
     ) -> None:
         self._source, self._recorder, self._tell, self._clock = source, recorder, tell, clock
 
-    def pass_over(self, owner: Ownership, until: int) -> bool:
-        """The source has gone from the ledger's next offset to that one, and brought nothing. False = nothing behind it
-        counts: the client is sent back."""
+    def pass_over(self, owner: Ownership, until: int, *, at_end: bool = False) -> bool:
+        """The source has gone from the ledger's next offset to that one, and brought nothing: to a record, or to the
+        log's end. False = nothing behind it counts: the client is sent back."""
         ledger = owner.ledger
         start = self._source.start_offsets([owner.partition]).get(owner.partition, 0)
         if start > ledger.next:
             self._expire(owner, min(start, until))
         if ledger.next < until:
-            if not self._is_the_logs(owner, until):
-                owner.second_look, owner.seek_needed = range(ledger.next, until), True
+            if not self._is_the_logs(owner, Look(range(ledger.next, until), at_end)):
+                owner.seek_needed = True
                 return False
             self._recorder.absent(owner, range(ledger.next, until))
             ledger.reached(until)
@@ -72,20 +82,27 @@ class Holes:
     def ends(self, owner: Ownership, end: int) -> None:
         """The source has read up to there, and the log goes no further."""
         if end > owner.ledger.next:
-            self.pass_over(owner, end)
+            self.pass_over(owner, end, at_end=True)
         elif owner.second_look is not None:
             # The client was beyond the log's end. What will be there is not there yet: the next look is another one.
             owner.second_look = None
 
     def came(self, owner: Ownership, offsets: Sequence[int]) -> None:
         """Records after the client was sent back: what lies in the hole it had gone past."""
-        look = owner.second_look or range(0)
-        if found := [offset for offset in offsets if offset in look]:
+        look = owner.second_look
+        if look is not None and (found := [offset for offset in offsets if offset in look.gap]):
             first, after = found[0], found[-1] + 1
-            owner.second_look = range(after, look.stop) if after < look.stop else None
+            left = range(after, look.gap.stop)
+            owner.second_look = look._replace(gap=left) if left else None
             for each in spans(found):
                 self._recorder.client_skipped(owner, each)
             self._tell(ClientSkipped(partition=owner.partition, first=first, next=after, records=len(found)))
+
+    def sought(self, owner: Ownership) -> None:
+        """The client was sent to the ledger's next offset. A second look is what comes of one seek: of what came before
+        another one some was dropped, and a client that has not heard that one would not bring it again."""
+        look, owner.sought_at, owner.believed_until = owner.second_look, self._clock.now(), 0.0
+        owner.second_look = None if look is None or look.sought else look._replace(sought=True)
 
     def moved(self, owners: Iterable[Ownership]) -> None:
         """Something may have changed where the client stands: nothing that it does not bring is believed."""
@@ -94,17 +111,31 @@ class Holes:
             if owner.second_look is not None:
                 owner.seek_needed = True
 
+    def unheard(self, owner: Ownership) -> None:
+        """The client brings nothing. Where it has not since it was sent elsewhere, it may not have gone there. A source
+        that keeps its own books has."""
+        if self._source.gaps_are_the_logs or self._clock.now() < owner.sought_at + _UNHEARD_S:
+            return
+        owner.seek_needed = True
+        if owner.second_look is not None:  # nothing was dropped: it is the same look
+            owner.second_look = owner.second_look._replace(sought=False)
+
     # ---- inside
-    def _is_the_logs(self, owner: Ownership, until: int) -> bool:
-        """Whether there is no record up to there, from the ledger's next offset on; or none that is to be handled."""
-        now, look = self._clock.now(), owner.second_look
+    def _is_the_logs(self, owner: Ownership, look: Look) -> bool:
+        """Whether there is no record in that gap, or none that is to be handled. Else it is to be looked at again."""
+        now, before = self._clock.now(), owner.second_look
         owner.second_look = None
         if self._source.gaps_are_the_logs or now < owner.believed_until:
             return True
-        if look is not None and look.start == owner.ledger.next:
-            owner.believed_until = now + _BELIEVED_S
+        if before is not None and before.gap.start == look.gap.start:
+            if _was_sent_back(before, look) or (look.at_end and before.larger >= _GROWN):
+                owner.believed_until = now + _BELIEVED_S
+                return True
+            look = look._replace(larger=before.larger + 1)
+        if not owner.ledger.unknown(look.gap.start, look.gap.stop):
             return True
-        return not owner.ledger.unknown(owner.ledger.next, until)
+        owner.second_look = look
+        return False
 
     def _expire(self, owner: Ownership, until: int) -> None:
         """Retention has deleted what lay below."""
@@ -126,3 +157,9 @@ class Holes:
                 self._recorder.expired(owner, gone)
             at = gone.stop
         owner.ledger.reached(until)
+
+
+def _was_sent_back(first: Look, second: Look) -> bool:
+    """Whether the client stood further back than at the end of the first look: else it would not bring this."""
+    # A record where the end was may have come there since, to a client that has stayed.
+    return second.gap.stop <= first.gap.stop - (first.at_end and not second.at_end)

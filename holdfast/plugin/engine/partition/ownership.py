@@ -7,7 +7,7 @@ where epochs begin anew. Marks and tokens carry the bare epoch (`Ownership.store
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.errors import StateError
 from holdfast.plugin.engine.partition.ledger import Ledger
@@ -36,6 +36,18 @@ class Phase(IntEnum):
 
 
 _OWNED = Phase.OWNED
+
+
+class Look(NamedTuple):
+    """A gap into which the client was sent back, and what it had brought behind it."""
+
+    gap: range
+    #: The end of the log; else a record.
+    at_end: bool
+    #: So many looks before had found a smaller one.
+    larger: int = 0
+    #: The client was sent back for it.
+    sought: bool = False
 
 
 class Ownership:
@@ -72,6 +84,7 @@ class Ownership:
         "seek_needed",
         "seeks",
         "session_",
+        "sought_at",
         "suspect",
         "told",
         "waiting",
@@ -123,12 +136,14 @@ class Ownership:
         self.suspect: int | None = None
         #: How often in a row the client was not ready to seek.
         self.seeks = 0
+        #: When the client was sent elsewhere, by the engine's clock, if it has brought nothing since; else 0.
+        self.sought_at = 0.0
         #: The audit knows of it.
         self.told = False
         #: Up to then gaps are the log's own, by the engine's clock; and the gap into which the client was sent back.
         #: See `Holes`, which alone changes both.
         self.believed_until = 0.0
-        self.second_look: range | None = None
+        self.second_look: Look | None = None
 
     # ---- as a fence (any thread)
     @property

@@ -74,6 +74,7 @@ class Partitioned:
         self._log_checks = LogChecks(parts, self.ours)
         self._left = False
         self._held_some = False
+        self._idle = False
         self._suppressed = self._taken_up = 0
 
     @property
@@ -131,13 +132,16 @@ class Partitioned:
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Records, and rebalances inside. Raises SourceError."""
-        return self._delays.only_due(self.source.poll(max_records, timeout_s))
+        batch = self.source.poll(max_records, timeout_s)
+        self._idle = not batch.records
+        return self._delays.only_due(batch)
 
     def reached(self, ends: Sequence[End]) -> None:
         """The source has read partitions up to there, after the records of the same poll were admitted."""
         for end in ends:
             owner = self.owners.get(end.partition)
             if owner is not None and owner.open:
+                owner.sought_at = 0.0
                 self.ours.holes.ends(owner, end.offset)
 
     def admit(self, records: Sequence[Record]) -> Iterator[tuple[Ownership, Sequence[Record]]]:
@@ -150,6 +154,7 @@ class Partitioned:
                 continue
             offsets = [record.offset for record in came]
             whole = range(offsets[0], offsets[0] + len(came))
+            owner.sought_at = 0.0
             if owner.second_look is not None:
                 self.ours.holes.came(owner, offsets)
             # Almost always: one after the other, none of them known.
@@ -204,6 +209,8 @@ class Partitioned:
             self._poll_handed()
             self._log_checks.look_at_suspects()
             for owner in self.owners.values():
+                if owner.sought_at and self._idle and parts.intake.awaits(owner.partition):
+                    self.ours.holes.unheard(owner)
                 if owner.seek_needed and owner.suspect is None and owner.phase is Phase.OWNED:
                     self._seek(owner)
             self._hold_paused()
@@ -376,7 +383,7 @@ class Partitioned:
             return
         owner.seeks = 0
         owner.seek_needed = False
-        owner.believed_until = 0.0
+        self.ours.holes.sought(owner)
         self._parts.intake.new_partitions.sent_elsewhere(owner.partition)
 
     def _keep_alive(self) -> None:

@@ -68,7 +68,8 @@ _LOST = "!"
 def encode(result: object) -> tuple[str, ResultNotStored | None]:
     """The text to keep with a key, "" for None; and the error, if a later call could not be given the same.
 
-    The same is meant literally: a tuple would come back as a list and 1 as a key as "1", so both are refused.
+    The same is meant literally, types and all: a tuple would come back as a list, 1 as a key as "1", and an Enum's
+    member, a Counter or another subclass as what is beneath it, so all of these are refused.
     """
     if result is None:
         return "", None
@@ -110,9 +111,14 @@ def _not_stored(what: str) -> ResultNotStored:
 
 
 def _same(read: object, returned: object) -> bool:
-    """Equal, and no tuples: they are written as lists, and equal to none."""
+    """Equal, and of the same types down to each leaf: JSON writes a subclass as what is beneath it."""
+    if type(read) is not type(returned):
+        return False
     if isinstance(read, dict) and isinstance(returned, dict):
-        return read.keys() == returned.keys() and all(_same(read[name], value) for name, value in returned.items())
+        return len(read) == len(returned) and all(  # in the same order: JSON keeps it
+            _same(name, known) and _same(value, returned[known])
+            for (name, value), known in zip(read.items(), returned, strict=True)
+        )
     if isinstance(read, list) and isinstance(returned, list):
         return len(read) == len(returned) and all(map(_same, read, returned))
     return read == returned

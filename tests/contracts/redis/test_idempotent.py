@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import BatchFailed, Fenced, KeyBusy, MemoryClaims, RedisClaims, Skipped, current_claim, idempotent
+from holdfast.dedup.calls import work
+from holdfast.dedup.calls.results import encode
 from holdfast.errors import ResultNotStored
 from tests.harness.waiting import until
 
@@ -123,7 +126,7 @@ class TestDone:
         assert ran == [1]
 
     @pytest.mark.parametrize(
-        "result", [object(), (1, 2), {1: "a"}, float("nan"), b"x", {"a": [{"b": (1,)}]}, {"a", "b"}]
+        "result", [object(), (1, 2), {1: "a"}, float("nan"), b"x", {"a": [{"b": (1,)}]}, {"a", "b"}, Counter("aab")]
     )
     def test_a_result_that_is_not_json_is_told_at_once_and_its_body_is_not_run_again(
         self, claims: Claims, result: object
@@ -211,20 +214,22 @@ class TestFailure:
                 return
         raise AssertionError
 
-    def test_what_has_run_is_done_wherever_the_interruption_came(self, claims: Claims) -> None:
-        class Large(dict[str, int]):
-            def items(self) -> Any:
-                ran.append("encoded")
-                if len(ran) == 2:
-                    raise KeyboardInterrupt
-                return super().items()
+    def test_what_has_run_is_done_wherever_the_interruption_came(
+        self, claims: Claims, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def encoded(result: object) -> Any:
+            ran.append("encoded")
+            if len(ran) == 2:
+                raise KeyboardInterrupt
+            return encode(result)
 
+        monkeypatch.setattr(work, "encode", encoded)
         ran = []
 
         @idempotent(claims, key="order_id", name="f", wait_s=20.0)
         def f(order_id: int) -> dict[str, int]:
             ran.append("body")
-            return Large(total=order_id)
+            return {"total": order_id}
 
         with pytest.raises(KeyboardInterrupt):
             f(1)

@@ -189,6 +189,7 @@ class AIOKafkaConsumer:
 
     async def unassign(self) -> None:
         """Unassign as `KafkaConsumer.unassign` does."""
+        await self._call(self._consumer.unassign)
 
     async def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Assign as `KafkaConsumer.incremental_assign` does."""
@@ -196,6 +197,7 @@ class AIOKafkaConsumer:
 
     async def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Unassign as `KafkaConsumer.incremental_unassign` does."""
+        await self._call(self._consumer.incremental_unassign, partitions)
 
     async def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False

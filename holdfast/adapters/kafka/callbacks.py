@@ -76,7 +76,7 @@ class Callbacks:
         self.listener: RebalanceListener
         #: Whether partitions come and go one by one (cooperative, consumer) or all at once (eager).
         self.incremental = False
-        #: The application's own error_cb, `guarded`.
+        #: The application's own error_cb, by `applications`.
         self.error_cb: Callable[[KafkaError], object] | None = None
         self.assigned: set[Partition] = set()
         #: How many clients the source has made, and given up.
@@ -105,6 +105,10 @@ class Callbacks:
                 call(*args)
 
         return unless_given_up
+
+    def applications(self, name: str, call: Callable[..., object]) -> Callable[..., object]:
+        """A callback of the application's configuration, for the client."""
+        return guarded(name, call)
 
     def given_up(self) -> None:
         """Lose what the client had; nothing that it calls counts from now on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from holdfast.adapters.kafka.loop_arguments import partitions_given
 from holdfast.adapters.kafka.loop_errors import as_the_clients
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ class ClientCalls:
     # ---- what the client needs to be told, and this does by itself
     def unassign(self) -> None:
         """Nothing: on return from on_revoke and on_lost the partitions go by themselves."""
+        with self._turn():
+            pass
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Nothing, as in `unassign`."""
+        with self._turn():
+            partitions_given(partitions)

@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from holdfast.adapters.kafka.callbacks import partitions_of
 from holdfast.adapters.kafka.client_calls import ClientCalls
+from holdfast.adapters.kafka.loop_arguments import (
+    check_callbacks,
+    check_count,
+    check_message,
+    partition_given,
+    partitions_given,
+    seconds,
+    topics_of,
+)
 from holdfast.adapters.kafka.loop_config import LoopConfig, read, routes_of, spelled
 from holdfast.adapters.kafka.loop_errors import as_the_clients
-from holdfast.adapters.kafka.loop_offsets import LoopOffsets, place_of
+from holdfast.adapters.kafka.loop_offsets import LoopOffsets, is_place, place_of
 from holdfast.adapters.kafka.loop_seen import LoopSeen
 from holdfast.adapters.kafka.messages import MessageSource
 from holdfast.dedup.none import NoClaims
@@ -37,8 +46,6 @@ if TYPE_CHECKING:
     from holdfast.plugin.own_loop.user_loop import DoneWhen
     from holdfast.plugin.ports import Observer
 
-#: librdkafka's logical offsets (rdkafka.h): what no number is.
-_BEGINNING, _END = -2, -1
 _FOR_EVER_S = 1e9
 _MOMENT_S = 0.1
 
@@ -145,7 +152,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         on_revoke: Callable[[Any, list[TopicPartition]], object] | None = None,
         on_lost: Callable[[Any, list[TopicPartition]], object] | None = None,
     ) -> None:
-        """Subscribe as the client does. The first call reaches the store, so it may block for
+        """Subscribe as the client does: no broker is waited for. The first call reaches the store, so it may block for
         `Settings.startup_timeout_s`.
 
         on_assign is called when the partitions are assigned; an `assign` of other offsets in it is a `seek` to them;
@@ -156,8 +163,9 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             KafkaException: the client refuses.
         """
         with self._turn():
-            if not topics or not all(topics):
-                raise SettingError("topics", topics, "name at least one topic, or pattern that begins with ^")
+            topics = topics_of(topics)
+            check_callbacks(on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+            self._offsets.topics = topics
             self._source.callbacks.user.update(on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
             if self._joined:
                 self._driven.family.subscribe(topics)
@@ -192,9 +200,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
         """Return as many messages as asked for, or those that have come when the time is over. Raises as `poll`."""
         with self._turn():
-            if num_messages < 1:
-                raise ValueError("num_messages must be between 1 and 1000000 (1M)")
-            return self._take(num_messages, timeout)
+            check_count(num_messages)
+            return self._take(num_messages, timeout) if num_messages else []
 
     def done(self, message: Message | None = None) -> None:
         """Note a message as handled; None: all that were returned. Any thread. A message that is not in hand any more
@@ -256,6 +263,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         with self._turn():
             if message is not None and offsets is not None:
                 raise ValueError("message and offsets are mutually exclusive")
+            if message is not None:
+                check_message(message, "commit")
             below = self._offsets.done_below(message, offsets)
             if message is None and offsets is None and not self._stored_only and self._driven.done_when != "explicit":
                 self._driven.end_all()
@@ -266,17 +275,21 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         clock, and in any case before its partition goes.
 
         Raises:
-            KafkaException: a partition that is not ours.
+            KafkaException: as the client; _STATE: none of the partitions is ours (any more).
         """
         with self._turn():
-            if (message is None) == (offsets is None):
+            if message is not None and offsets is not None:
+                raise ValueError("message and offsets are mutually exclusive")
+            if message is not None:
+                check_message(message, "store")
+            elif offsets is None:
                 raise ValueError("expected either message or offsets")
-            self._offsets.done_below(message, offsets)
+            self._offsets.store(message, offsets, allowed=self._stored_only)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """The positions: behind the last record that was returned."""
         with self._turn():
-            return [self._offsets.position(one) for one in partitions]
+            return [self._offsets.position(one) for one in partitions_given(partitions)]
 
     def seek(self, partition: TopicPartition) -> None:
         """Seek as the client does: the loop reads on from there. What was returned before that offset and is not done
@@ -287,7 +300,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             KafkaException: the partition is not ours.
         """
         with self._turn():
-            self._offsets.seek(partition)
+            self._offsets.seek(partition_given(partition))
 
     # ---- the assignment
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -298,14 +311,14 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             SettingError: outside of on_assign.
         """
         with self._turn():
-            wanted = self._source.callbacks.wanted
+            asked, wanted = partitions_given(partitions), self._source.callbacks.wanted
             if wanted is None:
                 raise SettingError(
                     "assign",
-                    [str(one) for one in partitions],
+                    [str(one) for one in asked],
                     "partitions come by subscribe(); those assigned by hand do not move: use confluent_kafka.Consumer",
                 )
-            wanted.extend(one for one in partitions if one.offset >= 0 or one.offset in (_BEGINNING, _END))
+            wanted.extend(one for one in asked if is_place(one.offset))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Assign as `assign` does."""
@@ -315,12 +328,14 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         """Pause partitions, also over a rebalance: until `resume`. Those that are not assigned are passed over, as by
         the client."""
         with self._turn():
-            self._driven.user.hold(each for each in partitions_of(partitions) if self._offsets.is_assigned(each))
+            self._driven.user.hold(
+                each for each in partitions_of(partitions_given(partitions)) if self._offsets.is_assigned(each)
+            )
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Resume partitions. One that is not assigned (any more) is not held either when it comes back."""
         with self._turn():
-            self._driven.user.let(partitions_of(partitions))
+            self._driven.user.let(partitions_of(partitions_given(partitions)))
 
     # ---- the end
     def close(self) -> None:
@@ -351,7 +366,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
 
     # ---- inside
     def _take(self, at_most: int, timeout: float | None) -> list[Message]:
-        timeout_s = _FOR_EVER_S if timeout is None or timeout < 0 else timeout
+        timeout_s = seconds(timeout, _FOR_EVER_S)
         if not self._joined:
             return self._take_unjoined(Deadline(timeout_s))
         if (told := self._offsets.next_told()) is None:
@@ -370,6 +385,10 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         """A moment at a time, since nobody else's call runs while the client waits. Its `consume` sees no Ctrl-C."""
         while True:
             message = self._source.client.poll(deadline.left_s(_MOMENT_S))
+            callbacks = self._source.callbacks
+            if callbacks.raised is not None:
+                error, callbacks.raised = callbacks.raised, None
+                raise error
             if message is not None:
                 return [message]
             if deadline.passed or self._driven.interrupted():

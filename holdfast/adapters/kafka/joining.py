@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException
 from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
-from holdfast.adapters.kafka.callbacks import ClientLog, guarded
+from holdfast.adapters.kafka.callbacks import ClientLog
 from holdfast.adapters.kafka.config import GroupProtocol
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable
 
@@ -44,7 +44,7 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
         "logger": client.conf.get("logger", ClientLog()),
     }
     theirs: dict[str, Callable[..., object]] = {
-        name: guarded(name, call) for name in _THEIRS if callable(call := client.conf.get(name))
+        name: callbacks.applications(name, call) for name in _THEIRS if callable(call := client.conf.get(name))
     }
     token, raised = client.conf.get("oauth_cb"), list[Exception]()
     if callable(token):

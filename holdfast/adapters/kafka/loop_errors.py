@@ -42,9 +42,14 @@ def as_the_clients() -> Iterator[None]:
         raise _as_kafka_exception(error) from error
 
 
+def as_client(code: int, why: str) -> KafkaException:
+    """The client's exception where it would raise it."""
+    return KafkaException(KafkaError(code, why))
+
+
 def differs(code: int, why: str) -> KafkaException:
     """The client's exception where it would raise none: what we do not do, or not so, for the promise's sake."""
-    error = KafkaException(KafkaError(code, why))
+    error = as_client(code, why)
     error.add_note(f"docs: docs/{PAGE}")
     return error
 

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.callbacks import topic_partitions
+from holdfast.adapters.kafka.loop_arguments import partitions_given
+from holdfast.adapters.kafka.loop_errors import as_client, differs
+from holdfast.adapters.kafka.offsets import BEGINNING, END, TAIL
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.records import Partition
@@ -36,27 +39,44 @@ class LoopOffsets:
     def __init__(self, driven: Driven, source: MessageSource) -> None:
         self._driven, self._source, self._family = driven, source, driven.family
         self._refused_marks = 0
+        #: What the loop has subscribed to.
+        self.topics: Sequence[str] = ()
 
     def done_below(self, message: Message | None, offsets: list[TopicPartition] | None) -> dict[Partition, int] | None:
         """The message and all before it, or what lies below the offsets, is done.
 
         Returns:
             The partitions that this is about, and the offsets; None = all: neither was named.
-
-        Raises:
-            KafkaException: a partition that is not ours.
         """
         if message is not None:
             partition, offset = place_of(message)
             offsets = [TopicPartition(partition.topic, partition.number, offset + 1)]
         if offsets is None:
             return None
-        below = {}
-        for one in offsets:
-            partition = self.assigned(one)
-            self._driven.end_below(partition, one.offset)
-            below[partition] = one.offset
+        named = [one for one in partitions_given(offsets) if one.offset >= 0]
+        below = {Partition(one.topic, one.partition): one.offset for one in named}
+        for partition, offset in below.items():
+            if self.is_assigned(partition):
+                self._driven.end_below(partition, offset)
         return below
+
+    def store(self, message: Message | None, offsets: list[TopicPartition] | None, *, allowed: bool) -> None:
+        """Store offsets: what lies below them is done. Those of partitions that are not ours are passed over, as by the
+        client.
+
+        Args: allowed: enable.auto.offset.store is false.
+
+        Raises:
+            KafkaException: as the client.
+        """
+        given = partitions_given(offsets or [])
+        if not allowed:
+            why = "StoreOffsets failed: set enable.auto.offset.store=false to say by yourself what is done"
+            raise as_client(KafkaError._INVALID_ARG, why)  # noqa: SLF001 - librdkafka's name
+        named = [Partition(one.topic, one.partition) for one in given] if message is None else [place_of(message)[0]]
+        if named and not any(map(self.is_assigned, named)):
+            raise as_client(self._unlike(named[0]), f"StoreOffsets failed: {named[0]} is not assigned to this consumer")
+        self.done_below(message, offsets)
 
     def commit(self, below: Mapping[Partition, int] | None, *, asynchronous: bool) -> list[TopicPartition] | None:
         """Commit where partitions stand.
@@ -98,7 +118,7 @@ class LoopOffsets:
         for partition, offset in (below or {}).items():
             least = 0 if self._driven.done_when == "explicit" else offset
             if targets.get(partition, -1) < least:
-                raise _said(
+                raise differs(
                     _LOST,
                     f"{partition} cannot be committed at {offset}: records below it were not returned to this loop, or "
                     "are not its any more; they come (again)",
@@ -107,7 +127,9 @@ class LoopOffsets:
         lost = user.lost or refused > self._refused_marks
         user.lost, self._refused_marks = False, refused
         if not targets and lost:
-            raise _said(_LOST, "what was returned is not this loop's any more: it comes to its partitions' new owners")
+            raise differs(
+                _LOST, "what was returned is not this loop's any more: it comes to its partitions' new owners"
+            )
         if not targets:
             raise KafkaException(KafkaError(KafkaError._NO_OFFSET))  # noqa: SLF001 - librdkafka's name
 
@@ -117,7 +139,7 @@ class LoopOffsets:
         deadline = Deadline(min(_ASK_S, self._source.max_poll_interval_s / 2), driven.parts.runtime)
         while any(entry.gate is Gate.ENDED for owner in owners for entry in owner.entries.values()):
             if deadline.passed:
-                raise _said(
+                raise differs(
                     KafkaError._TIMED_OUT,  # noqa: SLF001 - librdkafka's name
                     "the store has not acknowledged what is done, so it cannot be committed yet: commit again; once it "
                     "answers, it is committed in any case",
@@ -170,7 +192,11 @@ class LoopOffsets:
     def seek(self, one: TopicPartition) -> None:
         """Read on from there; inside of on_assign when that has returned, like what it assigns. Raises KafkaException,
         SourceError."""
-        partition = self.assigned(one)
+        partition = Partition(one.topic, one.partition)
+        if not self.is_assigned(partition):
+            raise as_client(self._unlike(partition), f"Failed to seek: {partition} is not assigned to this consumer")
+        if not is_place(one.offset):
+            raise as_client(KafkaError._INVALID_ARG, f"Failed to seek to offset {one.offset}")  # noqa: SLF001 - librdkafka's name
         if self._source.callbacks.wanted is not None:
             self._source.callbacks.wanted.append(one)
             return
@@ -191,19 +217,18 @@ class LoopOffsets:
         """Whether the client has it."""
         return partition in self._family.ours.assigned
 
-    def assigned(self, one: TopicPartition) -> Partition:
-        """Raises KafkaException, _ASSIGNMENT_LOST: it was never ours, or has gone meanwhile."""
-        partition = Partition(one.topic, one.partition)
-        if not self.is_assigned(partition):
-            raise KafkaException(KafkaError(_LOST))
-        return partition
+    def _unlike(self, partition: Partition) -> int:
+        """The client's code for a partition that is not assigned: of a topic that it knows, or of none that it does."""
+        known = {*self.topics, *(each.topic for each in self._family.ours.assigned)}
+        return KafkaError._STATE if partition.topic in known else KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - librdkafka's names
 
     def _resolved(self, one: TopicPartition) -> int:
         return self._source.resolve(Partition(one.topic, one.partition), one.offset, Deadline(_ASK_S, SYSTEM_CLOCK))
 
 
-def _said(code: int, why: str) -> KafkaException:
-    return KafkaException(KafkaError(code, why))
+def is_place(offset: int) -> bool:
+    """Whether reading may begin there: at a number, at the beginning, at the end, or so many before it."""
+    return offset >= 0 or offset in (BEGINNING, END) or offset <= TAIL
 
 
 def place_of(message: Message) -> tuple[Partition, int]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, TopicPartition
 from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
+from holdfast.adapters.kafka.first_look import FirstLook
 from holdfast.adapters.kafka.header_names import headers_of
-from holdfast.adapters.kafka.offsets import ENDS, offsets_at
+from holdfast.adapters.kafka.offsets import BEGINNING, END, ENDS, TAIL, offsets_at
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
 from holdfast.plugin.ports import Batch, End
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka._client import Consumer, Message
     from holdfast.adapters.kafka.config import Assignment
+    from holdfast.errors import SourceError
     from holdfast.plugin.ports import RebalanceListener
     from holdfast.records import Fence, Record
     from holdfast.timing import Deadline
@@ -134,6 +136,10 @@ class UserCallbacks(Callbacks):
         """A commit of the loop's that did not even leave the client."""
         self._call("on_commit", error, offsets)
 
+    def applications(self, _: str, call: Callable[..., object]) -> Callable[..., object]:
+        """A loop may end by what its error_cb raises."""
+        return lambda *args: self._guarded(lambda: call(*args))
+
     def leaving(self) -> None:
         """The loop leaves: on_revoke now, while what it commits still counts, and nothing of the loop's later. In the
         client's own close() a commit may hang, or be refused."""
@@ -184,6 +190,7 @@ class MessageSource(KafkaSource):
         super().__init__(conf, assignment=assignment, static_id=static_id, leave=leave)
         self._callbacks: UserCallbacks = UserCallbacks(self._checked.group, self._checked.bootstrap)
         self._callbacks.user["on_commit"] = on_commit
+        self._first_look = FirstLook(self.group, self._checked.conf, self._starting_offsets)
         self._ends_told, self._deserialise = ends_told, deserialise
         #: Messages that carry an error, for the loop.
         self.told: deque[Message] = deque()
@@ -206,17 +213,39 @@ class MessageSource(KafkaSource):
         """Make the client, which a loop may use before it joins. Raises SourceError."""
         self._make_client(deadline)
 
+    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Nothing: a loop's subscribe() waits for no broker, and its topics may come later, as with the client."""
+
     def open(
         self,
         topics: Collection[str],
         listener: RebalanceListener,
         owners: Mapping[Partition, Fence],
-        deadline: Deadline,
+        deadline: Deadline,  # noqa: ARG002 - the port's
     ) -> None:
-        """Join. Topics that do not exist (yet) are no error, as with the client itself."""
+        """Join: waits for no broker. Topics that do not exist (yet) are no error, as with the client itself."""
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
-        self._starting_offsets.begin(self._client_or_raise(), self._topics, deadline)
+        _log.info("%s", self._starting_offsets)
+        self._first_look.begin(self._topics)
         self._join()
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Ask for other topics from now on. Waits for no broker."""
+        self._topics = list(topics)
+        self._first_look.begin(self._topics)
+        self._join()
+
+    def first_offsets(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, int | SourceError]:
+        """Where the group begins: known once the look is over that began with the subscription."""
+        self._first_look.wait(deadline)
+        return super().first_offsets(partitions, deadline)
+
+    def close(self, deadline: Deadline, *, leave: bool = False) -> None:
+        """Close as `KafkaSource` does."""
+        self._first_look.end()
+        super().close(deadline, leave=leave)
 
     def unsubscribe(self) -> None:
         """Leave the group; what was assigned is revoked in a poll to come."""
@@ -276,10 +305,13 @@ class MessageSource(KafkaSource):
         return self.client.commit(offsets=self._mark.on(offsets), asynchronous=False)
 
     def resolve(self, partition: Partition, offset: int, deadline: Deadline) -> int:
-        """An offset as a number, where it may be OFFSET_BEGINNING or OFFSET_END. Raises SourceError."""
+        """An offset as a number, where it may be one of the client's own places. Raises SourceError."""
         if offset >= 0:
             return offset
-        return offsets_at(self.client, [partition], offset, deadline, ENDS)[partition]
+        if offset > TAIL:
+            return offsets_at(self.client, [partition], offset, deadline, ENDS)[partition]
+        first, end = (self.resolve(partition, one, deadline) for one in (BEGINNING, END))
+        return max(first, end - (TAIL - offset))
 
 
 def _failure(deserialise: Callable[[Message], None], message: Message) -> Exception | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaException, TopicPartition
@@ -20,8 +20,22 @@ if TYPE_CHECKING:
 
 #: What ListOffsets takes for a time to answer with the log's start or end (Kafka's protocol).
 EARLIEST, LATEST = -2, -1
+#: The client's own places in a log (rdkafka.h): its beginning, its end, and so many records before that: TAIL - n.
+BEGINNING, END, TAIL = -2, -1, -2000
 #: What is being done, for errors.
 ENDS = "asking for the ends of the logs"
+
+
+class Asked(Protocol):
+    """A consumer, or an admin client in its place."""
+
+    def list_topics(self, *, timeout: float) -> Any:  # noqa: ANN401 - as the client has it
+        """The cluster's topics."""
+        ...
+
+    def committed(self, partitions: list[TopicPartition], timeout: float = ...) -> list[TopicPartition]:
+        """The group's offsets."""
+        ...
 
 
 def offsets_at(
@@ -61,9 +75,7 @@ def offsets_of_each(
     }
 
 
-def committed(
-    consumer: Consumer, partitions: Sequence[Partition], deadline: Deadline, what: str
-) -> list[TopicPartition]:
+def committed(consumer: Asked, partitions: Sequence[Partition], deadline: Deadline, what: str) -> list[TopicPartition]:
     """The offsets that the group has committed, with their metadata; an offset below 0 = nothing. Arguments and errors
     as above."""
     found = []
@@ -75,7 +87,7 @@ def committed(
 
 
 def committed_of_each(
-    consumer: Consumer, partitions: Sequence[Partition], deadline: Deadline, what: str
+    consumer: Asked, partitions: Sequence[Partition], deadline: Deadline, what: str
 ) -> list[tuple[TopicPartition, SourceError | None]]:
     """The offsets that the group has committed, and what is wrong with each. Raises what is about all of them."""
     asked = topic_partitions(partitions)

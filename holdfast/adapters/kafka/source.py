@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.kafka import broker_features, faults, leave_static, unowned
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.broker_features import NOT_ASKED, BrokerFeatures
-from holdfast.adapters.kafka.callbacks import Callbacks, guarded, topic_partitions
+from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
 from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.config import GroupProtocol, check, check_drain, shorter_drain
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
@@ -203,7 +203,7 @@ class KafkaSource:
             _log.debug("%s", reason)
         self._callbacks.incremental = self._client.protocol is not GroupProtocol.EAGER
         theirs = self._client.error_cb
-        self._callbacks.error_cb = theirs and guarded("error_cb", theirs)
+        self._callbacks.error_cb = theirs and self._callbacks.applications("error_cb", theirs)
         if self._client.static_id is not None:
             consumer_protocol = self._client.protocol is GroupProtocol.CONSUMER
             self._refusals = Refusals(self._client.static_id, self.group, SYSTEM_CLOCK.now, waits=consumer_protocol)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.adapters.kafka._client import Consumer
+    from holdfast.adapters.kafka.offsets import Asked
     from holdfast.adapters.kafka.topic_ids import TopicIds
     from holdfast.timing import Deadline
 
@@ -79,18 +80,32 @@ class StartingOffsets:
         _log.info("%s", self)
         self.look(consumer, topics, deadline)
 
-    def look(self, consumer: Consumer, topics: Collection[str], deadline: Deadline) -> None:
-        """At the beginning, and for topics that are named later. Raises SourceError."""
+    def has_to_look(self, topics: Collection[str]) -> bool:
+        """Whether it matters what is there of these, and is not known yet."""
+        return bool(self._unseen(topics))
+
+    def _unseen(self, topics: Collection[str]) -> set[str]:
         new = {topic for topic in topics if topic not in self._looked_at and topic not in self.whole}
-        if self._when != LATEST or not new:
+        return new if self._when == LATEST else set()
+
+    def look(self, consumer: Asked, topics: Collection[str], deadline: Deadline, ids: TopicIds | None = None) -> None:
+        """At the beginning, and for topics that are named later. One thread at a time. Raises SourceError.
+
+        Args:
+            consumer: or who else answers.
+            topics: names and patterns.
+            deadline: of the whole look.
+            ids: who is asked for them; None = whom this was made with.
+        """
+        if not (new := self._unseen(topics)):
             return
         partitions = _partitions(consumer, new, deadline)
         replies = committed(consumer, partitions, deadline, "looking where the group begins")
         # A loop without holdfast commits nothing of a partition in which it has met no record: that one is not new.
         # Ours commit wherever they begin.
         ours = {reply.topic for reply in replies if reply.offset >= 0 and is_marked(reply)}
-        ids = self._ids.of({partition.topic for partition in partitions}, deadline)
-        self._never_read |= {each: ids[each.topic] for each in partitions if each.topic not in ours}
+        known = (ids or self._ids).of({partition.topic for partition in partitions}, deadline)
+        self._never_read |= {each: known[each.topic] for each in partitions if each.topic not in ours}
         self._looked_at |= new
 
     def of(self, partitions: Sequence[Partition], ids: Mapping[str, str]) -> Mapping[int, Sequence[Partition]]:
@@ -115,7 +130,7 @@ class StartingOffsets:
         return {when: some for when, some in ((EARLIEST, early), (LATEST, late)) if some}
 
 
-def _partitions(consumer: Consumer, topics: Collection[str], deadline: Deadline) -> list[Partition]:
+def _partitions(consumer: Asked, topics: Collection[str], deadline: Deadline) -> list[Partition]:
     """All that are there of these names and patterns. Raises SourceError."""
     try:
         known = consumer.list_topics(timeout=request_s(deadline)).topics

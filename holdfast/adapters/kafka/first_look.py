@@ -1,0 +1,95 @@
+"""A look at where a loop's group begins, in a thread of its own: subscribe() waits for no broker, as the client's.
+
+It begins before the group is joined, and what it has seen is needed when partitions come: whoever needs it waits. The
+questions are those of `StartingOffsets.look`, asked by an admin client that lives as long as the look.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.kafka._client import ConsumerGroupTopicPartitions
+from holdfast.adapters.kafka.topic_ids import TopicIds
+from holdfast.errors import SettingError, SourceError, SourceUnavailable
+from holdfast.timing import SYSTEM_CLOCK, Deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from holdfast.adapters.kafka._client import TopicPartition
+    from holdfast.adapters.kafka.starting_offsets import StartingOffsets
+
+#: How long one try may take, and how long it rests after one that failed.
+_TRY_S, _REST_S = 10.0, 0.5
+
+
+class FirstLook:
+    """For one group. `begin`, `end` and `wait` belong to the loop's thread."""
+
+    def __init__(self, group: str, conf: Mapping[str, object], starting: StartingOffsets) -> None:
+        self._group, self._conf, self._starting = group, conf, starting
+        self._topics: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+        #: Set as long as nothing is left to look at.
+        self._seen, self._ended = threading.Event(), threading.Event()
+        self._seen.set()
+        self._failed: Exception | None = None
+
+    def begin(self, topics: Collection[str]) -> None:
+        """Look at these, too. Returns at once."""
+        if not self._starting.has_to_look(topics):
+            return
+        with self._lock:
+            self._topics |= set(topics)
+            idle = self._seen.is_set()
+            self._seen.clear()
+        if idle:
+            threading.Thread(target=self._look, name=f"holdfast-{self._group}-look", daemon=True).start()
+
+    def end(self) -> None:
+        """Nobody needs it any more."""
+        self._ended.set()
+
+    def wait(self, deadline: Deadline) -> None:
+        """Wait until all is seen. Raises SourceError: it is not."""
+        if self._seen.wait(deadline.left_s()):
+            return
+        if isinstance(self._failed, SourceError):
+            raise self._failed
+        raise SourceUnavailable(f"looking where the group {self._group} begins: no answer yet")
+
+    def _look(self) -> None:
+        """Until all topics are seen."""
+        ids = TopicIds(self._conf)
+        asked = _Asked(self._group, ids)
+        while not self._ended.is_set():
+            topics = self._topics
+            try:
+                self._starting.look(asked, topics, Deadline(_TRY_S, SYSTEM_CLOCK), ids)
+            except (SourceError, SettingError) as error:  # a file of its configuration may be missing for a moment
+                self._failed = error
+                self._ended.wait(_REST_S)
+                continue
+            with self._lock:
+                if topics == self._topics:
+                    self._seen.set()
+                    return
+
+
+class _Asked:
+    """An admin client that answers what `StartingOffsets` asks of a consumer."""
+
+    def __init__(self, group: str, ids: TopicIds) -> None:
+        self._group, self._ids = group, ids
+
+    def list_topics(self, *, timeout: float) -> Any:  # noqa: ANN401 - as the client has it
+        """The cluster's topics."""
+        return self._ids.admin().client.list_topics(timeout=timeout)
+
+    def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
+        """The group's offsets."""
+        wanted = ConsumerGroupTopicPartitions(self._group, partitions)
+        reply, *_ = self._ids.admin().client.list_consumer_group_offsets([wanted], request_timeout=timeout).values()
+        found: list[TopicPartition] = reply.result().topic_partitions
+        return found

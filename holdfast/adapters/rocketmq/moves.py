@@ -2,24 +2,30 @@
 
 RocketMQ's commits carry no mark, so `Committed.marked` is False there: positions win, in both directions. A reset is
 what a pull says is one (MOVED, though the offset lies within the log); that answer is given once, and commits are
-ignored until then. A MOVED beyond the log's end, or below its beginning, is asked for at the master: a slave may be
-behind, or have less, also one that acts for the master.
+ignored until then. Or what a broker tells all members, which leaves a reset to them (220). A MOVED beyond the log's
+end, or below its beginning, is asked for at the master: a slave may be behind, or have less, also one that acts for the
+master.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.marks import Found
+from holdfast.adapters.rocketmq.remoting.membership import read_reset
 from holdfast.errors import SourceError
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from holdfast.adapters.rocketmq.logs import Log, Logs
     from holdfast.adapters.rocketmq.offsets import Offsets
     from holdfast.adapters.rocketmq.prefetch import Prefetch
     from holdfast.adapters.rocketmq.reading import Moved
+    from holdfast.adapters.rocketmq.remoting import Notice
     from holdfast.plugin.ports import RebalanceListener
     from holdfast.records import Partition
 
@@ -37,6 +43,8 @@ class Moves:
         self._prefetch, self._offsets, self._logs = prefetch, offsets, logs
         #: Of logs that begin behind what was to be read: where they do. Nothing is known of them before the next seek.
         self.starts: dict[Partition, int] = {}
+        #: What brokers have told members to reset, as it came.
+        self.resets: deque[tuple[Partition, int]] = deque()
 
     def follow(self, moved: Moved, listener: RebalanceListener) -> None:
         """Tell the engine, which seeks; or read on here."""
@@ -46,6 +54,22 @@ class Moves:
             self._look_at_beginning(moved)
         else:
             self._look_at_cut(moved, listener)
+
+    def hear(self, notice: Notice) -> None:
+        """A reset by a broker that leaves it to the members (useServerSideResetOffset=false): it tells all of them, of
+        all queues, and changes nothing itself. A connection's thread."""
+        try:
+            self.resets.extend(read_reset(notice.body).items())
+        except SourceError as error:
+            _log.error("a reset by %s cannot be read, and is not followed: %s", notice.address, error)
+
+    def follow_resets(self, assigned: Collection[Partition], listener: RebalanceListener) -> None:
+        """Tell the engine of those in queues that are ours. The others' members were told as well."""
+        while self.resets:
+            queue, offset = self.resets.popleft()
+            if queue in assigned:
+                _log.warning("%s: reset to %d, says its broker", queue, offset)
+                listener.reset(queue, offset)
 
     def begin_others(self, listener: RebalanceListener) -> None:
         """Of these the log is another. A master that does not answer is asked for one of its queues, not for each:

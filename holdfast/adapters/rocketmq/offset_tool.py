@@ -7,11 +7,12 @@ of a live group, so the members are asked for once more when the positions are o
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.remoting import Admin
 from holdfast.adapters.rocketmq.topic_view import TopicView
+from holdfast.errors import SourceError
 from holdfast.plugin.tool_ports import GroupMember
 
 if TYPE_CHECKING:
@@ -47,7 +48,13 @@ class RocketMQOffsetTool(TopicView):
         """Reset (code 222): it counts at once, whatever is committed later by who does not know of it, and the group's
         next pull is told. Raises SourceError; a part of it may be done."""
         admin = Admin(self.client)
+        for broker in sorted({queue.broker for queue in offsets}):
+            group_settings(self.client, self.group, broker, deadline)
         for queue, offset in offsets.items():
-            admin.in_group(
-                self.group, queue.broker, partial(admin.reset, self.group, queue, offset, deadline), deadline
-            )
+            admin.reset(self.group, queue, offset, deadline)
+            if (found := self.client.query_offset(queue, self.group, deadline)) != offset:
+                raise SourceError(
+                    f"{queue.broker} says that it has reset {self.group} in {queue} to {offset}, and has {found}: with "
+                    f"useServerSideResetOffset=false it leaves that to members, and there are none. Switch it on for "
+                    f"the reset: mqadmin updateBrokerConfig -k useServerSideResetOffset -v true"
+                )

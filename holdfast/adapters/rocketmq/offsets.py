@@ -13,8 +13,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.adapters.rocketmq.group_settings import missing
 from holdfast.adapters.rocketmq.names import retry_topic
-from holdfast.adapters.rocketmq.remoting import Admin, CommitIgnored, NoAnswer, codes
+from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused, CommitIgnored, NoAnswer, codes
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import CommitFate
 from holdfast.plugin.retrying.retry import BACKOFF
@@ -33,6 +34,8 @@ _log = logging.getLogger("holdfast.rocketmq")
 
 #: A request that is not waited for; the engine asks again.
 _REQUEST_S = 5.0
+#: A refusal that lasts so long is no passing one.
+_LASTS_S = 10.0
 #: A broker that does not say in time whether we may ask is taken at its word later.
 _ACCESS_S = 3.0
 
@@ -67,6 +70,10 @@ class Offsets:
         self._gone: set[Partition] = set()
         #: Queues whose last commit was not taken. Of connections' threads.
         self._refused: set[Partition] = set()
+        #: Since when a broker refuses whatever is committed of a queue, and why. Without an answer it refuses nothing.
+        self._refusals: dict[Partition, tuple[float, SourceError]] = {}
+        #: No broker has taken a commit yet.
+        self.never_taken = True
         #: Queues whose offset at the broker is not the one that it has acknowledged, with that offset.
         self.overwritten: deque[tuple[Partition, int]] = deque()
         #: Brokers that did not answer, and until when they are not asked.
@@ -125,6 +132,7 @@ class Offsets:
             for queue in queues:
                 self._acknowledged.pop(queue, None)
                 self._next.pop(queue, None)
+                self._refusals.pop(queue, None)
                 if queue in self._under_way:
                     self._gone.add(queue)
 
@@ -139,6 +147,7 @@ class Offsets:
             following = self._next.pop(queue, None)
             if following is None:
                 self._under_way.discard(queue)
+            self._note_refusal(queue, error)
             if fate is CommitFate.DONE and queue not in self._gone:
                 self._acknowledged[queue] = offset
             else:
@@ -148,6 +157,30 @@ class Offsets:
             self._changed.notify_all()
         if following is not None:
             self._begin_commit(queue, following)
+
+    def _note_refusal(self, queue: Partition, error: SourceError | None) -> None:
+        if error is None or queue in self._gone:
+            self.never_taken = self.never_taken and error is not None
+            self._refusals.pop(queue, None)
+        elif not isinstance(error, (SourceUnavailable, CommitIgnored, UnknownTopic)):
+            since, _ = self._refusals.get(queue, (SYSTEM_CLOCK.now(), error))
+            self._refusals[queue] = since, error
+
+    def lasting_refusal(self) -> tuple[Partition, SourceError] | None:
+        """A queue of which a broker has refused each commit for some seconds, and what to do about it; the next call
+        tells of another. Nothing begins in a queue whose first commit is not taken."""
+        if not self._refusals:
+            return None
+        with self._changed:
+            due = SYSTEM_CLOCK.now() - _LASTS_S
+            found = next((each for each in self._refusals.items() if each[1][0] <= due), None)
+            if found is None:
+                return None
+            queue, (_, error) = found
+            del self._refusals[queue]
+        if isinstance(error, BrokerRefused) and error.code == codes.GROUP_NOT_EXIST:
+            return queue, missing(self._group, queue.broker)
+        return queue, error
 
     def look(self, deadline: Deadline) -> None:
         """Compare what brokers have with what they have acknowledged, or had when a queue came. Waits: not for the

@@ -67,6 +67,8 @@ class Prefetch:
         self._look_at = 0.0
         self._most_size = int(settings.pull_threshold_size_for_all * _MIB)
         self._most_size_of_queue = int(settings.pull_threshold_size_for_queue * _MIB)
+        #: A pull was answered: what this process may do was right then.
+        self.let_in = False
         #: What brokers have said, until the source takes it.
         self.moved: deque[Moved] = deque()
         self.troubles: deque[tuple[Partition, SourceError]] = deque()
@@ -253,7 +255,7 @@ class Prefetch:
                     self._logs.doubt(reading.queue)
                 self._changed.notify_all()
                 return
-            reading.troubles, reading.wait_until = 0, 0.0
+            reading.troubles, reading.wait_until, self.let_in = 0, 0.0, True
             if not self._is_proved(reading.queue):  # by whoever is there since the connection broke
                 reading.pulls.restart(reading.pulls.next)
                 return

@@ -20,15 +20,17 @@ from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.names import client_id, position_name, retry_topic
 from holdfast.adapters.rocketmq.offsets import Offsets
 from holdfast.adapters.rocketmq.prefetch import Prefetch
+from holdfast.adapters.rocketmq.remoting import codes
 from holdfast.adapters.rocketmq.send_back import BrokerRetries, comes_again
 from holdfast.adapters.rocketmq.settings import PullSettings, check_claims
 from holdfast.adapters.rocketmq.starting_offsets import StartingOffsets
 from holdfast.adapters.rocketmq.topics import Topics
+from holdfast.adapters.rocketmq.troubles import Troubles
 from holdfast.adapters.rocketmq.unique_keys import unique_key_of
 from holdfast.adapters.rocketmq.watch import Watch
-from holdfast.errors import NotAuthorised, SourceError, SourceFatal, SourceUnavailable, StoreError
+from holdfast.errors import SourceError, SourceUnavailable, StoreError
 from holdfast.plugin.ports import NOTHING, Batch, Committed
-from holdfast.timing import SYSTEM_CLOCK, Deadline
+from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -48,8 +50,6 @@ _log = logging.getLogger("holdfast.rocketmq")
 _LAST_COMMIT_S = 2.0
 #: While a queue waits for its lease, the loop is not to sleep for long.
 _LEASE_LOOK_S = 0.02
-#: The same trouble with a broker is told that often.
-_TROUBLE_S = 10.0
 _CLOSE_S = 1.0
 
 
@@ -90,7 +90,7 @@ class RocketMQSource:
             changed=self._changed,
         )
         self._moves = Moves(self._prefetch, self._offsets, self._logs)
-        self._told: dict[str, float] = {}
+        self._troubles = Troubles(self._prefetch, self._logs, self._watch, self._offsets, self._changed)
         self._assigned: set[Partition] = set()
         #: Assigned, and the engine has not said where to begin.
         self._held: set[Partition] = set()
@@ -155,6 +155,7 @@ class RocketMQSource:
         self._topics.choose(topics)
         self._watch.reach(deadline)
         self._offsets.check_access(self._topics.queues, deadline)
+        self._watch.check_group(deadline)
         self._watch.insist(lambda: self._starting_offsets.look(self._topics.queues, deadline), deadline)
         self._watch.insist(lambda: self._watch.refuse_foreign_members(deadline), deadline)
         # First a member, then known to brokers: others look for members who are none.
@@ -195,7 +196,7 @@ class RocketMQSource:
     # ---- polling
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Records, and queues that come and go. Raises SourceError."""
-        self._raise_trouble()
+        self._troubles.raise_one()
         self._tell()
         if self._follow_plan():
             return NOTHING  # the engine asks for fewer than before
@@ -215,33 +216,12 @@ class RocketMQSource:
             prefetch.has_some
             or prefetch.moved
             or prefetch.troubles
+            or self._moves.resets
             or self._logs.has_news
             or self._watch.alarms
             or self._offsets.has_news
             or self._place.has_news
         )
-
-    def _raise_trouble(self) -> None:
-        """One at a time. What a broker will never do stops the app; the rest is told, now and then."""
-        if self._prefetch.broken is not None:
-            raise self._prefetch.broken
-        with self._changed:
-            alarms, self._watch.alarms = self._watch.alarms, []
-            troubles = [*self._prefetch.troubles, *self._logs.troubles]
-            self._prefetch.troubles.clear()
-            self._logs.troubles.clear()
-        if troubles:
-            self._watch.broker_was_away()
-        for _, error in troubles:
-            if isinstance(error, (NotAuthorised, SourceFatal)):
-                raise error
-        for error in alarms:
-            raise error
-        now = SYSTEM_CLOCK.now()
-        for queue, error in troubles:
-            if now - self._told.get(queue.broker, 0.0) > _TROUBLE_S:
-                self._told[queue.broker] = now
-                raise SourceUnavailable(f"{queue} cannot be read for now: {error}") from error
 
     def _tell(self) -> None:
         for queue, offset, fate in self._offsets.fates():
@@ -252,6 +232,7 @@ class RocketMQSource:
                 moved = told.popleft()
                 if moved.queue in self._assigned:
                     self._moves.follow(moved, self._listener)
+        self._moves.follow_resets(self._assigned, self._listener)
         while self._offsets.overwritten:
             self._listener.overwritten(*self._offsets.overwritten.popleft())
 
@@ -322,6 +303,9 @@ class RocketMQSource:
 
     def _noticed(self, notice: Notice) -> None:
         self._watch.noticed(notice)
+        if notice.code == codes.Told.RESET_CLIENT_OFFSET and notice.fields.get("group") == self.group:
+            self._moves.hear(notice)
+            self._wake()
 
     # ---- positions
     def position_names(

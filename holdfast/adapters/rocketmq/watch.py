@@ -6,9 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.foreign_members import ForeignMemberWatch
+from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.remoting import Admin, Consumer, NotTrusted, codes
 from holdfast.adapters.rocketmq.upkeep import Upkeep
-from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
+from holdfast.errors import SourceError, SourceUnavailable, UnknownGroup, UnknownTopic
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _LOGS_S = 5.0
 _FOREIGN_MEMBERS_S = 30.0
 _AGAIN_S = 0.5
 _INTRODUCE_S = 3.0
+_GROUP_S = 3.0
 
 
 class Watch:
@@ -96,6 +98,18 @@ class Watch:
         except SourceUnavailable:
             return True  # nobody has said otherwise
         return not known or bool(self._coordinator.members(self._settings.group))
+
+    def check_group(self, deadline: Deadline) -> None:
+        """Raises UnknownGroup: a broker has no such group, and makes none. One that does not answer is not waited for
+        (`Offsets.lasting_refusal`)."""
+        limit = Deadline(deadline.left_s(_GROUP_S))
+        for broker in sorted({queue.broker for queue in self._topics.queues}):
+            try:
+                group_settings(self._client, self._settings.group, broker, limit)
+            except UnknownGroup:
+                raise
+            except SourceError as error:
+                _log.info("whether %s has the group is not known yet: %s", broker, error)
 
     def refuse_foreign_members(self, deadline: Deadline) -> None:
         """Raises ForeignMembers, where they are not to be borne."""

@@ -8,7 +8,7 @@ from holdfast.adapters.rocketmq.grpc.leases import Leases
 from holdfast.adapters.rocketmq.grpc.receipts import Taken
 from holdfast.adapters.rocketmq.grpc.receiving import Receiving
 from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES, UNIQUE_KEY
-from holdfast.errors import RecordUnreadable, SettingError, SourceUnavailable, UnknownTopic
+from holdfast.errors import NotAuthorised, RecordUnreadable, SettingError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import NOTHING, Batch
 from holdfast.records import Partition, Record
 
@@ -160,7 +160,9 @@ class ByMessage:
         if trouble is None:
             return
         now = self._runtime.now()
-        if not trouble.retriable and not isinstance(trouble, UnknownTopic):  # a name server may be about to learn it
+        # A name server may be about to learn a topic; and rights that were there are a slip that somebody mends.
+        passes = isinstance(trouble, UnknownTopic) or (isinstance(trouble, NotAuthorised) and self._receiving.let_in)
+        if not trouble.retriable and not passes:
             raise trouble
         if now - self._told_at >= _TELL_S:
             self._told_at = now

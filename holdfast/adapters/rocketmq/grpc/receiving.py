@@ -43,6 +43,8 @@ class Receiving:
         self._over = runtime.event()
         self._wanted_at = runtime.now()
         self._trouble: SourceError | None = None
+        #: A poll was answered: what this process may do was right then.
+        self.let_in = False
         #: Where topics are; a thread whose place is none of them ends.
         self._places: Sequence[Place] = ()
         #: Since when no poll has been answered, or the client was made anew.
@@ -101,7 +103,7 @@ class Receiving:
                 self._renew()
                 self._over.wait(BACKOFF.wait_s(failures, error, self._runtime.random) or _LOOK_S)
                 continue
-            failures, self._ill_since = 0, None
+            failures, self._ill_since, self.let_in = 0, None, True
             self._leases.arrived(found, asked_at)
 
     def _renew(self) -> None:

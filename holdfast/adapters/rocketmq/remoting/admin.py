@@ -7,14 +7,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.rocketmq.remoting import codes, membership
-from holdfast.adapters.rocketmq.remoting.answers import BrokerRefused, Shape, loose_json
+from holdfast.adapters.rocketmq.remoting.answers import Shape, loose_json
 from holdfast.adapters.rocketmq.remoting.client import as_fields
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.membership import read_queue
 from holdfast.errors import SourceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from holdfast.adapters.rocketmq.remoting.answers import Answer
     from holdfast.adapters.rocketmq.remoting.client import RemotingClient
@@ -127,17 +127,6 @@ class Admin:
         request = Request(codes.Request.DELETE_TOPIC_IN_NAME_SERVER, f"deleting {topic}", fields)
         for address in self._client.network.name_servers:
             self._client.network.ask(address, request, deadline).expect()
-
-    def in_group(self, group: str, broker: str, do: Callable[[], object], deadline: Deadline) -> None:
-        """Do what a broker refuses for a group that has never consumed from it: then the group is made there, and it
-        is done again. Raises SourceError."""
-        try:
-            do()
-        except BrokerRefused as refusal:
-            if refusal.code != codes.GROUP_NOT_EXIST:
-                raise
-            self.create_group(group, deadline, brokers=[broker])
-            do()
 
     def create_group(
         self,

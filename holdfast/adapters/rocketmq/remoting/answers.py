@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from json import decoder
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.adapters.rocketmq.remoting import codes
@@ -38,6 +39,11 @@ class BrokerBusy(SourceUnavailable):
         self.code, self.remark = code, remark
 
 
+class ReadingForbidden(SourceUnavailable):
+    """The broker's operator has switched reading off, for the broker, the group or the topic: for a while, as far as
+    anybody knows. No credentials are wrong, and reading goes on when it is switched on again."""
+
+
 class BrokerRefused(SourceError):
     """The broker answers no.
 
@@ -59,7 +65,17 @@ class Malformed(SourceError):
     """Bytes that no RocketMQ server sends."""
 
 
-def refusal(what: str, address: str, code: int, remark: str | None) -> SourceError:
+#: The field forbiddenType of an answer to a pull (ForbiddenType of 5.x): what was switched off, and what turns it on.
+_FORBIDDEN: Final = {
+    "1": "the broker may not be read (brokerPermission): mqadmin updateBrokerConfig -k brokerPermission -v 6",
+    "2": "the group may not consume (consumeEnable=false): mqadmin updateSubGroup -s true",
+    "3": "the topic may not be read (its perm): mqadmin updateTopicPerm -p 6",
+}
+
+
+def refusal(
+    what: str, address: str, code: int, remark: str | None, fields: Mapping[str, str] = MappingProxyType({})
+) -> SourceError:
     """The error that an answer other than 0 stands for.
 
     Args:
@@ -67,6 +83,7 @@ def refusal(what: str, address: str, code: int, remark: str | None) -> SourceErr
         address: who answered.
         code: the answer's.
         remark: the answer's; a stack trace is cut.
+        fields: the answer's.
     """
     words = (remark or "").strip()[:_REMARK_CHARACTERS]
     said = f"{what} at {address}: code {code}" + (f", {words!r}" if words else "")
@@ -74,6 +91,8 @@ def refusal(what: str, address: str, code: int, remark: str | None) -> SourceErr
         return BrokerBusy(f"{said}; the broker cannot do it now: try again", code, words)
     if code == codes.TOPIC_NOT_EXIST:
         return UnknownTopic(f"{said}; create the topic, or mend its name")
+    if code == codes.NO_PERMISSION and (why := _FORBIDDEN.get(fields.get("forbiddenType", ""))) is not None:
+        return ReadingForbidden(f"{said}; {why}. It is asked for again, and read on when that is given back")
     if code == codes.NO_PERMISSION:
         return NotAuthorised(f"{said}; check the credentials, and the permissions of the topic and the group")
     return BrokerRefused(said, code, words)
@@ -95,7 +114,7 @@ class Answer(NamedTuple):
     def expect(self, *fine: int) -> Answer:
         """Return the answer, if its code is 0 or one of these. Raises the SourceError that the code stands for."""
         if self.code != codes.SUCCESS and self.code not in fine:
-            raise refusal(self.what, self.address, self.code, self.remark)
+            raise refusal(self.what, self.address, self.code, self.remark, self.fields)
         return self
 
     def number(self, name: str) -> int:

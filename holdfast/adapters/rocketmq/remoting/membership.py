@@ -194,6 +194,17 @@ def read_running(answer: Answer) -> RunningInfo:
     return RunningInfo(subscriptions, queues, properties)
 
 
+def read_reset(body: bytes) -> dict[Partition, int]:
+    """The offsets that a broker tells its group's members to go on from (220): to Java's clients as a table whose keys
+    are queues, to others as a list. Raises SourceError."""
+    shape = Shape("a reset by the broker")
+    table = shape.record(loose_json(body), "the body").get("offsetTable")
+    if isinstance(table, list) and all(isinstance(each, dict) for each in table):
+        return {read_queue(shape, each): shape.number(each.get("offset"), "offset") for each in table}
+    pairs = shape.pairs(table, "offsetTable")
+    return {read_queue(shape, key): shape.number(offset, "an offset") for key, offset in pairs}
+
+
 def topics_of(group: str) -> Request:
     """The topics in which a group has offsets."""
     return Request(codes.Request.QUERY_TOPICS_BY_CONSUMER, f"asking for the topics of {group}", {"group": group})

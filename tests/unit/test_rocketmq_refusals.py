@@ -1,0 +1,165 @@
+"""What brokers refuse: what passes, what a start ends with, and what is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.adapters.rocketmq import offsets as module
+from holdfast.adapters.rocketmq.moves import Moves
+from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
+from holdfast.adapters.rocketmq.offsets import Offsets
+from holdfast.adapters.rocketmq.remoting import Notice, RemotingClient, codes
+from holdfast.adapters.rocketmq.remoting.answers import Answer, BrokerRefused
+from holdfast.adapters.rocketmq.troubles import Troubles
+from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownGroup
+from holdfast.records import Partition
+from holdfast.testing.clocks import HandClock
+from holdfast.timing import Deadline
+from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.adapters.rocketmq.remoting.frame import Command
+
+QUEUE, OTHER = Partition("orders", 0, "a"), Partition("orders", 1, "a")
+CLOSED = NotAuthorised("closed")
+
+
+def refused(**fields: str) -> SourceError:
+    with pytest.raises(SourceError) as caught:
+        Answer("pulling", "a:1", codes.NO_PERMISSION, "no", fields, b"").expect()
+    return caught.value
+
+
+@pytest.mark.parametrize(("kind", "remedy"), [("1", "brokerPermission"), ("2", "updateSubGroup"), ("3", "TopicPerm")])
+def test_what_an_operator_has_switched_off_passes(kind: str, remedy: str) -> None:
+    error = refused(forbiddenType=kind)
+    assert error.retriable
+    assert remedy in str(error)
+
+
+@pytest.mark.parametrize("fields", [{}, {"forbiddenType": "0"}, {"forbiddenType": "4"}])
+def test_rights_that_are_missing_do_not(fields: dict[str, str]) -> None:
+    assert isinstance(refused(**fields), NotAuthorised)
+
+
+class TestTroubles:
+    """With one of NotAuthorised."""
+
+    @staticmethod
+    def raised(*, let_in: bool) -> Exception:
+        troubles: deque[Any] = deque([(QUEUE, CLOSED)])
+        prefetch: Any = SimpleNamespace(broken=None, troubles=troubles, let_in=let_in)
+        watch: Any = SimpleNamespace(alarms=[], broker_was_away=lambda: None)
+        logs: Any = SimpleNamespace(troubles=deque())
+        offsets: Any = SimpleNamespace(lasting_refusal=lambda: None)
+        with pytest.raises(SourceError) as caught:
+            Troubles(prefetch, logs, watch, offsets, threading.Condition()).raise_one()
+        return caught.value
+
+    def test_at_the_start_it_ends_the_app(self) -> None:
+        assert self.raised(let_in=False) is CLOSED
+
+    def test_later_it_is_told_and_passes(self) -> None:
+        assert isinstance(self.raised(let_in=True), SourceUnavailable)
+
+
+class Client:
+    """Its broker answers each commit like this."""
+
+    def __init__(self) -> None:
+        self.answer: SourceError | None = None
+
+    def begin_commit(
+        self, queue: Partition, group: str, offset: int, on_answer: Callable[[Any], None], *, timeout_s: float
+    ) -> None:
+        on_answer(self.answer)
+
+
+class TestCommits:
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> HandClock:
+        made = HandClock()
+        monkeypatch.setattr(module, "SYSTEM_CLOCK", made)
+        return made
+
+    def test_a_refusal_that_lasts_is_an_error_with_its_remedy(self, clock: HandClock) -> None:
+        client = Client()
+        offsets = Offsets(client, "billing", threading.Condition())  # type: ignore[arg-type]
+        client.answer = BrokerRefused("no", codes.GROUP_NOT_EXIST, "")
+        for _ in range(10):
+            assert offsets.lasting_refusal() is None
+            offsets.commit(QUEUE, 0)
+            clock.sleep(1.0)
+        found = offsets.lasting_refusal()
+        assert found is not None
+        assert found[0] == QUEUE
+        assert isinstance(found[1], UnknownGroup)
+        assert "mqadmin updateSubGroup" in str(found[1])
+        assert offsets.never_taken
+        assert offsets.lasting_refusal() is None  # told once
+
+    @pytest.mark.parametrize("passes", [None, SourceUnavailable("away")], ids=["taken", "no answer"])
+    def test_what_is_taken_or_has_no_answer_is_no_refusal(self, clock: HandClock, passes: SourceError | None) -> None:
+        client = Client()
+        offsets = Offsets(client, "billing", threading.Condition())  # type: ignore[arg-type]
+        client.answer = CLOSED
+        offsets.commit(QUEUE, 0)
+        client.answer = passes
+        offsets.commit(QUEUE, 0)
+        clock.sleep(20.0)
+        assert (offsets.lasting_refusal() is None) is (passes is None)
+        assert offsets.never_taken is (passes is not None)
+
+
+JAVA = (
+    b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"orders"}:7,'
+    b'{"brokerName":"a","queueId":1,"topic":"orders"}:9}}'
+)
+LIST = [{"brokerName": "a", "queueId": at, "topic": "orders", "offset": 7 + 2 * at} for at in (0, 1)]
+AS_LIST = json.dumps({"offsetTable": LIST}).encode()
+
+
+class TestResetsThatAreLeftToMembers:
+    """useServerSideResetOffset=false: brokers change nothing, and tell all members of all queues."""
+
+    @staticmethod
+    def resets(body: bytes) -> list[tuple[Partition, int]]:
+        nothing: Any = None
+        moves, found = Moves(nothing, nothing, nothing), []
+        moves.hear(Notice(codes.Told.RESET_CLIENT_OFFSET, {"group": "g"}, body, "a:1"))
+        listener: Any = SimpleNamespace(reset=lambda queue, offset: found.append((queue, offset)))
+        moves.follow_resets({OTHER}, listener)
+        return found
+
+    @pytest.mark.parametrize("body", [JAVA, AS_LIST], ids=["as to Java", "as to others"])
+    def test_whoever_has_a_queue_follows(self, body: bytes) -> None:
+        assert self.resets(body) == [(OTHER, 9)]
+
+    def test_one_that_cannot_be_read_is_an_error_in_the_log_and_ends_nothing(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert self.resets(b"\xff") == []
+        assert "not followed" in caplog.text
+
+    def test_the_command_says_that_nothing_was_reset(self) -> None:
+        def broker(command: Command, peer: Peer) -> None:
+            settings = b'{"retryQueueNums":1}' if command.code == codes.Request.GET_SUBSCRIPTION_GROUP else b""
+            peer.answer(command, {"offset": "3"}, settings)
+
+        with FakeServer(broker) as server:
+            route = route_body({"a": (1, 1)}, {"a": {0: server.address}})
+            with FakeServer(lambda command, peer: peer.answer(command, body=route)) as names:
+                tool = RocketMQOffsetTool(lambda: RemotingClient(names.address), "billing")
+                tool.client.route("orders", Deadline(30.0))
+                tool.set({QUEUE: 3}, Deadline(30.0))
+                with pytest.raises(SourceError, match="useServerSideResetOffset"):
+                    tool.set({QUEUE: 7}, Deadline(30.0))
+                tool.close()

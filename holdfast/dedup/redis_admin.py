@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from holdfast.dedup.claims import ClaimKey, Token
+from holdfast.dedup.offset_set import WIDTH
 from holdfast.dedup.redis_cluster_client import ClusterClient
 from holdfast.dedup.redis_errors import asking
 from holdfast.dedup.redis_keys import batch
@@ -187,9 +188,21 @@ class RedisAdmin:
         """
         check_offsets((offset,))
         shard, key = self._layout.position(name)
-        call = ScriptCall([self._layout.sessions(shard), key], [*_NOBODY, self._times.position, offset])
+        args: list[bytes | str | int] = [*_NOBODY, self._times.position, offset, self._known_up_to(key)]
+        call = ScriptCall([self._layout.sessions(shard), key], args)
         [reply] = self._scripts.run("set_position", [call], durable=True)
         return bool(reply == b"OK")
+
+    def _known_up_to(self, key: bytes) -> int:
+        """Up to where offsets are done in that position. Asked beside the script, which looks at no
+        more than some chunks of a long one.
+        """
+        [fields] = self._pipeline([("HKEYS", key)])
+        last = max((int(field[2:]) for field in fields if field[:2] == b"b:"), default=None)
+        if last is None:
+            return 0
+        [chunk] = self._pipeline([("HGET", key, b"b:%d" % last)])
+        return last * WIDTH + int.from_bytes(chunk or b"", "little").bit_length()
 
     def _of_keys(self, script: str, keys: Sequence[ClaimKey], *args: int, durable: bool = False) -> list[Any]:
         """A script that replies for each key, in batches: the replies in the order of the keys."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast.dedup.claims import Acquired, Mark, Token, Verdict
 from holdfast.dedup.offset_set import OffsetSet, runs
+from holdfast.dedup.redis_long import leaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -86,25 +87,35 @@ class Owned:
 
     Args:
         epoch: of the ownership.
-        watermark, above: found done as it began.
+        watermark, above, running: found as it began.
     """
 
-    __slots__ = ("_above", "_watermark", "epoch")
+    __slots__ = ("_above", "_ran", "_watermark", "epoch")
 
-    def __init__(self, epoch: int, watermark: int = 0, above: Collection[int] = ()) -> None:
+    def __init__(
+        self, epoch: int, watermark: int = 0, above: Collection[int] = (), running: Collection[int] = ()
+    ) -> None:
         self.epoch = epoch
         self._watermark = watermark
         self._above = OffsetSet(above)
+        self._ran = max(running, default=-1) + 1
 
-    def add(self, mark: Mark) -> None:
-        """Note one more."""
+    def add(self, mark: Mark) -> int:
+        """Note one more. Returns how often its watermark is to be said once more (see `leaps`)."""
+        more = 0
         if mark.watermark > self._watermark:
-            self._watermark = mark.watermark
             if self._above:
-                self._above.remove_below(mark.watermark)
+                more = leaps(self._above.remove_below(mark.watermark), self._watermark, mark.watermark)
+            self._watermark = mark.watermark
         ranges = runs(mark.offsets)
         if ranges and ranges[-1].stop > self._watermark:
             self._above.add_all(ranges, at_least=self._watermark)
+        return more
+
+    @property
+    def seen(self) -> int:
+        """Up to where offsets are known as done or running."""
+        return max(self._watermark, self._above.end, self._ran)
 
     def all(self, partition: str) -> Mark:
         """All of them as one."""
@@ -177,11 +188,11 @@ class Given:
                     del self._owned[let.partition]
         self._keep(self._let_gos, (((item.let.partition, item.let.epoch), item) for item in items))
 
-    def dropped(self, items: Iterable[Drop]) -> None:
-        """Note, before it is asked for, that what is done there is forgotten on purpose."""
+    def dropped(self, items: Iterable[Drop]) -> list[int]:
+        """Note, before it is asked for, that what is done there is forgotten on purpose. Returns of each up to where
+        offsets are known as done or running; 0 = that is not known."""
         with self.lock:
-            for drop in items:
-                self._owned.pop(drop.partition, None)
+            return [owned.seen if (owned := self._owned.pop(drop.partition, None)) else 0 for drop in items]
 
     def unclaim(self, items: Iterable[Claim]) -> None:
         """Note that these keys are free."""
@@ -191,8 +202,12 @@ class Given:
         """Nobody runs these records."""
         self._keep(self._releases, ((item, item) for item in items))
 
-    def mark(self, items: Collection[Mark]) -> None:
-        """Note, before it is asked for, that these records are done: a `dropped` that follows is about these too."""
+    def mark(self, items: Collection[Mark]) -> list[Mark]:
+        """Note, before it is asked for, that these records are done: a `dropped` that follows is about these too.
+
+        Returns: what is to be said after them (see `leaps`).
+        """
+        after: list[Mark] = []
         former = [mark for mark in items if mark.former]
         with self.lock:
             for mark in items:
@@ -200,10 +215,12 @@ class Given:
                     owned = self._owned.get(mark.partition)
                     if owned is None or owned.epoch != mark.epoch:
                         owned = self._owned[mark.partition] = Owned(mark.epoch)
-                    owned.add(mark)
+                    if more := owned.add(mark):
+                        after += [mark._replace(offsets=())] * more
         if former:
             done = [Token(mark.partition, offset, mark.epoch) for mark in former for offset in mark.offsets]
             self._keep(self._marks, ((token, token) for token in done))
+        return after
 
     def finish(self, claims: Sequence[Claim], results: Sequence[str] | None, verdicts: Sequence[Verdict]) -> None:
         """Note that these keys are done, but for those that another session has by now: an older copy may have them as
@@ -282,7 +299,7 @@ class Given:
         with self.lock:
             self._let_gos = still | self._let_gos  # the oldest come first
             for partition, found in done.items():
-                self._owned[partition] = Owned(found.epoch, found.watermark, found.done)
+                self._owned[partition] = Owned(found.epoch, found.watermark, found.done, found.running)
             if self._rounds != before.rounds:
                 self.unsaid = True
 

@@ -36,7 +36,9 @@ _PARTS = {
     "show": ("common", "keys", _LAYOUT),
     "forget": ("common", "keys", _LAYOUT),
     "acquire": ("common",),
+    "chunks": ("common", "positions"),
     "mark": ("common", "positions"),
+    "restate": ("common", "positions"),
     "let_go": ("common", "positions"),
     "poll": ("common", "positions"),
     "release": ("common", "positions"),
@@ -61,7 +63,8 @@ _PARTS = {
 }
 #: These end work or free memory: they have to go on when memory is full, or nothing would ever be settled.
 _ALLOW_OOM = frozenset(
-    {"renew", "end", "finish", "finish_with", "unclaim", "mark", "let_go", "poll", "release", "drop", "replicate"}
+    {"renew", "end", "finish", "finish_with", "unclaim", "replicate"}
+    | {"mark", "restate", "let_go", "poll", "release", "drop"}
     | {"show", "forget", "set_position"}  # a tool's, which may be what makes room
     # A group that cannot give queues to those who are left would stop their work.
     | {"batch_finish", "batch_fate", "batch_done", "batch_give_up"}

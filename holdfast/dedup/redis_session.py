@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
 from holdfast.dedup.offset_set import runs
 from holdfast.dedup.redis_asking import Asker, Question, in_order
-from holdfast.dedup.redis_given import Given
+from holdfast.dedup.redis_given import Ended, Given
 from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode, encode
-from holdfast.dedup.redis_positions import acquired, check_offsets
+from holdfast.dedup.redis_long import Long, acquired_or_long, in_parts, is_long, pieces, read
+from holdfast.dedup.redis_positions import check_offsets
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.redis_asking import Asking, Replies
-    from holdfast.dedup.redis_given import Ended, Lately
+    from holdfast.dedup.redis_given import Lately
     from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
     from holdfast.dedup.redis_scripts import Scripts
@@ -93,7 +95,8 @@ class RedisSession:
                 self._end(let_gos)
                 self.unclaim(unclaims)
                 self.release(releases)
-                self._asker.alone(self._marking(self._given.owned()))
+                owned = [self._shortened(mark, keep_alive=True) for mark in self._given.owned()]
+                self._asker.alone(self._marking(owned))
             except StoreError as error:
                 return self._not_said(error)
         marks, finishes = self._given.done_lately()
@@ -117,31 +120,64 @@ class RedisSession:
         again before: a failover may have lost it."""
 
         def again(lately: Lately) -> None:
-            self._asker.alone(self._ending(lately.ends))
+            self._let_all_go(lately.ends)
             if lately.releases:
                 self._asker.alone(self._releasing(lately.releases))
             if lately.marks:
                 self._asker.alone(self._marking(lately.marks))
 
         # Not in one round trip: a server that lacks one of the scripts would run that last.
-        replies = self._given.acquire(partitions, again, lambda: self._asker.alone(self._acquiring(partitions)))
+        replies = self._given.acquire(partitions, again, lambda: self._acquired_in_full(partitions))
         if Verdict.FENCED in replies:
             self._lease.lose()
         return replies
 
-    def _acquiring(self, partitions: Sequence[str]) -> Asking[list[Acquired | Wait | Verdict]]:
+    def _acquired_in_full(self, partitions: Sequence[str]) -> list[Acquired | Wait | Verdict]:
+        replies = self._asker.alone(self._acquiring(partitions))
+        return [
+            self._read(partition, reply) if isinstance(reply, Long) else reply
+            for partition, reply in zip(partitions, replies, strict=True)
+        ]
+
+    def _read(self, partition: str, long: Long) -> Acquired | Wait:
+        shard, key = self._layout.position(partition)
+
+        def ask(chunks: Iterable[tuple[int, int]]) -> bytes:
+            args: Args = [long.known.epoch, *(number for run in chunks for number in run)]
+            reply: bytes = self._ask("chunks", {shard: ([key], args)})[shard]
+            return reply
+
+        done = read(long, ask)
+        return Wait.WAIT if done is None else long.known._replace(done=done)
+
+    def _acquiring(self, partitions: Sequence[str]) -> Asking[list[Acquired | Long | Wait | Verdict]]:
         where = [self._layout.position(partition) for partition in partitions]
         groups = _by_shard(where, [[]] * len(where), self._times.position)
         replies = yield Question("acquire", groups, durable=True)
         told: dict[bytes, Verdict | Wait] = {b"F": Verdict.FENCED, b"W": Wait.WAIT}
         return [
-            told[reply] if isinstance(reply, bytes) else acquired(reply) for reply in in_order(replies, _shards(where))
+            told[reply] if isinstance(reply, bytes) else acquired_or_long(reply)
+            for reply in in_order(replies, _shards(where))
         ]
 
     def mark(self, marks: Sequence[Mark]) -> list[frozenset[int]]:
         """Note offsets as done. Replies with those that are fenced."""
-        self._given.mark(marks)
-        return self._asker.alone(self._marking(marks))
+        leaps = self._given.mark(marks)
+        parts = [in_parts(mark) for mark in marks]
+        if len(parts) == sum(map(len, parts)):
+            fenced = self._asker.alone(self._marking(marks))
+        else:
+            fenced = [
+                frozenset(chain.from_iterable(self._asker.alone(self._marking([part]))[0] for part in each))
+                for each in parts
+            ]
+        self._leap(leaps)
+        return fenced
+
+    def _leap(self, leaps: Sequence[Mark]) -> None:
+        """Say watermarks as often as it takes for a script that moves them a bounded way."""
+        for mark in leaps:
+            self._asker.alone(self._marking([mark]))
 
     def _marking(self, marks: Sequence[Mark]) -> Asking[list[frozenset[int]]]:
         args: list[Args] = []
@@ -151,7 +187,7 @@ class RedisSession:
             args.append([mark.epoch, mark.watermark, int(mark.former), *_runs(mark)])
         where = [self._layout.position(mark.partition) for mark in marks]
         replies = yield Question("mark", _by_shard(where, args, self._times.position), durable=True)
-        return [frozenset(fenced) for fenced in in_order(replies, _shards(where))]
+        return [_offsets(fenced) for fenced in in_order(replies, _shards(where))]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand. Says all of their marks once more: a failover may have lost
@@ -159,7 +195,23 @@ class RedisSession:
         self._end(self._given.ends(partitions))
 
     def _end(self, ended: Sequence[Ended]) -> None:
-        self._given.told(lambda: self._asker.alone(self._ending(ended)), lambda _: self._given.let_go(ended))
+        self._given.told(lambda: self._let_all_go(ended), lambda _: self._given.let_go(ended))
+
+    def _let_all_go(self, ended: Sequence[Ended]) -> None:
+        shorter = [Ended(let, mark and self._shortened(mark)) for let, mark in ended]
+        self._asker.alone(self._ending(shorter))
+
+    def _shortened(self, mark: Mark, *, keep_alive: bool = False) -> Mark:
+        """Say what is too long for one call. Returns the rest. Args: keep_alive: nobody else renews the session."""
+        if not is_long(mark):
+            return mark
+        shard, key = self._layout.position(mark.partition)
+        for piece in pieces(mark):
+            if keep_alive and self._lease.renewal_due:
+                self._renewed()
+            args: Args = [self._times.position, mark.epoch, *piece]
+            self._ask("restate", {shard: ([key], args)}, durable=True)
+        return mark._replace(offsets=())
 
     def _ending(self, ended: Sequence[Ended]) -> Asking[None]:
         args: list[Args] = []
@@ -193,8 +245,8 @@ class RedisSession:
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""
         check_offsets([drop.offset for drop in drops])
-        self._given.dropped(drops)
-        args: list[Args] = [[drop.epoch, drop.offset] for drop in drops]
+        known = self._given.dropped(drops)
+        args: list[Args] = [[drop.epoch, drop.offset, seen] for drop, seen in zip(drops, known, strict=True)]
         where = [self._layout.position(drop.partition) for drop in drops]
         replies = self._ask("drop", _by_shard(where, args, self._times.position), durable=True)
         return [reply == b"D" for reply in in_order(replies, _shards(where))]
@@ -244,13 +296,13 @@ class RedisSession:
 
     def turn(self, done: Sequence[Claim], marks: Sequence[Mark], claims: Sequence[Claim]) -> Turned:
         """Finish, mark and claim, in one round trip."""
-        self._given.mark(marks)
+        leaps = self._given.mark(marks)
 
         def note(turned: Turned) -> None:
             if not isinstance(turned.finished, StoreError):
                 self._given.finish(done, None, turned.finished)
 
-        return self._given.told(
+        turned = self._given.told(
             lambda: Turned(
                 *self._asker.together(self._finishing(done, None), self._marking(marks), self._claiming(claims))
             ),
@@ -258,6 +310,8 @@ class RedisSession:
             # The claims have their answer: a second one would not reach who asked.
             again=lambda: Turned(self._asker.alone(self._finishing(done, None)), (), ()),
         )
+        self._leap(leaps)
+        return turned
 
     def results(self, keys: Sequence[ClaimKey]) -> list[str | None]:
         """The results kept with these keys."""
@@ -339,6 +393,12 @@ def _runs(mark: Mark) -> Args:
     """How many, and of each the first offset and its length."""
     found = runs(mark.offsets)
     return [len(found), *(number for run in found for number in (run.start, len(run)))]
+
+
+def _offsets(numbers: Sequence[int]) -> frozenset[int]:
+    """Runs in turn: the first offset, and the length."""
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    return frozenset(offset for first, length in pairs for offset in range(first, first + length))
 
 
 def _polled(poll: Poll, reply: bytes) -> Polled | Verdict:

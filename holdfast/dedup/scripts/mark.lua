@@ -1,24 +1,23 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
 -- then per position: epoch, watermark, 1 if it was let go or 0, number of runs, and per run: first offset, length.
--- The session may be dead. Reply per position: the offsets that are fenced.
+-- The session may be dead. Reply per position: the runs that are fenced, of each the first offset and its length.
 take_from(4)
 
 -- A former owner may mark what it handed over, each offset for itself, and never moves the watermark.
 local function other_marks(p, epoch, runs)
   local holder, fenced, took = string.format('%s:%.0f', ME, epoch), {}, false
-  for _, run in ipairs(runs) do
-    for offset = run.from, run.to - 1 do
-      if not is_done(p, offset) then
-        if p.running and p.running[offset] == holder then
-          set_done(p, offset, offset + 1)
-          p.running[offset], took = nil, true
-        else
-          fenced[#fenced + 1] = offset
-        end
-      end
+  for offset, by in pairs(p.running or {}) do
+    if by == holder and among(runs, offset) then
+      set_done(p, offset, offset + 1)
+      p.running[offset], took = nil, true
     end
   end
   if took then save_running(p) end
+  for _, run in ipairs(runs) do
+    for _, left in ipairs(not_done(p, run.from, run.to)) do
+      fenced[#fenced + 1], fenced[#fenced + 2] = left.from, left.to - left.from
+    end
+  end
   return fenced
 end
 

@@ -7,8 +7,24 @@
 --   again    after a reset: offsets below were done or running before it; absent = there was none
 --   b:<n>    a bitmap of 32 bytes: of the offsets 256*n .. 256*n+255, those from the watermark on that are done
 -- Offsets are exact up to 2^53; the client refuses higher ones.
-local WIDTH = 256
+-- What is done above a watermark that stands still may be tens of thousands of chunks. No script walks over all of them:
+-- Redis would answer nobody meanwhile. What is long is done in several calls, LONG chunks at most in each.
+local WIDTH, LONG = 256, 4096
+local NOTHING, FULL = string.rep('\0', WIDTH / 8), string.rep('\255', WIDTH / 8)
 local floor, bor, lshift = math.floor, bit.bor, bit.lshift
+
+-- As many fields as fit on Lua's stack, with room to spare.
+local AT_ONCE = 1000
+
+-- Chunks first .. last, some at a time: `take` is called with the first number of some, and their fields' names.
+local function each_names(first, last, take)
+  while first <= last do
+    local names = {}
+    for n = first, math.min(last, first + AT_ONCE - 1) do names[#names + 1] = string.format('b:%.0f', n) end
+    take(first, names)
+    first = first + #names
+  end
+end
 
 local function position(key)
   local epoch, owner, w, running = unpack(redis.call('HMGET', key, 'epoch', 'owner', 'w', 'running'))
@@ -28,20 +44,20 @@ local function start_over(p)
   if born then redis.call('HSET', p.key, 'born', born) end
 end
 
--- Every offset from there on was never known as done or running, before a reset or now.
-local function known_up_to(p)
+-- Every offset from there on was never known as done or running, before a reset or now. `seen`: as far as the client
+-- knows, which is asked for a position that is too long to be looked through; 0 = it does not know.
+local function known_up_to(p, seen)
   local top = math.max(p.w, tonumber(redis.call('HGET', p.key, 'again') or 0))
   for offset in pairs(p.running or {}) do top = math.max(top, offset + 1) end
+  if seen > 0 and redis.call('HLEN', p.key) > LONG then return math.max(top, seen) end
+  local last = -1
   for _, field in ipairs(redis.call('HKEYS', p.key)) do
-    local n = tonumber(string.match(field, '^b:(%d+)$'))
-    if n and (n + 1) * WIDTH > top then
-      local bytes = { string.byte(redis.call('HGET', p.key, field), 1, -1) }
-      for i = WIDTH - 1, 0, -1 do
-        if bit.band(bytes[floor(i / 8) + 1] or 0, lshift(1, i % 8)) ~= 0 then
-          top = math.max(top, n * WIDTH + i + 1)
-          break
-        end
-      end
+    last = math.max(last, tonumber(string.match(field, '^b:(%d+)$') or -1))
+  end
+  if (last + 1) * WIDTH > top then
+    local bytes = { string.byte(redis.call('HGET', p.key, string.format('b:%.0f', last)), 1, -1) }
+    for i = WIDTH - 1, 0, -1 do
+      if bit.band(bytes[floor(i / 8) + 1], lshift(1, i % 8)) ~= 0 then return math.max(top, last * WIDTH + i + 1) end
     end
   end
   return top
@@ -68,7 +84,7 @@ end
 local function chunk(p, n)
   local bytes = p.chunks[n]
   if not bytes then
-    local stored = redis.call('HGET', p.key, string.format('b:%.0f', n)) or string.rep('\0', WIDTH / 8)
+    local stored = redis.call('HGET', p.key, string.format('b:%.0f', n)) or NOTHING
     bytes = { string.byte(stored, 1, -1) }
     p.chunks[n] = bytes
   end
@@ -82,26 +98,85 @@ local function is_done(p, offset)
   return bit.band(chunk(p, n)[floor(i / 8) + 1], lshift(1, i % 8)) ~= 0
 end
 
--- From `from` up to, without, `to`.
-local function set_done(p, from, to)
+-- The runs from `from` up to, without, `to` that are not done.
+local function not_done(p, from, to)
+  local left = {}
+  local function add(first, after)
+    if #left > 0 and left[#left].to == first then left[#left].to = after else left[#left + 1] = { from = first, to = after } end
+  end
+  from = math.max(from, p.w)
   while from < to do
     local n = floor(from / WIDTH)
     local bytes, base, stop = chunk(p, n), n * WIDTH, math.min(to, (n + 1) * WIDTH)
-    for i = from - base, stop - base - 1 do
-      local at = floor(i / 8) + 1
-      bytes[at] = bor(bytes[at], lshift(1, i % 8))
+    while from < stop do
+      local i = from - base
+      local byte = bytes[floor(i / 8) + 1]
+      -- A byte at once, where all of its offsets are one or the other.
+      local after = (byte == 0 or byte == 255) and math.min(stop, from - i % 8 + 8) or from + 1
+      if bit.band(byte, lshift(1, i % 8)) == 0 then add(from, after) end
+      from = after
     end
-    p.changed[n] = true
-    from = stop
+  end
+  return left
+end
+
+-- Chunks first .. last: what the bytes of `piece(n)` say is done, too. Those that say so already are not written again: an
+-- owner says all once more when it lets go, and replicas and the log of commands need not hear of it.
+local function add_chunks(p, first, last, piece)
+  each_names(first, last, function(from, names)
+    local changed, found = {}, redis.call('HMGET', p.key, unpack(names))
+    for i, name in ipairs(names) do
+      local n = from + i - 1
+      local stored, bits = found[i], piece(n)
+      if stored and stored ~= bits and stored ~= FULL and bits ~= FULL then
+        local both = { string.byte(stored, 1, -1) }
+        for at = 1, WIDTH / 8 do both[at] = bor(both[at], string.byte(bits, at)) end
+        bits = string.char(unpack(both))
+      end
+      if stored ~= bits and stored ~= FULL and bits ~= NOTHING then
+        changed[#changed + 1], changed[#changed + 2] = name, bits
+      end
+      p.chunks[n], p.changed[n] = nil, nil
+    end
+    for i = 1, #changed, AT_ONCE do
+      redis.call('HSET', p.key, unpack(changed, i, math.min(#changed, i + AT_ONCE - 1)))
+    end
+  end)
+end
+
+local function full() return FULL end
+
+-- From `from` up to, without, `to`.
+local function set_done(p, from, to)
+  local first, last = math.ceil(from / WIDTH), floor(to / WIDTH) - 1
+  if first <= last then add_chunks(p, first, last, full) end
+  while from < to do
+    local n = floor(from / WIDTH)
+    if n >= first and n <= last then
+      from = (last + 1) * WIDTH
+    else
+      local bytes, base, stop = chunk(p, n), n * WIDTH, math.min(to, (n + 1) * WIDTH)
+      for i = from - base, stop - base - 1 do
+        local at = floor(i / 8) + 1
+        bytes[at] = bor(bytes[at], lshift(1, i % 8))
+      end
+      p.changed[n] = true
+      from = stop
+    end
   end
 end
 
--- Chunks that lie wholly below the watermark say nothing any more. The work is bounded by what is stored: after a
--- leap of the watermark the fields are listed, instead of counting through the offsets that it leapt over.
+-- Chunks that lie wholly below the watermark say nothing any more. The work is bounded by what is stored: after a leap of
+-- the watermark the fields are listed, instead of counting through the offsets that it leapt over. A leap over more than
+-- LONG chunks is made in part: lower it is as true, and the next mark brings it again.
 local function raise_watermark(p, w)
-  local first, passed = floor(p.w / WIDTH), floor(w / WIDTH)
-  if passed - first <= redis.call('HLEN', p.key) then
-    for n = first, passed - 1 do redis.call('HDEL', p.key, string.format('b:%.0f', n)) end
+  local first, passed, stored = floor(p.w / WIDTH), floor(w / WIDTH), redis.call('HLEN', p.key)
+  if passed - first > LONG and stored > LONG then
+    passed = first + LONG
+    w = passed * WIDTH
+  end
+  if passed - first <= stored then
+    each_names(first, passed - 1, function(_, names) redis.call('HDEL', p.key, unpack(names)) end)
   else
     for _, field in ipairs(redis.call('HKEYS', p.key)) do
       local n = tonumber(string.match(field, '^b:(%d+)$'))
@@ -129,16 +204,28 @@ local function save_done(p)
   end
 end
 
--- All of it is done. A watermark of 0 is a word too (the group stands there), and -1 is none.
-local function owner_marks(p, watermark, runs)
-  if watermark > p.w or watermark == 0 and not p.begun then raise_watermark(p, watermark) end
-  for _, run in ipairs(runs) do set_done(p, math.max(run.from, p.w), run.to) end
+local function among(runs, offset)
+  for _, run in ipairs(runs) do
+    if offset >= run.from and offset < run.to then return true end
+  end
+  return false
+end
+
+-- What is done runs no more.
+local function end_running(p)
   if p.running then
     for offset in pairs(p.running) do
       if is_done(p, offset) then p.running[offset] = nil end
     end
     save_running(p)
   end
+end
+
+-- All of it is done. A watermark of 0 is a word too (the group stands there), and -1 is none.
+local function owner_marks(p, watermark, runs)
+  if watermark > p.w or watermark == 0 and not p.begun then raise_watermark(p, watermark) end
+  for _, run in ipairs(runs) do set_done(p, math.max(run.from, p.w), run.to) end
+  end_running(p)
 end
 
 -- The script's arguments one after the other, as numbers.

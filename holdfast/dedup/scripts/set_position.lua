@@ -1,8 +1,9 @@
--- KEYS[2] = a position; ARGV[3] = ms that it is kept unused, ARGV[4] = the watermark. Nobody owns it then, nothing above
+-- KEYS[2] = a position; ARGV[3] = ms that it is kept unused, ARGV[4] = the watermark, ARGV[5] = up to where the client
+-- knows of offsets as done. Nobody owns it then, nothing above
 -- is done and nothing is running; the epoch stays, so that epochs never fall. Reply: OK, or W: its owner lives.
 local p = position(KEYS[2])
 if p.owner and live(p.owner) then return 'W' end
-local again = known_up_to(p)
+local again = known_up_to(p, tonumber(ARGV[5]))
 start_over(p)
 redis.call('HSET', KEYS[2], 'w', ARGV[4], 'again', string.format('%.0f', again))
 redis.call('PEXPIRE', KEYS[2], ARGV[3])

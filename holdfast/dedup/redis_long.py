@@ -1,0 +1,121 @@
+"""Positions that are too long for one call: their chunks (positions.lua) are read, and said again, some at a time.
+
+A script holds up all of Redis while it runs. So none is about more than some thousand chunks, a few milliseconds of its
+time; what is done above a watermark that stands still may be ten times as many.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.dedup.offset_set import WIDTH, OffsetSet, Runs, runs
+from holdfast.dedup.redis_positions import acquired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from holdfast.dedup.claims import Acquired, Mark
+
+    #: Numbers of chunks as runs: the first, and how many.
+    Chunks = Sequence[tuple[int, int]]
+
+_BYTES = WIDTH // 8
+#: Chunks that are asked for in one call; and chunks, or runs of offsets, that are said in one.
+_ASKED, _SAID = 4096, 1024
+#: More of them do not go along with another call, in which each of their runs would be two arguments.
+_ALONG = 16
+#: Further calls after a mark at most; what they leave undone, later marks do.
+_MOST_LEAPS = 50
+
+
+class Long(NamedTuple):
+    """A reply of acquire.lua that leaves the chunks out."""
+
+    known: Acquired
+    chunks: int
+
+
+def acquired_or_long(reply: Sequence[bytes]) -> Acquired | Long:
+    """The reply to an acquire that was granted."""
+    if reply[-2] == b"chunks":
+        return Long(acquired(reply[:-2]), int(reply[-1]))
+    return acquired(reply)
+
+
+def read(long: Long, ask: Callable[[Chunks], bytes]) -> OffsetSet | None:
+    """Read what is done above the watermark. None = the position is another's by now.
+
+    Args:
+        long: what is known of it.
+        ask: runs chunks.lua for these chunks; for none, it tells which there are.
+    """
+    found: dict[int, int] = {}
+    first, listed = long.known.watermark // WIDTH, False
+    pages: Iterator[Chunks] = ([(number, _ASKED)] for number in count(first, _ASKED))
+    while len(found) < long.chunks and (page := next(pages, None)) is not None:
+        told = ask(page)
+        if told == b"F":
+            return None
+        before = len(found)
+        found.update(_numbered(page, told))
+        if len(found) == before and not listed:  # a million offsets, and none is done: the log has a hole there
+            names = ask(())
+            if names == b"F":
+                return None
+            numbers = sorted(int(name[2:]) for name in names.split() if name[:2] == b"b:")
+            pages, listed = _pages([number for number in numbers if number > page[0][0]], _ASKED), True
+    above = OffsetSet.of_chunks(found.items())
+    above.remove_below(long.known.watermark)
+    return above
+
+
+def is_long(mark: Mark) -> bool:
+    """Whether it is said in pieces, before the call that it belongs to."""
+    return isinstance(mark.offsets, OffsetSet) and len(mark.offsets.chunks) > _ALONG
+
+
+def pieces(mark: Mark) -> Iterator[list[int | bytes]]:
+    """The offsets of a mark for restate.lua, some at a time."""
+    chunks = OffsetSet(mark.offsets).chunks
+    for page in _pages(sorted(chunks), _SAID):
+        args: list[int | bytes] = []
+        for first, length in page:
+            args += [first, b"".join(chunks[first + i].to_bytes(_BYTES, "little") for i in range(length))]
+        yield args
+
+
+def in_parts(mark: Mark) -> list[Mark]:
+    """A mark that is too long for one call as several; all but a few are one."""
+    ranges, most = runs(mark.offsets), _SAID * WIDTH
+    if not ranges or (len(ranges) <= _SAID and ranges[-1].stop - ranges[0].start <= most):
+        return [mark]
+    parts: list[list[range]] = []
+    room = 0
+    for each in [span[at : at + most] for span in ranges for at in range(0, len(span), most)]:
+        if room <= 0:
+            parts.append([])
+            room = _SAID
+        parts[-1].append(each)
+        room -= len(each) // WIDTH + 1
+    return [mark._replace(offsets=Runs(part)) for part in parts]
+
+
+def leaps(gone: int, before: int, watermark: int) -> int:
+    """How often a mark is to be said once more, because positions.lua raises the watermark over so many chunks at once
+    only: `gone` of them were known between the two watermarks."""
+    return min((watermark - before) // WIDTH // _ASKED, _MOST_LEAPS) if gone > _ASKED else 0
+
+
+def _numbered(page: Chunks, told: bytes) -> Iterator[tuple[int, int]]:
+    """Of the bytes of these chunks those that are there: number, and bits."""
+    numbers = (first + i for first, length in page for i in range(length))
+    for at, number in zip(range(0, len(told), _BYTES), numbers, strict=True):
+        if bits := int.from_bytes(told[at : at + _BYTES], "little"):
+            yield number, bits
+
+
+def _pages(numbers: Sequence[int], at_most: int) -> Iterator[Chunks]:
+    """So many at a time."""
+    for at in range(0, len(numbers), at_most):
+        yield [(run.start, len(run)) for run in runs(numbers[at : at + at_most])]

@@ -1,0 +1,16 @@
+-- The owner says once more what it has marked, where that is too long for one call. KEYS[2] = the position; ARGV[3] = ms that
+-- it is kept unused; ARGV[4] = epoch; then in turn: the number of a chunk, and the bytes of it and those that follow.
+-- Reply: 'D', or 'F': it is another's.
+local p = position(KEYS[2])
+if not owned(p, tonumber(ARGV[4])) then return 'F' end
+for at = 5, #ARGV, 2 do
+  local first, bits = tonumber(ARGV[at]), ARGV[at + 1]
+  local size = WIDTH / 8
+  -- What lies wholly below the watermark would never be removed again.
+  add_chunks(p, math.max(first, floor(p.w / WIDTH)), first + #bits / size - 1, function(n)
+    return string.sub(bits, (n - first) * size + 1, (n - first + 1) * size)
+  end)
+end
+end_running(p)
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+return 'D'

@@ -347,6 +347,16 @@ class HandlerOverdue(EventLine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventLoopBlocked(EventLine):
+    """An `async def` handler lets nothing else of its event loop run. Told once of each handler."""
+
+    handler: str
+    #: File and line at which it stands: the innermost that is not a library's.
+    where: str
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerGivenUp(EventLine):
     """A call did not end within its grace. Its thread is replaced; what it still does is not known."""
 
@@ -409,5 +419,5 @@ Event = (
     RebalanceReport | Assigned | Stopping | Stopped | StoreDown | StoreUp | SessionLost | StoreLost | StoreDiffers
     | ResetHonoured | RewindIgnored | AdvanceIgnored | CommitOverwritten | LogWentBack | RecordsExpired | ClientSkipped
     | RecordFailed | DeadLettered | LetterHookFailed | DeadLetterLimitReached | DeadLettersResumed | SentBack | Overrun
-    | MuchInHand | HandlerOverdue | HandlerGivenUp | LateResult | Status | SourceTrouble
+    | MuchInHand | EventLoopBlocked | HandlerOverdue | HandlerGivenUp | LateResult | Status | SourceTrouble
 )  # fmt: skip

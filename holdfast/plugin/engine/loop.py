@@ -152,6 +152,7 @@ class Engine:
         parts.workers.begin_coroutines()
         parts.timers.run_due()
         parts.hung.step()
+        parts.blocked_loop.step()
         parts.letter_hooks.step()
         parts.sessions.tend()
         if self.snapshots.wanted:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.flow.intake import Intake
+from holdfast.plugin.engine.record.blocked_loop import BlockedLoop
 from holdfast.plugin.engine.record.claiming import Claiming
 from holdfast.plugin.engine.record.hung_handlers import Hung
 from holdfast.plugin.engine.record.lanes import Lanes
@@ -63,6 +64,7 @@ class Parts:
     settling: Settling
     outcomes: Outcomes
     hung: Hung
+    blocked_loop: BlockedLoop
     letter_hooks: LetterHooks
     sessions: Sessions
 
@@ -164,6 +166,7 @@ def make_parts(
         settling=settling,
         outcomes=outcomes,
         hung=hung,
+        blocked_loop=BlockedLoop(workers, runtime, tell),
         letter_hooks=hooks,
         sessions=sessions,
     )

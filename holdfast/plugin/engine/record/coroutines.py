@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -65,6 +66,8 @@ class Coroutines:
     def __init__(self, name: str, runtime: Runtime, home: Home | None = None) -> None:
         self._name, self._runtime, self._home = name, runtime, home
         self._loop = None if home is None else home.loop
+        #: Of the event loop's thread, as `threading.get_ident` says it; 0 = nothing has begun in it yet.
+        self.thread_id = 0
         self._waiting: list[tuple[Begin, Over]] = []
         #: An event loop alone does not keep its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -156,6 +159,7 @@ class Coroutines:
         stepped: Callable[[Sequence[R]], None],
         refused: Callable[[Sequence[R], Exception], None],
     ) -> None:
+        self.thread_id = threading.get_ident()
         for number, call in enumerate(calls):
             try:
                 task = _make_task(run(call))

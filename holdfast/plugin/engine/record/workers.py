@@ -120,6 +120,11 @@ class Workers:
         """Whether a job runs, or has ended and nobody has looked."""
         return self.outstanding > 0 or bool(self._ended)
 
+    @property
+    def has_coroutines(self) -> bool:
+        """Whether a coroutine runs, as far as known without asking the event loop."""
+        return any(jobs and kind is not None and kind.is_async for kind, jobs in self._outstanding.items())
+
     def room(self, kind: Kind) -> int:
         """Jobs of that kind to give now, whatever the others have: one running and one waiting for each worker, so that
         none idles between two turns. Coroutines all run at once."""

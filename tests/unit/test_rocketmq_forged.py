@@ -118,7 +118,20 @@ class TestWhichMessageItIs:
     def test_the_first_counts_and_none_in_base64(self, source: RocketMQSource) -> None:
         assert source.identity is not None
         record = one({"UNIQ_KEY": "A", "holdfast-base64-UNIQ_KEY": "Qg=="})
-        assert source.identity(record) == "A"
+        assert source.identity(record) == source.identity(one({"UNIQ_KEY": "A"}))
+        assert source.identity(record) != source.identity(one({"UNIQ_KEY": "B"}))
+
+    def test_of_one_name_and_different_bodies_there_are_two_and_packed_or_not_it_is_the_same(
+        self, source: RocketMQSource
+    ) -> None:
+        assert source.identity is not None
+        bodies = [
+            Stored("orders", body, {"UNIQ_KEY": "A"}, zlib=zlib) for body in (b"x" * 99, b"y") for zlib in (False, True)
+        ]
+        records = [read(each.encode())[0][0] for each in bodies]
+        plain, packed, *others = map(source.identity, records)
+        assert plain == packed
+        assert len({plain, *others}) == 2
 
 
 def test_what_a_broker_would_take_for_its_own_is_not_sent_on_with_a_letter() -> None:

@@ -108,6 +108,11 @@ def bench() -> Bench:
     return Bench()
 
 
+def test_two_of_one_name_whose_bodies_differ_are_two_messages(bench: Bench) -> None:
+    bench.leases.arrived([delivery("a1"), delivery("a2")._replace(crc=7)], bench.clock.now())
+    assert [taken.delivery.receipt for taken in bench.leases.take(10)] == ["a1", "a2"]
+
+
 class TestRenewals:
     def test_a_lease_is_renewed_when_a_third_of_it_is_used_and_not_before(self, bench: Bench) -> None:
         numbers = bench.take("a1")

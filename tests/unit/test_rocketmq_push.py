@@ -12,6 +12,7 @@ from holdfast import Holdfast, Settings
 from holdfast.adapters.rocketmq import PushSource, packages
 from holdfast.adapters.rocketmq.push.client import read
 from holdfast.adapters.rocketmq.push.inbox import Inbox
+from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.errors import MissingExtraError, SettingError
 from holdfast.records import Partition, Record
 from tests.harness.waiting import until
@@ -76,7 +77,8 @@ class Message:
 def test_a_message_is_read_with_the_properties_that_were_named() -> None:
     arrived = read(Message(KEYS=b"k", TAGS=b"t", color=b"blue", other=b"x"), ["color"])
     assert arrived == (
-        Partition("orders", 3), 7, "ID", b"k", b"value", (("KEYS", b"k"), ("TAGS", b"t"), ("color", b"blue")), 1_000,
+        Partition("orders", 3), 7, identity_of("ID", b"value"), b"k", b"value",
+        (("KEYS", b"k"), ("TAGS", b"t"), ("color", b"blue")), 1_000,
     )  # fmt: skip
 
 

@@ -30,6 +30,8 @@ _log = logging.getLogger("holdfast.rocketmq")
 
 #: How often it is seen whether the membership lives, and where the servers are.
 _LOOK_S = 10.0
+#: Who was killed counts for so long.
+_LEASE_S = 10.0
 _STOP_S = 1.0
 
 
@@ -113,7 +115,7 @@ class Alike:
             )
             if self._coordinator is not None:
                 self._members[name] = self._coordinator.join(
-                    name, me, deadline, strategy=_Nothing(), wake=_unheard, lease_s=_LOOK_S
+                    name, me, deadline, strategy=_Nothing(), wake=_unheard, lease_s=_LEASE_S
                 )
 
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.group_settings import group_settings
-from holdfast.adapters.rocketmq.remoting import Admin
+from holdfast.adapters.rocketmq.remoting import Admin, Malformed
 from holdfast.adapters.rocketmq.topic_view import TopicView
+from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.errors import SourceError
 from holdfast.plugin.tool_ports import GroupMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast.adapters.rocketmq.remoting import StoredMessage
     from holdfast.records import Partition
     from holdfast.timing import Deadline
 
@@ -40,9 +42,9 @@ class RocketMQOffsetTool(TopicView):
     def identities(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
     ) -> Iterator[Sequence[str]]:
-        """UNIQ_KEYs: RocketMQSource claims them where the handler names no key."""
+        """UNIQ_KEYs with the checksums of bodies: RocketMQSource claims them where the handler names no key."""
         for _, messages in self.messages(starts, ends, patience_s):
-            yield [each.unique_key for each in messages if each.unique_key]
+            yield [identity_of(each.unique_key, _body(each)) for each in messages if each.unique_key]
 
     def set(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
         """Reset (code 222): it counts at once, whatever is committed later by who does not know of it, and the group's
@@ -58,3 +60,11 @@ class RocketMQOffsetTool(TopicView):
                     f"useServerSideResetOffset=false it leaves that to members, and there are none. Switch it on for "
                     f"the reset: mqadmin updateBrokerConfig -k useServerSideResetOffset -v true"
                 )
+
+
+def _body(message: StoredMessage) -> bytes:
+    """The value of its record."""
+    try:
+        return message.body
+    except Malformed:
+        return message.raw_body

@@ -26,7 +26,7 @@ from holdfast.adapters.rocketmq.settings import PullSettings, check_claims
 from holdfast.adapters.rocketmq.starting_offsets import StartingOffsets
 from holdfast.adapters.rocketmq.topics import Topics
 from holdfast.adapters.rocketmq.troubles import Troubles
-from holdfast.adapters.rocketmq.unique_keys import unique_key_of
+from holdfast.adapters.rocketmq.unique_keys import message_of
 from holdfast.adapters.rocketmq.watch import Watch
 from holdfast.errors import SourceError, SourceUnavailable, StoreError
 from holdfast.plugin.ports import NOTHING, Batch, Committed
@@ -97,7 +97,7 @@ class RocketMQSource:
         self._handing_over = self._open = self._closed = False
         self._listener: RebalanceListener
         self._owners: Mapping[Partition, Fence] = {}
-        self.identity = unique_key_of if settings.dedup == "message" else None
+        self.identity = message_of if settings.dedup == "message" else None
         self.retry_topic = retry_topic(group)
         most = settings.max_reconsume_times
         self.retries = partial(comes_again, self.retry_topic, most) if settings.retry == "broker" else None

@@ -1,10 +1,11 @@
-"""UNIQ_KEY: the identity that a producer gives to a message. It survives the producer's retries and retry topics."""
+"""UNIQ_KEY: the name that a producer gives to a message. It survives the producer's retries and retry topics."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import threading
+import zlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,17 @@ class UniqueKeys:
         self._prefix, self._last = made_of.hex().upper(), -1
 
 
-def unique_key_of(record: Record) -> str | None:
-    """An empty one names no message, and two that are no UTF-8 are two."""
+def identity_of(unique_key: str, body: bytes) -> str:
+    """The identity that all copies of one message share, whoever delivers them: UNIQ_KEY, and the CRC-32 of the body as
+    its producer had it.
+
+    Copies of one message have one body. Two under one UNIQ_KEY whose bodies differ are two messages of a producer that
+    gives keys twice (it forwards messages with their properties, say): the second would be skipped as a copy.
+    """
+    return f"{unique_key}:{zlib.crc32(body):08x}"
+
+
+def message_of(record: Record) -> str | None:
+    """The identity of a record's message. An empty key names no message, and two that are no UTF-8 are two."""
     found = record.header(UNIQUE_KEY)
-    return found.decode("utf-8", "backslashreplace") if found else None
+    return identity_of(found.decode("utf-8", "backslashreplace"), record.value or b"") if found else None

@@ -172,6 +172,16 @@ class TestRecords:
             field.wait_committed()
         assert field.values() == ["x"]
 
+    def test_two_messages_to_which_their_producer_has_given_one_name_are_two(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        with Field(rocketmq, redis_url, queues=2) as field:
+            for value in ("x", "y", "x"):
+                field.produce(value, queue=0, properties={"UNIQ_KEY": "AC1100050001"})
+            field.app()
+            field.wait_committed()
+        assert field.values() == ["x", "y"]
+
     def test_by_position_alone_each_copy_is_a_record(self, rocketmq: RocketMQServer, redis_url: str) -> None:
         with Field(rocketmq, redis_url, queues=2) as field:
             for queue in (0, 1, 1):

@@ -8,6 +8,7 @@ from holdfast.adapters.rocketmq.grpc.leases import Leases
 from holdfast.adapters.rocketmq.grpc.receipts import Taken
 from holdfast.adapters.rocketmq.grpc.receiving import Receiving
 from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES, UNIQUE_KEY
+from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.errors import NotAuthorised, RecordUnreadable, SettingError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import NOTHING, Batch
 from holdfast.records import Partition, Record
@@ -117,8 +118,8 @@ class ByMessage:
         return found
 
     def identity(self, record: Record) -> str:
-        """The message's UNIQ_KEY."""
-        return (record.header(UNIQUE_KEY) or b"").decode()
+        """UNIQ_KEY and the checksum of the body."""
+        return identity_of((record.header(UNIQUE_KEY) or b"").decode(), record.value or b"")
 
     def extend(self, records: Sequence[Record]) -> None:
         """Begin to renew these and what waits, as far as it is due; look whether topics are on other brokers by now."""

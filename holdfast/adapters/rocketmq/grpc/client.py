@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import zlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -348,4 +349,5 @@ def _delivery(message: Any) -> Delivery:  # noqa: ANN401 - the client has no typ
         attempt=attempt,
         fault=getattr(message, "fault", None),
         packed=getattr(message, "packed", False),
+        crc=zlib.crc32(message.body),
     )

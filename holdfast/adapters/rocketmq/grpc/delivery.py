@@ -40,11 +40,13 @@ class Delivery(NamedTuple):
     fault: Exception | None = None
     #: The body is as its producer has compressed it.
     packed: bool = False
+    #: The checksum of the body as it came: another message may have the same name.
+    crc: int = 0
 
     @property
-    def name(self) -> tuple[str, str]:
+    def name(self) -> tuple[str, str, int]:
         """The name that tells messages apart."""
-        return self.topic, self.message_id
+        return self.topic, self.message_id, self.crc
 
     def unpacked(self) -> Delivery:
         """Return the delivery with its body as it was before its producer compressed it; or with a `fault`, and the

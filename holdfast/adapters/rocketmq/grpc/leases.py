@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.grpc.delivery import Asks, Delivery
     from holdfast.runtime import Runtime
 
-    Name = tuple[str, str]
+    Name = tuple[str, str, int]
 
 #: When an acknowledgement without an answer is repeated.
 _AGAIN = Retry(attempts=1_000_000_000, wait_initial_s=0.2, wait_max_s=5.0, jitter_s=0.2)

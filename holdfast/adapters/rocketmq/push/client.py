@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.adapters.rocketmq.packages import load_classic
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, RECONSUME_TIMES, RETRY_TOPIC, TAGS, UNIQUE_KEY
+from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.errors import SourceFatal
 from holdfast.records import Partition
 
@@ -27,7 +28,7 @@ class Arrived(NamedTuple):
 
     partition: Partition
     offset: int
-    #: UNIQ_KEY: what its producer's client has called it. It stays the same on the retry topic.
+    #: UNIQ_KEY, which stays the same on the retry topic, and the checksum of the body.
     identity: str
     key: bytes | None
     body: bytes
@@ -44,7 +45,7 @@ def read(message: Any, properties: Sequence[str]) -> Arrived:  # noqa: ANN401 - 
     return Arrived(
         Partition(message.topic, message.queue_id, RETRY if given[RETRY_TOPIC] else ""),
         message.queue_offset,
-        message.id,
+        identity_of(message.id, message.body or b""),
         given[KEYS] or None,
         message.body or b"",
         tuple((name, value) for name, value in headers if value),

@@ -192,7 +192,7 @@ class PushSource:
         return Batch(self._inbox.take(max_records, timeout_s))
 
     def identity(self, record: Record) -> str:
-        """UNIQ_KEY."""
+        """UNIQ_KEY and the checksum of the body."""
         return self._inbox.identity(record)
 
     def extend(self, records: Sequence[Record]) -> None:

@@ -112,6 +112,20 @@ def test_of_copies_under_one_unique_key_one_runs(lab: Lab) -> None:
 
 
 @story
+def test_of_two_messages_under_one_unique_key_both_run(lab: Lab) -> None:
+    field = lab.field()
+    for value in "xyx":
+        lab.ask.send(field.topic, value, properties={"UNIQ_KEY": "0B"})
+    source = field.source()
+    with field.app(source):
+        field.gate.wait_for("xy")
+        lab.ask.send(field.topic, "z")
+        field.gate.wait_for("z")
+    assert field.gate.twice == []
+    assert is_all_acknowledged(source)
+
+
+@story
 def test_of_messages_with_one_business_key_one_runs(lab: Lab) -> None:
     field = lab.field()
     field.fill(*('{"id": 7}' for _ in range(40)), '{"id": 8}')

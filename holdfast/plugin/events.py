@@ -64,6 +64,8 @@ class Assigned(EventLine):
     level: ClassVar[int] = logging.INFO
 
     group: str
+    #: What brokers and tools call this member, as far as the source says.
+    member: str | None = None
     protocol: str
     partitions: tuple[Partition, ...]
     #: Of them, those that a former owner has to let go first, or that the store or the broker has no answer for yet.

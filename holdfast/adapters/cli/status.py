@@ -120,7 +120,8 @@ def _tell(apps: list[App], output: Output, height: int | None = None) -> int:
 
 
 def _heading(app: App) -> str:
-    parts = [f"{shown(app['group'])}: {app['state']}", f"up for {span(app['uptime_s'])}"]
+    name = f" as {shown(app['member'])}" if app.get("member") else ""
+    parts = [f"{shown(app['group'])}: {app['state']}{name}", f"up for {span(app['uptime_s'])}"]
     parts += ["live" if app["live"] else "NOT LIVE", "ready" if app["ready"] else "not ready"]
     return ", ".join([*parts, "store up" if app["store"]["up"] else "STORE DOWN"])
 

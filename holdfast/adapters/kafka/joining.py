@@ -28,10 +28,14 @@ _FIRST_TRY_S = 1.0
 _METADATA = b"CGMDv2:"
 
 
-def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself: bool) -> Consumer:
+def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself: bool, name: str) -> Consumer:
     """A client; it knows no topics yet. Raises SourceError.
 
-    Args: begins_by_itself: the configuration says where a group begins that has no offset.
+    Args:
+        client: its configuration.
+        callbacks: what it calls.
+        begins_by_itself: the configuration says where a group begins that has no offset.
+        name: its client.id, unless the configuration has one.
     """
     callbacks.clients += 1
     own = {
@@ -50,7 +54,7 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
     if callable(token):
         theirs["oauth_cb"] = _kept(token, raised)
     try:
-        return Consumer({**client.conf, **own, **theirs})
+        return Consumer({"client.id": name, **client.conf, **own, **theirs})
     except KafkaException as error:
         refused = error
     except:  # noqa: E722 - without a token the client calls error_cb while it raises that: what comes out is a SystemError,

@@ -24,10 +24,12 @@ from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committe
 from holdfast.adapters.kafka.properties import as_int
 from holdfast.adapters.kafka.renewal import Renewal, of_finished
 from holdfast.adapters.kafka.starting_offsets import OF_AN_APP, StartingOffsets
+from holdfast.adapters.kafka.static_member import PROPERTY as STATIC_ID
 from holdfast.adapters.kafka.static_member import Refusals, chosen, id_from, with_id
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.ports import NOTHING, Batch, End
+from holdfast.process_name import process_name
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -91,6 +93,7 @@ class KafkaSource:
         self._callbacks = Callbacks(self._checked.group, self._checked.bootstrap)
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default, ids)
         self._unowned: unowned.Watch | None = None
+        self._number: int | None = None
         self._brokers, self._renewal, self._drain_s = Brokers(ids.admin, self._checked.conf), Renewal(), 0.0
 
     def __repr__(self) -> str:
@@ -154,6 +157,16 @@ class KafkaSource:
     def use_static_id(self, static_id: str) -> None:
         """Take this name, before `open`. Raises SettingError: it has another."""
         self._static_id = chosen(self._checked.conf, self._static_id, static_id)
+
+    def use_process_number(self, number: int) -> None:
+        """Say which of several processes this is: its client's name has the number, unless the configuration names it."""
+        self._number = number
+
+    @property
+    def member_name(self) -> str:
+        """The name of this member for brokers and tools: its static id or its client.id."""
+        conf = self._checked.conf if self._client is None else self._client.conf
+        return str(conf.get(STATIC_ID) or conf.get("client.id") or process_name(self._number))
 
     def dead_letters(self) -> KafkaDeadLetters:
         """Dead letters on the same brokers, with the same credentials."""
@@ -362,7 +375,8 @@ class KafkaSource:
     def _build(self, client: ClientConfig) -> Consumer:
         self._brokers = Brokers(self._ids.admin, client.conf)
         self._unowned = unowned.watch(client, self._callbacks, self._ids.admin, self._drain_s)
-        return consumer_of(client, self._callbacks, begins_by_itself=self._starting_offsets.chosen)
+        begins = self._starting_offsets.chosen
+        return consumer_of(client, self._callbacks, begins_by_itself=begins, name=process_name(self._number))
 
     def _join(self) -> None:
         if self._consumer is not None:

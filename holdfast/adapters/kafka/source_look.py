@@ -16,6 +16,7 @@ from holdfast.adapters.kafka.topic_keeping import flaws, keeping_of
 from holdfast.errors import SourceError
 from holdfast.plugin.secret_names import masked
 from holdfast.plugin.tool_ports import Configured
+from holdfast.process_name import process_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,8 +42,9 @@ def settings_of(source: KafkaSource) -> Iterator[tuple[str, object, str]]:
     said = "the broker decides, asked at the start" if asks else "code"
     yield "assignment", checked.assignment or "none", said if checked.assignment else "default"
     conf = checked.conf if asks else emit(checked, NOT_ASKED).conf
+    conf = {"client.id": process_name(), **conf}
     for name, value in sorted(masked(conf).items()):
-        yield name, value, "code" if checked.conf.get(name) == conf[name] else "holdfast"
+        yield name, value, "code" if name in checked.conf and checked.conf[name] == conf[name] else "holdfast"
 
 
 class KafkaSourceLook:

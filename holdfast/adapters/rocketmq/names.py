@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import socket
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError, SourceError
+from holdfast.process_name import process_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -38,9 +38,9 @@ def retry_topic(group: str) -> str:
 
 
 def client_id(instance_name: str | None) -> str:
-    """Such as 10.0.0.7@4711#holdfast#9f86d081: as RocketMQ's own, address and instance, then what makes it one start of
-    one process. A broker counts members by it."""
-    return f"{client_address()}@{instance_name or os.getpid()}{_OURS}{secrets.token_hex(4)}"
+    """Such as 10.0.0.7@web1-4711#holdfast#9f86d081: as RocketMQ's own, address and instance, then what makes it one
+    start of one process. A broker counts members by it."""
+    return f"{client_address()}@{instance_name or process_name()}{_OURS}{secrets.token_hex(4)}"
 
 
 def is_ours(other: str) -> bool:

@@ -166,6 +166,11 @@ class RocketMQSource:
         self._watch.start()
 
     @property
+    def member_name(self) -> str:
+        """The name of this member for brokers and tools."""
+        return self._client.client_id
+
+    @property
     def in_group(self) -> bool:
         """Whether the coordinator has this member in a plan, which may give it nothing."""
         return self._place.in_group

@@ -175,6 +175,7 @@ class Snapshots:
         return Snapshot(
             state=self._state_now(in_group=source.in_group),
             group=parts.group,
+            member=source.member,
             at_ms=parts.runtime.wall_ms(),
             uptime_s=0.0 if self._began is None else parts.runtime.now() - self._began,
             error=None if parts.stopping.error is None else str(parts.stopping.error),

@@ -22,6 +22,21 @@ class Joining:
 
 
 @runtime_checkable
+class HasName(Protocol):
+    """A source whose member has a name."""
+
+    @property
+    def member_name(self) -> str:
+        """The name of this member for brokers and tools. Any thread."""
+        ...
+
+
+def name_of(source: object) -> str | None:
+    """Return what brokers and tools call a source's member, as far as the source says."""
+    return source.member_name if isinstance(source, HasName) else None
+
+
+@runtime_checkable
 class KnowsItsPlace(Protocol):
     """A source that knows whether its group has let it in. Of another one the app knows by what is assigned to it."""
 

@@ -171,6 +171,8 @@ class SourceFigures:
     silence: Silence | None = None
     #: See `KnowsItsPlace`.
     in_group: bool = True
+    #: See `Snapshot`.
+    member: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +193,8 @@ class Snapshot:
 
     state: State
     group: str
+    #: What brokers and tools call this member; None = the source does not say.
+    member: str | None = None
     #: Milliseconds since 1970 when it was taken.
     at_ms: int
     #: Seconds since `run()`.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import socket
 import uuid
 from typing import TYPE_CHECKING
 
@@ -13,7 +16,10 @@ from holdfast import Holdfast, RedisClaims, Retry, Settings
 from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
 from holdfast.adapters.kafka.callbacks import Callbacks
 from holdfast.errors import SourceUnavailable, UnknownTopic
+from holdfast.plugin.events import Assigned
+from tests.contracts.kafka.test_source import Running
 from tests.harness.processes import free_ports
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from tests.harness.servers.kafka import KafkaServer
@@ -87,3 +93,27 @@ def test_brokers_that_go_away_in_mid_run_are_told_once_in_a_while() -> None:
     for _ in range(100):
         callbacks.on_error(down)
     assert callbacks.take_trouble() is None
+
+
+def test_a_member_is_known_by_its_host_and_process_or_as_its_configuration_says(
+    kafka: KafkaServer, redis_url: str
+) -> None:
+    topic = f"names-{uuid.uuid4().hex[:6]}"
+    kafka.create_topic(topic, 2)
+    host = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().partition(".")[0])
+    members = [Running(kafka, redis_url, topic, topic, dict(own)) for own in ({}, {"client.id": "mine"})]
+    until(lambda: all(each.told(Assigned) for each in members))
+    until(lambda: len(kafka.described(topic).members) == 2)
+    names = sorted(each.client_id for each in kafka.described(topic).members)
+    assert names == sorted([f"{host}-{os.getpid()}", "mine"])
+    for member, name in zip(members, (f"{host}-{os.getpid()}", "mine"), strict=True):
+        assert member.told(Assigned)[0].member == member.app.snapshot().member == name
+        assert f" member={name} " in str(member.told(Assigned)[0])
+    for member in members:
+        member.stop()
+
+
+def test_one_of_several_processes_has_its_number_in_its_name() -> None:
+    source = KafkaSource({"bootstrap.servers": "a:1", "group.id": "g"}, assignment="sticky")
+    source.use_process_number(3)
+    assert source.member_name.endswith(f"-{os.getpid()}-3")

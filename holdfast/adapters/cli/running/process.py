@@ -66,6 +66,8 @@ def _run(options: argparse.Namespace, lifeline: Lifeline | None) -> None:
         name(app, static_id(options.static, ordinal))
     elif options.processes > 1:
         check_names(app, options.processes)
+    if options.processes > 1 and (use := getattr(app.parts.source, "use_process_number", None)) is not None:
+        use(ordinal)
     app.check()
     with ExitStack() as stack:
         watch(app, options, ordinal, stack)

@@ -8,7 +8,6 @@ the inbox), the batches that were begun are ended (`Leased._wind_up`), and the b
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +22,7 @@ from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.dedup.groups_beside import groups_beside
 from holdfast.errors import SettingError, SourceError, SourceUnavailable
 from holdfast.plugin.ports import Batch
+from holdfast.process_name import process_name
 from holdfast.records import Record
 from holdfast.timing import Deadline
 
@@ -158,7 +158,7 @@ class PushSource:
         self._fence, self._topics = fence, frozenset(topics)
         subscriptions = {topic: self._tags.get(topic, "*") for topic in topics}
         # By default the process id alone: two consumers of one process would be one to the broker.
-        instance = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        instance = f"{process_name()}-{uuid.uuid4().hex[:8]}"
         self._servers = Servers(self._namesrv, self._group, self._credentials)
         self._servers.open(subscriptions, deadline)
         self._alike = Alike(

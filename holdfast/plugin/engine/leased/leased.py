@@ -17,7 +17,7 @@ from holdfast.plugin.engine.partition.ownership import Ownership, Phase
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.events import Overrun, SourceTrouble
-from holdfast.plugin.observe.joining import KnowsItsPlace
+from holdfast.plugin.observe.joining import KnowsItsPlace, name_of
 from holdfast.plugin.observe.snapshot import SourceFigures
 from holdfast.plugin.ports import BatchedSource, QueueLeasedSource, ReachableSource
 from holdfast.timing import Deadline
@@ -223,7 +223,8 @@ class Leased:
 
     def figures(self) -> SourceFigures:
         """A leased source has neither positions nor commits."""
-        return SourceFigures(in_group=self.source.in_group if isinstance(self.source, KnowsItsPlace) else True)
+        in_group = self.source.in_group if isinstance(self.source, KnowsItsPlace) else True
+        return SourceFigures(in_group=in_group, member=name_of(self.source))
 
     def session_lost(self) -> None:
         """Give back what has not started; what runs may finish under its old session."""

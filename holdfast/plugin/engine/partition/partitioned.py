@@ -22,7 +22,7 @@ from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.engine.record.unroutable import handler_of_unroutable
 from holdfast.plugin.engine.record.waits import OTHERS, lowest
 from holdfast.plugin.events import SourceTrouble
-from holdfast.plugin.observe.joining import KnowsItsPlace
+from holdfast.plugin.observe.joining import KnowsItsPlace, name_of
 from holdfast.plugin.observe.silence import AsksBrokers
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
 from holdfast.plugin.ports import ReachableSource, RetryTopicsSource
@@ -284,6 +284,7 @@ class Partitioned:
             ),
             silence=self.source.silence if isinstance(self.source, AsksBrokers) and not self._left else None,
             in_group=self.source.in_group if isinstance(self.source, KnowsItsPlace) else self.ours.came,
+            member=name_of(self.source),
         )
 
     # ---- inside

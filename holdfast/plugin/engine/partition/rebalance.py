@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.engine.partition.starving import Starving
 from holdfast.plugin.events import Assigned, CommitOverwritten, LogWentBack, RebalanceReport
+from holdfast.plugin.observe.joining import name_of
 from holdfast.plugin.ports import CommitFate, Start
 from holdfast.timing import Deadline
 
@@ -65,6 +66,7 @@ class Rebalance:
                     parts.tell(
                         Assigned(
                             group=ours.source.group,
+                            member=name_of(ours.source),
                             protocol=ours.source.protocol,
                             partitions=tuple(sorted(partitions)),
                             waiting=tuple(sorted(waiting)),

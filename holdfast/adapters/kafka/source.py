@@ -159,7 +159,7 @@ class KafkaSource:
         self._static_id = chosen(self._checked.conf, self._static_id, static_id)
 
     def use_process_number(self, number: int) -> None:
-        """Say which of several processes this is: its client's name has the number, unless the configuration names it."""
+        """Say which of several processes this is: its client's name has the number."""
         self._number = number
 
     @property

@@ -337,6 +337,20 @@ class MuchInHand(EventLine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTooFarAhead(EventLine):
+    """A partition was read as far beyond its lowest record that is not done as it may be. Nothing more of it is read
+    until that record ends."""
+
+    partition: Partition
+    #: The record that holds it.
+    offset: int
+    #: So many offsets beyond it were read.
+    ahead: int
+    max_ahead: int
+    remedy: str = "see why that record does not end (health says what it waits for); a handler may have timeout_s="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOverdue(EventLine):
     """A call of a handler runs for longer than it may: it is cancelled, and given up after its grace."""
 
@@ -421,5 +435,6 @@ Event = (
     RebalanceReport | Assigned | Stopping | Stopped | StoreDown | StoreUp | SessionLost | StoreLost | StoreDiffers
     | ResetHonoured | RewindIgnored | AdvanceIgnored | CommitOverwritten | LogWentBack | RecordsExpired | ClientSkipped
     | RecordFailed | DeadLettered | LetterHookFailed | DeadLetterLimitReached | DeadLettersResumed | SentBack | Overrun
-    | MuchInHand | EventLoopBlocked | HandlerOverdue | HandlerGivenUp | LateResult | Status | SourceTrouble
+    | MuchInHand | ReadTooFarAhead | EventLoopBlocked | HandlerOverdue | HandlerGivenUp | LateResult | Status
+    | SourceTrouble
 )  # fmt: skip

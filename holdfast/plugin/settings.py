@@ -47,6 +47,10 @@ class Settings:
     max_in_flight: int = 4_000
     #: The same in bytes of keys and values; one poll may overshoot it.
     max_in_flight_bytes: int = 64 * 1024 * 1024
+    #: How many offsets a partition may be read beyond its lowest record that is not done. What is done there has to be
+    #: remembered, here and in the store: some megabytes for ten million. Beyond it the partition delivers nothing until
+    #: that record ends, and an event and `health` name it.
+    max_ahead: int = 10_000_000
     #: Records that may have ended without the store's acknowledgement. With `workers` (and `async_workers`, where there
     #: are `async def` handlers) it bounds what a crash repeats.
     mark_batch: int = 500

@@ -12,6 +12,7 @@ from holdfast.dedup.keys import key_text
 from holdfast.errors import SourceError, SourceUnavailable
 from holdfast.plugin.engine.flow.backlog import Backlog
 from holdfast.plugin.engine.partition.delays import Delays
+from holdfast.plugin.engine.partition.far_ahead import FarAhead
 from holdfast.plugin.engine.partition.log_checks import LogChecks
 from holdfast.plugin.engine.partition.marks import markings
 from holdfast.plugin.engine.partition.owners import Owners
@@ -66,6 +67,7 @@ class Partitioned:
         self._retries = retries = parts.routes.retry_topics
         self._delays = Delays(retries.steps, self.owners, parts.timers, parts.runtime, source.end_offsets)
         letters = source.unroutable_letters
+        self._far_ahead = FarAhead(parts.settings.max_ahead, parts.tell)
         self._unroutable = (
             handler_of_unroutable(source.retry_topic, letters) if source.retry_topic and letters else None
         )
@@ -293,7 +295,8 @@ class Partitioned:
         if owner is None or not owner.entries:
             return None
         entry = owner.entries[min(owner.entries)]
-        return lowest(entry, parts.runtime.now(), since=owner.moved_at, given_at=parts.workers.given_at)
+        found = lowest(entry, parts.runtime.now(), since=owner.moved_at, given_at=parts.workers.given_at)
+        return self._far_ahead.noted(partition, found)
 
     def _marked(
         self, owner: Ownership, entries: Sequence[Entry], done: Sequence[range], fenced: frozenset[int]
@@ -324,14 +327,16 @@ class Partitioned:
             )
 
     def _hold_paused(self) -> None:
-        """Nothing comes of topics whose handlers are paused at the limit of their dead letters, or before it is due."""
+        """Nothing comes of topics whose handlers are paused at the limit of their dead letters, before it is due, or of
+        partitions that were read too far ahead."""
         parts, paused, waiting = self._parts, self._parts.outcomes.brakes.paused, self._delays.held
-        if paused or waiting or self._held_some:
+        far_ahead = self._far_ahead.look(self.owners)
+        if paused or waiting or far_ahead or self._held_some:
             born = {partition: self._retries.born_in(partition.topic) for partition in self._assigned if paused}
             found = {partition: parts.routes.find(topic) for partition, topic in born.items()}
             stopped = {each for each, handler in found.items() if handler and handler.name in paused}
-            parts.intake.held = stopped.union(waiting)
-            self._held_some = bool(paused or waiting)
+            parts.intake.held = stopped.union(waiting, far_ahead)
+            self._held_some = bool(paused or waiting or far_ahead)
 
     def _poll_handed(self) -> None:
         """Ask what became of records that former owners had in hand."""

@@ -9,6 +9,7 @@ from dataclasses import fields
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from holdfast.printable import printable
 from holdfast.records import Partition
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class EventLine:
     def __str__(self) -> str:
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
         values = ((each.name, getattr(self, each.name)) for each in fields(self))  # type: ignore[arg-type]  # dataclasses
-        return " ".join(
-            [f"{name}:", *(f"{key}={_said(value)}" for key, value in values if value not in (None, (), {}))]
+        return printable(
+            " ".join([f"{name}:", *(f"{key}={_said(value)}" for key, value in values if value not in (None, (), {}))])
         )
 
 

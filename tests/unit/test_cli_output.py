@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+from dataclasses import dataclass
 
 import pytest
 
-from holdfast.adapters.cli.letters import StoredLetter, Wanted
-from holdfast.adapters.cli.output import Output, of_bytes, shown, size, span
+from holdfast.adapters.cli.letters import StoredLetter, Summary, Wanted
+from holdfast.adapters.cli.output import LogLines, Output, of_bytes, shown, size, span
 from holdfast.adapters.cli.progress import Progress
+from holdfast.plugin.assign.movement import movement
+from holdfast.plugin.event_line import EventLine
+from holdfast.records import Partition
 from holdfast.testing.clocks import HandClock
 from holdfast.testing.records import make_record
 from tests.harness.waiting import until
@@ -30,6 +35,87 @@ def letter(**headers: str | None) -> StoredLetter:
 def test_strangers_text_cannot_steer_a_terminal() -> None:
     assert shown("a\x1b[2Jb\nc\u202ed") == "a\\x1b[2Jb\\nc\\u202ed"
     assert shown("x" * 100, 10) == "x" * 9 + "…"
+
+
+EVIL = "X\x1b]0;owned\x07\x1b[2J\x1b[Hno letters\nEXTRA LINE\r\x9b2J\u202e\x85\u2028"
+
+
+def harmless(text: str, lines: int) -> bool:
+    """Nothing but letters that are shown, in so many lines."""
+    return text.count("\n") == lines and text.replace("\n", "").isprintable()
+
+
+def test_whatever_a_command_writes_of_strangers_is_one_line_and_steers_no_terminal() -> None:
+    out, err = Terminal(), Terminal()
+    output = Output(as_json=False, out=out, err=err)
+    output.say(EVIL)
+    output.table((EVIL, "B"), [(EVIL, 1), (None, 2)])
+    output.say_all([EVIL, EVIL])
+    assert harmless(out.getvalue(), 6)
+    output.note(f"holdfast: {EVIL}")
+    output.confirm(EVIL, Terminal("n\n"))
+    assert harmless(err.getvalue(), 2)
+    assert "\n  EXTRA LINE" in err.getvalue()  # of several lines the others are set in
+    with Progress(err, EVIL, None, HandClock()) as progress:
+        progress._rewrite(progress._text)
+    assert err.getvalue().replace("\n", "").replace("\r", "").isprintable()
+
+
+def test_nor_does_json_which_is_still_the_same_text() -> None:
+    out = io.StringIO()
+    Output(as_json=True, out=out, err=io.StringIO()).json({EVIL: [EVIL, "\ud800", "grün 😀"]})
+    assert harmless(out.getvalue(), 1)
+    assert "grün 😀" in out.getvalue()
+    assert json.loads(out.getvalue()) == {EVIL: [EVIL, "\ud800", "grün 😀"]}
+
+
+@pytest.mark.parametrize("theirs", [False, True])
+def test_nor_does_a_log(*, theirs: bool) -> None:
+    lines = LogLines("%(levelname)s %(name)s: %(message)s", theirs=theirs)
+
+    def logged(name: str) -> str:
+        error = ValueError(EVIL)
+        return lines.format(logging.LogRecord(name, logging.ERROR, "", 1, "a %s", (EVIL,), (ValueError, error, None)))
+
+    found = logged("holdfast.kafka")
+    first, *below = found.split("\n")
+    assert first.startswith("ERROR holdfast.kafka: a X")
+    assert all(line.isprintable() for line in (first, *below))
+    assert all(line.startswith("  ") for line in below)
+    assert (EVIL in logged("shop")) == theirs  # an application colours its own lines
+
+
+def test_nor_does_the_line_of_an_event() -> None:
+    @dataclass(frozen=True)
+    class Told(EventLine):
+        group: str
+        by: dict[str, str]
+        partitions: tuple[Partition, ...]
+
+    assert str(Told(EVIL, {EVIL: EVIL}, (Partition(EVIL, 0),))).isprintable()
+
+
+def test_kinds_of_errors_are_told_apart_within_a_bound() -> None:
+    summary = Summary()
+    for number in range(5_000):
+        summary.add(letter(error_type=f"{number}" + "x" * 5_000, failed_at_ms=f"{number}"))
+    assert summary.by_error.total() == 5_000
+    assert len(summary.by_error) == len(summary.oldest_ms) == 101
+    assert max(map(len, summary.by_error)) <= 200
+    assert summary.newest_ms["(other types)"] == 4_999
+
+
+def test_a_member_s_name_has_no_line_of_its_own_in_a_plan() -> None:
+    @dataclass
+    class Member:
+        id: str
+        weight: int = 1
+
+    moved = movement(
+        {Partition("o", 0): "a"}, {Partition("o", 0): "b"}, had=[Member("a")], has=[Member("a"), Member("b")]
+    )
+    told = moved.describe({"a": "till-1", "b": EVIL})
+    assert harmless(told, moved.describe({"a": "till-1", "b": "x"}).count("\n"))
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0, "0s"), (61, "1m 1s"), (86_400 * 6 + 3600 * 23 + 5, "6d 23h")])

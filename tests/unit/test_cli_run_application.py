@@ -127,8 +127,8 @@ def test_what_the_user_s_module_raises_is_shown_from_its_own_line_on(told: Told,
     (folder / "broken.py").write_text("import json\n\njson.loads('{')\n")
     lines = told("broken:app", code=2).splitlines()
     assert lines[0].startswith("holdfast: importing broken failed (JSONDecodeError)")
-    assert lines[2] == f'  File "{folder}/broken.py", line 3, in <module>'
-    assert lines[-1].startswith("json.decoder.JSONDecodeError: ")
+    assert lines[2] == f'    File "{folder}/broken.py", line 3, in <module>'
+    assert lines[-1].startswith("  json.decoder.JSONDecodeError: ")
 
 
 def test_a_module_that_the_user_s_own_module_misses_is_not_taken_for_the_app_s(told: Told, folder: Path) -> None:

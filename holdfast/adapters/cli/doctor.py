@@ -218,4 +218,4 @@ class _Tell:
 
     def _line(self, label: str, text: str) -> None:
         safe = shown(text, 2_000)  # names of topics and members are strangers' text
-        self._output.say(textwrap.fill(safe, _WIDTH, initial_indent=f"  {label:<6}", subsequent_indent=" " * 8))
+        self._output.say_all(textwrap.wrap(safe, _WIDTH, initial_indent=f"  {label:<6}", subsequent_indent=" " * 8))

@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         output.json(as_json(sheet))
         if number:
             output.say()
-        output.say(_FORMATS[options.format](sheet).rstrip("\n"))
+        output.say_all(_FORMATS[options.format](sheet).rstrip("\n").split("\n"))
     return 0
 
 

@@ -32,7 +32,7 @@ from holdfast.adapters.cli import (
     status,
 )
 from holdfast.adapters.cli.exit_codes import INTERRUPTED, code_of
-from holdfast.adapters.cli.output import Output
+from holdfast.adapters.cli.output import LogLines, Output
 from holdfast.adapters.cli.parser import Parser
 from holdfast.errors import HoldfastError, SettingError
 
@@ -89,9 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     options.command_line = list(sys.argv[1:] if arguments is None else arguments)
     if not getattr(options, "logs_itself", False):
-        logging.basicConfig(
-            level=logging.DEBUG if options.debug else logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr
-        )
+        lines = logging.StreamHandler(sys.stderr)
+        lines.setFormatter(LogLines("%(name)s: %(message)s"))
+        logging.basicConfig(level=logging.DEBUG if options.debug else logging.WARNING, handlers=[lines])
     output = Output(as_json=options.json, out=sys.stdout, err=sys.stderr)
     try:
         code: int = options.run(options, output)

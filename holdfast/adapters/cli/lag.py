@@ -9,8 +9,9 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds
 from holdfast.adapters.cli.lag_rates import Line, Rates, Total, lines_of, names
 from holdfast.adapters.cli.looks import again_and_again
-from holdfast.adapters.cli.output import CLEAR, count, shown, span
+from holdfast.adapters.cli.output import count, shown, span
 from holdfast.errors import SourceUnavailable
+from holdfast.printable import printable
 from holdfast.timing import SYSTEM_CLOCK, Deadline, wall_ms
 
 if TYPE_CHECKING:
@@ -90,9 +91,8 @@ def _tell(
 ) -> None:
     """Args: height: of a terminal that is drawn anew."""
     if height is not None:
-        output.say(CLEAR + heading(view))
-    else:
-        output.say(heading(view))
+        output.draw_anew()
+    output.say(heading(view))
     output.json(_group_json(view, lines))
     for line in lines:
         output.json(line.as_json())
@@ -124,7 +124,7 @@ def heading(view: GroupView) -> str:
         parts.append(f"{'epoch' if view.protocol == 'consumer' else 'generation'} {view.generation}")
     if view.coordinator:
         parts.append(f"coordinator {view.coordinator.name} ({view.coordinator.address})")
-    return ", ".join(parts)
+    return printable(", ".join(parts))
 
 
 def _partitions(lines: list[Line], output: Output, *, watching: bool) -> None:

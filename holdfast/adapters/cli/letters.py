@@ -139,9 +139,14 @@ class Wanted:
         )
 
 
+#: Kinds of errors that are told apart, and how much of a name: whoever may write to the topic makes them.
+_KINDS, _KIND_CHARS = 100, 200
+_OTHERS = "(other types)"
+
+
 @dataclass(slots=True)
 class Summary:
-    """Letters by what went wrong."""
+    """Letters by what went wrong: the types that were met first, and the others together."""
 
     by_error: Counter[str] = field(default_factory=Counter)
     oldest_ms: dict[str, int] = field(default_factory=dict)
@@ -149,7 +154,9 @@ class Summary:
 
     def add(self, letter: StoredLetter) -> None:
         """Count one."""
-        kind = letter.error_type or "(not told)"
+        kind = shown(letter.error_type or "(not told)", _KIND_CHARS)
+        if kind not in self.by_error and len(self.by_error) >= _KINDS:
+            kind = _OTHERS
         self.by_error[kind] += 1
         self.oldest_ms[kind] = min(letter.when_ms, self.oldest_ms.get(kind, letter.when_ms))
         self.newest_ms[kind] = max(letter.when_ms, self.newest_ms.get(kind, letter.when_ms))

@@ -141,10 +141,12 @@ def _about(view: GroupView, living: Living, goal: Goal, output: Output) -> None:
 def _tell(migration: Migration, called: Mapping[str, str], output: Output) -> None:
     for number, step in enumerate(migration.steps, 1):
         output.json(_as_json(step, number, called))
-        output.say(f"\nstep {number} of {len(migration.steps)}: {step.what}")
-        output.say(f"({step.why})\n")
+        output.say()
+        output.say(f"step {number} of {len(migration.steps)}: {step.what}")
+        output.say(f"({step.why})")
+        output.say()
         sheet = Sheet(name="settings", where="of each member", form="properties", choices=step.settings)
-        output.say(as_properties(sheet).rstrip("\n"))
+        output.say_all(as_properties(sheet).rstrip("\n").split("\n"))
         if step.without:
             output.say(f"and without {', '.join(step.without)}")
         if step.restarts:

@@ -1,17 +1,23 @@
-"""Output of commands: tables for people, JSON for programs, progress beside both. Nothing else writes."""
+"""Output of commands: tables for people, JSON for programs, progress beside both. Nothing else writes.
+
+Names, keys and errors are strangers' text. It is made harmless here, for all commands; what a command shortens, it does
+by `shown`.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any, TextIO
 
 from holdfast.adapters.cli.progress import Progress
+from holdfast.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 #: Draws a terminal anew.
-CLEAR = "\x1b[H\x1b[J"
+_CLEAR = "\x1b[H\x1b[J"
 
 
 class Output:
@@ -30,18 +36,31 @@ class Output:
         """A line of the result, for people."""
         if not self.as_json:
             self._clear()
-            self._out.write(text + "\n")
+            self._out.write(printable(text) + "\n")
+
+    def say_all(self, lines: Iterable[str]) -> None:
+        """Lines of the result, for people."""
+        for line in lines:
+            self.say(line)
+
+    def draw_anew(self) -> None:
+        """Let what follows be written over all that a terminal shows."""
+        if not self.as_json:
+            self._out.write(_CLEAR)
 
     def json(self, value: object) -> None:
         """A line of the result, for programs."""
         if self.as_json:
             self._clear()
-            self._out.write(json.dumps(value, ensure_ascii=False) + "\n")
+            text = json.dumps(value, ensure_ascii=False)
+            if not text.isprintable():  # JSON leaves some of them as they are: C1, which terminals obey too
+                text = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+            self._out.write(text + "\n")
 
     def note(self, text: str) -> None:
-        """A line about the work, for people."""
+        """A line about the work, for people; or several, as of a traceback."""
         self._clear()
-        self._err.write(text + "\n")
+        self._err.write(printable_lines(text) + "\n")
         self._err.flush()
 
     def table(self, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -60,7 +79,7 @@ class Output:
         """Ask a person; None = there is none: `source` is no terminal."""
         if not source.isatty():
             return None
-        self._err.write(f"{question} [y/N] ")
+        self._err.write(f"{printable(question)} [y/N] ")
         self._err.flush()
         return source.readline().strip().lower() in ("y", "yes")
 
@@ -74,9 +93,31 @@ class Output:
             self._progress.clear()
 
 
+class LogLines(logging.Formatter):
+    """Lines of a log for a terminal: what holdfast and its clients say is one line, and harmless.
+
+    Args:
+        form: as of logging.
+        theirs: leave what others log as it is; an application may colour its lines.
+    """
+
+    def __init__(self, form: str, *, theirs: bool = False) -> None:
+        super().__init__(form)
+        self._theirs = theirs
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record, and a traceback below it."""
+        text = super().format(record)
+        if self._theirs and record.name.partition(".")[0] != "holdfast":
+            return text
+        first = printable(self.formatMessage(record))
+        below = text[len(self.formatMessage(record)) :]
+        return first + printable_lines(below)
+
+
 def shown(text: str, at_most: int = 60) -> str:
-    """Text of strangers (keys, error messages) on one line and without control characters, which a terminal obeys."""
-    safe = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    """Text of strangers (keys, error messages) on one line, shortened."""
+    safe = printable(text)
     return safe if len(safe) <= at_most else safe[: at_most - 1] + "…"
 
 
@@ -121,4 +162,4 @@ def _cell(value: Any) -> tuple[str, bool]:  # noqa: ANN401 - whatever a table sh
         return f"{value:,}", True
     if isinstance(value, float):
         return f"{value:,.1f}", True
-    return str(value), False
+    return printable(str(value)), False

@@ -80,7 +80,7 @@ def tell(heading: Heading, made: Forecast, called: Mapping[str, str], about: Seq
     for line in [*heading.about, *about]:
         output.say(shown(line, 250))
     output.say()
-    output.say(move.describe(called))
+    output.say_all(move.describe(called).split("\n"))
     if move.moves:
         output.say()
         output.table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Self, TextIO
 
+from holdfast.printable import printable
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ class Progress:
     """
 
     def __init__(self, err: TextIO, what: str, total: int | None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._err, self._what, self._total, self._clock = err, what, total, clock
+        self._err, self._what, self._total, self._clock = err, printable(what), total, clock
         self._terminal = err.isatty()
         self._every_s = _REWRITE_S if self._terminal else _LINE_S
         self._began = self._told = clock.now()
         self._next = self._began + self._every_s
-        self._text, self._width = what, 0
+        self._text, self._width = self._what, 0
         self._lock = threading.Lock()
         self._over = threading.Event()
 
@@ -56,7 +57,9 @@ class Progress:
             return
         self._next = now + self._every_s
         total = self._total if of is None else of
-        text = f"{self._what}: {done:,}{'' if total is None else f' of {total:,}'}{', ' + more if more else ''}"
+        text = printable(
+            f"{self._what}: {done:,}{'' if total is None else f' of {total:,}'}{', ' + more if more else ''}"
+        )
         with self._lock:
             self._text, self._told = text, now
             if self._terminal:

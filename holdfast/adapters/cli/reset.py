@@ -41,8 +41,8 @@ _EXAMPLE = """\
 or ahead). RocketMQ: --namesrv localhost:9876 instead of --bootstrap.
 """
 _KEYS = (
-    "Business keys outlive a reset: a handler with key=... skips records whose key is done, for the store's window.\n"
-    "To run them again: holdfast claims forget KEY... --scope {group}/{topic}, or another namespace for all of them."
+    "Business keys outlive a reset: a handler with key=... skips records whose key is done, for the store's window.",
+    "To run them again: holdfast claims forget KEY... --scope {group}/{topic}, or another namespace for all of them.",
 )
 
 
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
                 at_time=tool.offsets_at(partitions, options.to.value, deadline) if options.to.kind == "time" else {},
             )
         _tell(moves, output)
-        output.say(_KEYS.format(group=options.group, topic=options.topic))
+        output.say_all(line.format(group=options.group, topic=options.topic) for line in _KEYS)
         if not _agreed(options, output, len(moves)):
             output.json({"type": "reset", "done": False, "dry_run": options.dry_run})
             output.say("nothing was changed")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import at_least_1, seconds
 from holdfast.adapters.cli.looks import again_and_again
-from holdfast.adapters.cli.output import CLEAR, count, shown, span
+from holdfast.adapters.cli.output import count, shown, span
 from holdfast.errors import HoldfastError, SettingError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _ask(options: argparse.Namespace) -> list[App]:
 def _tell(apps: list[App], output: Output, height: int | None = None) -> int:
     """Args: height: of a terminal that is drawn anew."""
     if height is not None:
-        output.say(CLEAR.rstrip("\n"))
+        output.draw_anew()
     for number, app in enumerate(apps):
         output.json({"type": "app", **app})
         if number:

@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from holdfast.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -228,9 +230,8 @@ def _weights(members: Iterable[Weighed], plan: Mapping[Partition, str]) -> dict[
 
 
 def _name(member: str | None, names: Mapping[str, str] | None) -> str:
-    if member is None:
-        return "nobody"
-    return member if names is None else names.get(member, member)
+    """Members name themselves: a name may have no line of its own here."""
+    return "nobody" if member is None else printable((names or {}).get(member, member))
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli.exit_codes import USAGE, code_of
+from holdfast.adapters.cli.output import LogLines
 from holdfast.adapters.cli.running.application import load
 from holdfast.adapters.cli.running.in_force import apply, overrides
 from holdfast.adapters.cli.running.lifeline import CLOSE_S
@@ -148,8 +149,9 @@ def check_names(app: Holdfast, processes: int) -> None:
 def set_up_logging(options: argparse.Namespace, who: str = "") -> None:
     """Lines on standard error, unless the application has set up logging when it was imported."""
     level = "debug" if options.debug else options.log_level
-    form = f"%(asctime)s %(levelname)s {who}%(name)s: %(message)s"
-    logging.basicConfig(level=level.upper(), format=form, stream=sys.stderr)
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(LogLines(f"%(asctime)s %(levelname)s {who}%(name)s: %(message)s", theirs=True))
+    logging.basicConfig(level=level.upper(), handlers=[lines])
 
 
 def watch(app: Holdfast, options: argparse.Namespace, ordinal: int, stack: ExitStack) -> None:

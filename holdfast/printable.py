@@ -1,0 +1,16 @@
+"""Text of strangers (names, keys, what errors say) for terminals and logs: no letter of it steers one."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """One line, without control characters, which a terminal obeys, and without letters that turn its direction: each
+    is escaped as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """Several lines, each as `printable`, those behind the first set in: none can pass for a line of ours."""
+    return "\n  ".join(map(printable, text.expandtabs().split("\n")))

@@ -174,7 +174,11 @@ class Client:
             raise error if isinstance(error, SourceError) else faults.failure(error, what) from error
         if not greeted:
             _end(consumer)
-            raise SourceUnavailable(f"{what}: the proxy does not take the consumer's settings")
+            raise SourceUnavailable(
+                f"{what}: the proxy does not take the consumer's settings; does the group {config.group} exist? Where "
+                f"brokers make none by themselves (autoCreateSubscriptionGroup=false): mqadmin updateSubGroup -g "
+                f"{config.group}"
+            )
         return consumer
 
     def _route(self, consumer: Any, topic: str) -> Any:  # noqa: ANN401 - the client has no types

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.alike import Alike
 from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.dead_letter import RocketMQDeadLetters
+from holdfast.adapters.rocketmq.grpc.broker_look import look_at_group
 from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
 from holdfast.adapters.rocketmq.grpc.client import Client, load
 from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
@@ -16,7 +17,7 @@ from holdfast.adapters.rocketmq.names import canonical, client_id
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.network import credentials_of
 from holdfast.dedup.groups_beside import groups_beside
-from holdfast.errors import SettingError, SourceError
+from holdfast.errors import SettingError
 from holdfast.runtime import MACHINE
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from holdfast.dedup.coordinator import Coordinator
     from holdfast.plugin.ports import Batch
     from holdfast.plugin.settings import Settings
+    from holdfast.records import Fence
+
+_log = logging.getLogger("holdfast.rocketmq")
 
 _LEAVE_S = 1.0
 #: How long a start waits for name servers, for what does not need them.
@@ -43,7 +47,9 @@ class LeasedSource(ByMessage):
     so a lag by offsets says 0 while messages are unhandled; messages have no order, but for FIFO topics with a FIFO
     group; the order of other messages with one key is that of their arrival here. What is given back, or left by a
     process that died, counts as a delivery: after 16 of them (`retryMaxTimes` of the group) the proxy puts the message
-    into `%DLQ%<group>`.
+    into `%DLQ%<group>`. A group with `retryMaxTimes=-1` gets no message: the proxy puts each into `%DLQ%<group>` at its
+    first delivery. A new group begins at the first message of a queue where that has the offset 0 and is in the
+    broker's memory, else at the last one.
 
     Args:
         endpoints: of the proxy, "host:port"; several with semicolons between.
@@ -111,12 +117,15 @@ class LeasedSource(ByMessage):
         """Note the store, in which members say what they subscribe to."""
         self._coordinator = groups_beside(claims)
 
+    def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
+        """Open as `ByMessage` does. Raises UnknownGroup, NothingDelivered too: asked of the brokers first, since the
+        proxy says neither."""
+        self._look_at_brokers(topics, deadline)
+        super().open(topics, fence, deadline)
+
     def admitted(self, topics: Collection[str], deadline: Deadline) -> None:
         """Raises SubscriptionDiffers, ClusterDiffers, StoreError."""
         group, config = self.group, self._config
-        if config.namesrv is not None:
-            self._brokers = self._connect_to_brokers()
-            self._look_at_brokers(topics, deadline)
         self._alike = Alike(
             self._coordinator,
             group,
@@ -146,11 +155,22 @@ class LeasedSource(ByMessage):
             self._brokers.close()
 
     def _look_at_brokers(self, topics: Collection[str], deadline: Deadline) -> None:
-        """For the addresses by which their cluster is known. Dead letters find out whether they answer."""
-        if self._brokers is not None:
-            with suppress(SourceError):
-                for topic in topics:
-                    self._brokers.route(topic, Deadline(deadline.left_s(_BROKERS_S)))
+        """Where name servers are given. Raises UnknownGroup, NothingDelivered."""
+        if self._config.namesrv is None:
+            _log.info(
+                "%s: without namesrv= it is not known whether the group exists and would get messages (one with "
+                "retryMaxTimes=-1 gets none), whether it is new, and which cluster this is",
+                self.group,
+            )
+            return
+        self._brokers = self._connect_to_brokers()
+        group, *names = map(self._at_brokers, (self.group, *topics))
+        look_at_group(self._brokers, group, names, Deadline(deadline.left_s(_BROKERS_S)))
+
+    def _at_brokers(self, name: str) -> str:
+        """A topic or group as brokers call it."""
+        namespace = self._config.namespace
+        return f"{namespace}%{name}" if namespace else name
 
     def _cluster(self) -> frozenset[str]:
         """Of the brokers alone: a proxy may be one of several of one cluster."""

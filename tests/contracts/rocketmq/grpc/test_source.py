@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import RedisClaims, RedisCoordinator, Retry
 from holdfast.adapters.rocketmq import LeasedSource
+from holdfast.adapters.rocketmq.grpc.broker_look import NothingDelivered
 from holdfast.adapters.rocketmq.grpc.delivery import Place, Verdict
 from holdfast.dedup.groups import Member
 from holdfast.errors import ClusterDiffers, SettingError, SourceUnavailable, SubscriptionDiffers, UnknownTopic
@@ -363,6 +364,27 @@ def test_a_message_that_was_given_back_too_often_goes_to_the_group_s_dead_letter
     while time.monotonic() < ends:
         assert client.receive(Place(field.topic, "broker-a"), 1) == []
     client.close()
+
+
+@story
+def test_a_group_with_retry_max_times_below_0_gets_no_message_and_is_refused_where_brokers_can_be_asked(
+    lab: Lab,
+) -> None:
+    field = Field(lab, lab.ask.topic(), lab.ask.group(retries=-1))
+    with field.app():
+        lab.ask.send(field.topic, "x")
+        letters = f"%DLQ%{field.group}"
+        until(lambda: is_there(lab, letters) and lab.ask.messages(letters) == 1, patience_s=PATIENCE_S)
+    assert field.gate.started == []
+    with pytest.raises(NothingDelivered, match="retryMaxTimes=-1"):
+        field.app(field.source(namesrv=lab.server.namesrv)).app.run()
+
+
+def is_there(lab: Lab, topic: str) -> bool:
+    try:
+        return bool(lab.ask.client.route(topic, Deadline(PATIENCE_S), fresh=True).queues())
+    except UnknownTopic:
+        return False
 
 
 # ---- the start

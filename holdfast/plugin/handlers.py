@@ -54,7 +54,8 @@ class BatchOf:
 
     #: Records in one call at most.
     records: int = 100
-    #: How long the first record of an incomplete batch waits for others.
+    #: How long the first record of an incomplete batch waits for others. It does not wait where none can come: the
+    #: process has as much as it may have, or a record of another handler is next in its partition.
     wait_s: float = 0.05
 
     def __post_init__(self) -> None:

@@ -95,6 +95,7 @@ class Engine:
             recorder=parts.recorder,
             collect=self.collect,
             stalled=lambda: parts.sessions.stalled,
+            full=lambda: parts.intake.tight,
             turn_s=LATE_S,
         )
         self._lifecycle = Lifecycle(parts, self.family, self.snapshots, self, resources)

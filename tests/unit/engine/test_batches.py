@@ -12,6 +12,7 @@ import pytest
 from holdfast import BatchFailed, BatchOf, MemoryClaims, Retry, Settings, Unretriable, idempotent
 from holdfast.errors import HandlerFailed
 from holdfast.plugin.events import RecordFailed
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import Bench, Letters, numbered, partition
 from tests.harness.waiting import until
 
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
     from holdfast.runtime import Condition
 
 SETTINGS = Settings(workers=4, commit_interval_s=0.01)
+
+
+AGAIN = "again-g"
+ENDLESS = BatchOf(records=100, wait_s=math.inf)
+
+
+class Returning(MemoryPartitionedSource):
+    """Failed records are brought again in a topic of their own, all of them in one."""
+
+    retry_topic = AGAIN
+
+    def wants(self, topic: str) -> bool:
+        return topic == AGAIN or super().wants(topic)
 
 
 class Batches:
@@ -117,6 +131,35 @@ class TestSize:
             bench.broker.produce("orders", 0, "x4")
             bench.wait_committed(5)
         assert handler.got == [numbered("x", range(5))]
+
+    @pytest.mark.parametrize("settings", [{"max_in_flight": 60}, {"max_in_flight_bytes": 60}], ids=str)
+    def test_a_batch_does_not_wait_for_more_than_the_process_may_have(self, settings: dict[str, Any]) -> None:
+        """Each of the partitions has a part of what may be in the process, and none a batch."""
+        with Bench(orders=4) as bench:
+            handler = Batches(bench.changed)
+            bench.member(
+                settings=replace(SETTINGS, **settings), handler=handler, batch=BatchOf(records=300, wait_s=math.inf)
+            )
+            for number in range(4):
+                bench.broker.produce("orders", number, *numbered(f"{number}x", range(200)))
+            bench.wait(lambda: sum(map(len, handler.got)) >= 500)
+        for number in range(4):
+            mine = [value for batch in handler.got for value in batch if value.startswith(f"{number}x")]
+            assert mine == numbered(f"{number}x", range(len(mine)))
+
+    def test_a_batch_does_not_wait_behind_which_another_handlers_record_stands(self) -> None:
+        """In a retry topic of the broker's."""
+        again = [("holdfast-retry-of", b"payments"), ("holdfast-retry-of", b"orders")]
+        with Bench(orders=1, payments=1) as bench:
+            bench.broker.create(AGAIN, 1)
+            handlers = Batches(bench.changed), Batches(bench.changed)
+            member = bench.member(settings=SETTINGS, source=Returning, start=False, handler=handlers[0], batch=ENDLESS)
+            member.app.handler("payments", batch=ENDLESS, name="payments")(handlers[1])
+            for number in range(7):
+                bench.broker.produce(AGAIN, 0, f"x{number}", headers=[again[number % 2]])
+            member.start()
+            bench.wait_committed(6, topic=AGAIN)
+            assert (handlers[0].got, handlers[1].got) == ([["x1"], ["x3"], ["x5"]], [["x0"], ["x2"], ["x4"]])
 
     def test_duplicates_are_left_out_of_a_batch(self) -> None:
         with Bench() as bench:

@@ -27,6 +27,7 @@ class Dispatch:
         workers_at_most: how many handlers run at a time; 0 = in the polling thread.
         collect: take what has ended.
         stalled: whether nothing new may start.
+        full: whether no more comes into the process until some of it has ended.
         turn_s: how long handlers in the polling thread may hold up a turn.
     """
 
@@ -42,16 +43,21 @@ class Dispatch:
         recorder: Recorder,
         collect: Callable[[], None],
         stalled: Callable[[], bool],
+        full: Callable[[], bool],
         turn_s: float,
     ) -> None:
         self._lanes, self._unacked, self._workers, self._timers = lanes, unacked, workers, timers
         self._at_most, self._clock, self._recorder = max(1, workers_at_most), clock, recorder
-        self._collect, self._stalled, self._turn_s = collect, stalled, turn_s
-        self._turns = 0
+        self._collect, self._stalled, self._full, self._turn_s = collect, stalled, full, turn_s
+        self._turns, self._was_full = 0, False
 
     def step(self) -> None:
         """Start what can be started, until no kind of handler can start more."""
         until = self._clock.now() + self._turn_s
+        if (full := self._full()) is not self._was_full:
+            self._was_full = full
+            if full:
+                self._lanes.wake_all()  # what waits for more would wait for itself
         kinds = deque(self._lanes.kinds)
         # The next turn begins with another one: in the polling thread a turn may be over before all had theirs.
         kinds.rotate(-self._turns)
@@ -122,11 +128,12 @@ class Dispatch:
         return [entries]
 
     def _take_batch(self, lane: Lane, head: Entry, batch: BatchOf) -> list[list[Entry]] | None:
-        """A full batch; or what there is, once its first record has waited for long enough."""
+        """A full batch; or what there is, once its first record has waited for long enough, or where no more can come:
+        another handler's record is next, or the process is full."""
         waited = self._clock.now() - head.since
         records = min(batch.records, self._unacked.share(head.handler.kind))
         ready = lane.ready(records)
-        if ready < records and waited < batch.wait_s:
+        if ready < records and waited < batch.wait_s and not (self._was_full or lane.is_mixed):
             due = head.since + batch.wait_s
             if lane.due != due:  # else each record that comes would leave one timer more
                 lane.due = due

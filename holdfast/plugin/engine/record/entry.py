@@ -266,6 +266,19 @@ class Lane:
             count += entry.count
         return min(count, at_most)
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether another handler's record stands behind those of its first that are ready: so these stay as many."""
+        head = self.head()
+        for entry in self.entries:
+            if head is None or entry.over:
+                continue
+            if entry.handler is not head.handler:
+                return True
+            if entry.gate is not Gate.READY:
+                return False
+        return False
+
     def add(self, entry: Entry) -> None:
         """Put it behind all others."""
         if self.parked is None and not self.followers:

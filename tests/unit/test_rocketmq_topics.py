@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from holdfast.adapters.rocketmq import RocketMQSource
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.routes import QueueData, Route
 from holdfast.adapters.rocketmq.topics import Topics
+from holdfast.dedup.memory_coordinator import MemoryCoordinator
 from holdfast.errors import SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
 from tests.unit.test_rocketmq_connection import unused_address
@@ -89,3 +91,22 @@ def test_name_servers_that_were_away_for_long_and_know_one_broker_at_first_cost_
     topics.look(Deadline(1.0))
     clock.at += 601
     assert [queue.broker for queue in topics.look(Deadline(1.0))] == ["broker-a"]
+
+
+def test_all_names_that_do_not_exist_are_told_together() -> None:
+    server = _NameServer()
+    server.topics = {"orders": ["broker-a"]}
+    topics = _looking(server, "orders", "refunds", "returns")
+    with pytest.raises(UnknownTopic, match=r"^refunds; returns$"):
+        topics.look(Deadline(1.0), first=True)
+
+
+def test_a_source_says_in_one_sentence_that_nothing_listens_at_its_name_servers() -> None:
+    """Before dead letters are looked at: they are not to blame."""
+    address = unused_address()
+    source = RocketMQSource(address, "billing", coordinator=MemoryCoordinator(), consume_from_where="earliest")
+    with pytest.raises(SourceUnavailable) as caught:
+        source.reach(["orders"], Deadline(0.5))
+    said = f"{address} refuses connections: nothing listens there: check the address, and that the server runs"
+    assert str(caught.value) == said
+    source.close(Deadline(1.0))

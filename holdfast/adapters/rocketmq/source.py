@@ -143,6 +143,11 @@ class RocketMQSource:
         )
 
     # ---- the start and the end
+    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Reach name servers and look for the topics. Raises SourceError: UnknownTopic names all that are missing."""
+        self._topics.choose(topics)
+        self._watch.reach(deadline)
+
     def open(
         self,
         topics: Collection[str],
@@ -152,8 +157,7 @@ class RocketMQSource:
     ) -> None:
         """Reach name servers and brokers, look at who is in the group, join. Raises SourceError, StoreError."""
         self._listener, self._owners = listener, owners
-        self._topics.choose(topics)
-        self._watch.reach(deadline)
+        self.reach(topics, deadline)
         self._offsets.check_access(self._topics.queues, deadline)
         self._watch.check_group(deadline)
         self._watch.insist(lambda: self._starting_offsets.look(self._topics.queues, deadline), deadline)

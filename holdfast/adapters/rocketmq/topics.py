@@ -68,24 +68,27 @@ class Topics:
         return sorted(self._queues)
 
     def look(self, deadline: Deadline, *, first: bool = False) -> list[Partition]:
-        """Ask the name servers. Raises SourceError; UnknownTopic, at the first time, for a name that does not exist."""
+        """Ask the name servers. Raises SourceError; UnknownTopic, at the first time, for all names that do not
+        exist."""
         if self._patterns:
             self._found = matching(self.all_names(deadline), self._patterns)
         now = SYSTEM_CLOCK.now()
         # The retry topic, which nobody has named, last: an error is about what somebody knows.
-        asked = [*sorted({*self._names, *self._found}), self._retry]
+        asked, missing = [*sorted({*self._names, *self._found}), self._retry], list[UnknownTopic]()
         for topic in asked:
             try:
                 route = self._client.route(topic, deadline, fresh=not first)
-            except UnknownTopic:
+            except UnknownTopic as error:
                 # The retry topic is made with the group. Others are deleted, or not known yet to a new name server.
                 if first and topic in self._names:
-                    raise
+                    missing.append(error)
                 self._note(topic, (), (), now)
                 continue
             self._note(topic, route.queues(read=True), set(route.brokers), now)
         for topic in {queue.topic for queue in self._queues}.difference(asked):
             self._note(topic, (), (), now)  # a pattern's that the name server lists no more
+        if missing:
+            raise missing[0] if len(missing) == 1 else UnknownTopic("; ".join(map(str, missing)))
         return self.queues
 
     def _note(self, topic: str, listed: Collection[Partition], brokers: Collection[str], now: float) -> None:

@@ -10,6 +10,7 @@ from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.remoting import Admin, Consumer, NotTrusted, codes
 from holdfast.adapters.rocketmq.upkeep import Upkeep
 from holdfast.errors import SourceError, SourceUnavailable, UnknownGroup, UnknownTopic
+from holdfast.plugin.listening import refusal, unreached
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
@@ -68,7 +69,12 @@ class Watch:
     def reach(self, deadline: Deadline) -> None:
         """Find the topics, waiting for the name servers. Raises SourceError; UnknownTopic at once for a name that does
         not exist, but where a name server was just started and knows nothing yet."""
-        self.insist(lambda: self._topics.look(deadline, first=True), deadline)
+        try:
+            self.insist(lambda: self._topics.look(deadline, first=True), deadline)
+        except SourceUnavailable:
+            if (why := refusal(self._settings.namesrv, None)) is None:
+                raise
+            raise unreached(why) from None
 
     def insist(self, step: Callable[[], object], deadline: Deadline) -> None:
         """Try a step of the start until servers answer. Raises SourceError: what it waited for, or what no waiting
@@ -85,7 +91,8 @@ class Watch:
                 if isinstance(error, UnknownTopic) and not self._may_come(deadline):
                     raise
                 if waited_for is None:
-                    _log.warning("%s; trying for another %.0f s", error, deadline.left_s())
+                    why = refusal(self._settings.namesrv, None) or error
+                    _log.warning("%s; trying for another %.0f s", why, deadline.left_s())
                 waited_for = error
                 SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
             else:

@@ -202,6 +202,16 @@ class AdvanceIgnored(EventLine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceHonoured(EventLine):
+    """Another program has set the group's offset beyond what is done, while this member has the partition. So many
+    records below it count as done and are not handled."""
+
+    partition: Partition
+    offset: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogWentBack(EventLine):
     """The broker delivered an offset below one that it had delivered: the log was cut or made again."""
 
@@ -436,5 +446,5 @@ Event = (
     | ResetHonoured | RewindIgnored | AdvanceIgnored | CommitOverwritten | LogWentBack | RecordsExpired | ClientSkipped
     | RecordFailed | DeadLettered | LetterHookFailed | DeadLetterLimitReached | DeadLettersResumed | SentBack | Overrun
     | MuchInHand | ReadTooFarAhead | EventLoopBlocked | HandlerOverdue | HandlerGivenUp | LateResult | Status
-    | SourceTrouble
+    | SourceTrouble | AdvanceHonoured
 )  # fmt: skip

@@ -70,8 +70,8 @@ class Settings:
     linger_timeout_s: float = 30.0
     #: How often offsets are committed while nothing moves. At a hand-over they are committed in any case.
     commit_interval_s: float = 1.0
-    #: An offset that does not move is committed again after that time, lest the broker forgets it, and over a
-    #: commit that somebody else made meanwhile.
+    #: An offset that does not move is committed again after that time, lest the broker forgets it. The group's is read
+    #: first: a higher one of another program stands, and what lies below it counts as done; a lower one is replaced.
     commit_refresh_s: float = 300.0
     #: How long the broker and the store may take to answer at the start before `run()` gives up.
     startup_timeout_s: float = 30.0

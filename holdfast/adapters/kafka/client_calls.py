@@ -57,9 +57,10 @@ class ClientCalls:
             return self._source.client.cluster_id(timeout=timeout)
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - as the client has it
-        """The group's metadata, as the client has it. Offsets that a producer's transaction commits lack our mark: the
-        next takeover honours them as somebody's reset."""
+        """The group's metadata, as the client has it, for a producer's transactions. From then on the offsets that
+        these commit say what is done."""
         with self._turn():
+            self._driven.family.ours.commits.others_commit = True
             return self._source.client.consumer_group_metadata()
 
     def memberid(self) -> str:

@@ -41,6 +41,10 @@ class Loop(Protocol):
         """Note that these partitions are about to be handed over, or are lost."""
         ...
 
+    def done_elsewhere(self, partition: Partition, offset: int) -> None:
+        """Note that another program has said that all of that partition below the offset is done."""
+        ...
+
 
 class Family(Protocol):
     """One thread, the one that runs the app. `open`, `subscribe`, `poll` and `settle` may raise SourceError."""

@@ -228,6 +228,9 @@ class Engine:
     def goes(self, partitions: Collection[Partition]) -> None:
         """Nothing to do: workers end what they have begun."""
 
+    def done_elsewhere(self, partition: Partition, offset: int) -> None:
+        """Nothing to do, as above."""
+
     # ---- for its end: see `lifecycle.Turning`
     @property
     def unfinished(self) -> bool:

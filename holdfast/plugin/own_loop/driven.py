@@ -119,6 +119,8 @@ class Driven:
         #: The client was asked, and what it gave is in no book yet.
         self._unread = False
         self._client_at = 0.0
+        #: The records and bytes in hand when it was last looked how far the loop's transactions have come.
+        self._looked_at = (0, 0)
         #: Whether something else than records is to be told to the loop first.
         self.interrupted: Callable[[], bool] = lambda: False
 
@@ -308,6 +310,10 @@ class Driven:
             self.dismiss(partitions)
         self.user.forget(partitions)
 
+    def done_elsewhere(self, partition: Partition, offset: int) -> None:
+        """End what the loop has below that offset: its own transaction has committed it, as a rule."""
+        self.end_below(partition, offset)
+
     # ---- for its end: see `lifecycle.Turning`
     def work(self) -> None:
         """A turn without the client."""
@@ -351,6 +357,7 @@ class Driven:
         parts = self.parts
         try:
             wait_s = self._wait_s(deadline) if wait else 0.0
+            self._look_elsewhere()
             self._lending.look(ready, parts.lanes.ready_bytes(ready) if ready and wanted > 1 else 0)  # one is no matter
             if room := parts.intake.room(stopped=parts.sessions.stalled):
                 batch = self._asked(min(room, max(wanted - ready, ahead)), wait_s)
@@ -367,6 +374,17 @@ class Driven:
         except Exception as error:  # noqa: BLE001 - raised by `take`, now and from now on
             self._unread = False
             parts.stopping.fail(error)
+
+    def _look_elsewhere(self) -> None:
+        """Where the loop's transactions commit its offsets, what it has in hand is known to be done by these alone: so
+        they are read each time that as much has come as may be in the process."""
+        in_hand, settings = self.user.handed_out, self.parts.settings
+        if self.family.ours.commits.others_commit:
+            records, size = self._looked_at = min(self._looked_at, (in_hand.records, in_hand.bytes))
+            more = in_hand.records - records, in_hand.bytes - size
+            if more[0] >= settings.max_in_flight or more[1] >= settings.max_in_flight_bytes:
+                self.family.look_elsewhere()
+                self._looked_at = in_hand.records, in_hand.bytes
 
     def _asked(self, at_most: int, wait_s: float) -> Batch:
         """Poll the client. Nearly always it is here that Ctrl-C strikes: then the client has to give the same again,

@@ -368,6 +368,30 @@ def test_in_on_assign_the_last_word_on_where_to_begin_counts(loops: Loops) -> No
     assert read(consumer, 1) == ["c"]
 
 
+def test_offsets_of_a_transaction_are_what_is_done_and_are_never_overwritten(loops: Loops) -> None:
+    out = loops.topic + "-out"
+    loops.kafka.create_topic(out, 1)
+    loops.produce([str(number) for number in range(20)], partition=0)
+    producer = Producer({"bootstrap.servers": loops.kafka.bootstrap, "transactional.id": loops.group})
+    producer.init_transactions(_PATIENCE_S)
+    where = TopicPartition(loops.topic, 0)
+    settings = Settings(missing_key="position", commit_interval_s=0.05, commit_refresh_s=0.1)
+    consumer = loops.joined({"enable.auto.commit": False}, settings=settings)
+    assert read(consumer, 20) == [str(number) for number in range(20)]
+    in_hand = consumer._driven.user.handed_out
+    for end in (5, 12):
+        producer.begin_transaction()
+        producer.produce(out, str(end))
+        offsets = [TopicPartition(loops.topic, 0, end)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+        until(lambda end=end: consumer.poll(0.1) is None and in_hand.records == 20 - end)  # type: ignore[misc]
+        assert nothing_comes(consumer)
+        assert consumer.committed([where], _PATIENCE_S)[0].offset == end
+    consumer.close()
+    assert read(loops.joined({"enable.auto.commit": False}), 8) == [str(number) for number in range(12, 20)]
+
+
 def test_pause_holds_a_partition_until_resume(loops: Loops) -> None:
     consumer = loops.joined()
     until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == 4)

@@ -11,12 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.engine.partition.ownership import Phase
-from holdfast.plugin.ports import CommitFate
+from holdfast.plugin.events import CommitOverwritten
+from holdfast.plugin.ports import CommitFate, Committed
+from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.plugin.engine.partition.ownership import Ownership
+    from holdfast.plugin.events import Event
     from holdfast.plugin.ports import PartitionedSource
     from holdfast.plugin.settings import Settings
     from holdfast.records import Partition
@@ -24,14 +27,39 @@ if TYPE_CHECKING:
 
 #: A commit without any outcome for so long is sent again: clients promise a callback, brokers do not promise an answer.
 _UNANSWERED_S = 30.0
+#: How long the broker may take to say what the group's offsets are, and how soon it is asked again where it did not.
+_LOOK_S = 0.5
+_AGAIN_S = 30.0
+#: How often offsets are read that others commit.
+_LOOK_EACH_S = 10.0
 
 
 class Commits:
-    """Commits watermarks of marked records, of owned partitions, before they are unassigned. One thread."""
+    """Commits watermarks of marked records, of owned partitions, before they are unassigned. One thread.
 
-    def __init__(self, source: PartitionedSource, settings: Settings, clock: Clock) -> None:
+    Args:
+        source: where to.
+        settings: how often.
+        clock: the engine's.
+        advanced: takes what lies below an offset that is not ours for done; False = not now.
+        tell: whom to tell.
+    """
+
+    def __init__(
+        self,
+        source: PartitionedSource,
+        settings: Settings,
+        clock: Clock,
+        *,
+        advanced: Callable[[Ownership, int], bool],
+        tell: Callable[[Event], None],
+    ) -> None:
         self._source, self._settings, self._clock = source, settings, clock
+        self._advanced, self._tell = advanced, tell
         self._next = clock.now() + settings.commit_interval_s
+        #: Others commit as a rule, the application's own transactions: then nothing of ours is committed anew, and the
+        #: group's offsets are read more often, since they alone say what is done.
+        self.others_commit = False
         #: Offsets sent, and those that the broker did not take, since the start.
         self.sent = 0
         self.refused = 0
@@ -41,12 +69,43 @@ class Commits:
         now = self._clock.now()
         if now >= self._next:
             self._next = now + self._settings.commit_interval_s
-            refresh = now - self._settings.commit_refresh_s
-            self.commit(
-                owner
-                for owner in owners
-                if self._moved(owner) or (owner.committed is not None and owner.committed_at < refresh)
-            )
+            owners = list(owners)
+            self.commit_moved(owners)
+            every_s = self._settings.commit_refresh_s
+            every_s = min(every_s, _LOOK_EACH_S) if self.others_commit else every_s
+            stale = [each for each in owners if each.committed is not None and each.committed_at < now - every_s]
+            if stale:
+                for owner in stale:  # if there is no answer
+                    owner.committed_at = now - every_s + min(_AGAIN_S, every_s)
+                self.refresh(stale)
+
+    def commit_moved(self, owners: Iterable[Ownership], *, last: bool = False) -> None:
+        """Commit those that have moved since the broker has acknowledged a commit. As `commit`."""
+        self.commit([owner for owner in owners if self._moved(owner)], last=last)
+
+    def refresh(self, owners: Iterable[Ownership]) -> None:
+        """Read what the group has committed of partitions that do not move, and commit it anew, unless another program
+        has committed further meanwhile. Raises SourceError.
+
+        A transaction's offset says what its outputs are made of: a commit of ours over it, and the next owner makes
+        them once more.
+        """
+        owners = [owner for owner in owners if owner.phase is Phase.OWNED and not self._moved(owner)]
+        if owners:
+            found = self._source.committed([owner.partition for owner in owners], Deadline(_LOOK_S, self._clock))
+            self.commit([owner for owner in owners if self._is_ours(owner, found.get(owner.partition, owner))])
+
+    def _is_ours(self, owner: Ownership, found: object) -> bool:
+        """Whether a commit of ours belongs there. Args: found: the group's offset; None = there is none (any more)."""
+        if isinstance(found, Committed) and not found.ours and found.offset >= owner.ledger.watermark:
+            if found.offset == owner.ledger.watermark or self._advanced(owner, found.offset):
+                owner.elsewhere, owner.committed_at = found.offset, self._clock.now()
+            return False
+        if isinstance(found, Committed) and not found.ours:
+            committed = owner.committed if owner.committed is not None else owner.ledger.watermark
+            self._tell(CommitOverwritten(partition=owner.partition, offset=found.offset, committed=committed))
+            return True
+        return not self.others_commit and (found is None or isinstance(found, Committed))
 
     def commit(self, owners: Iterable[Ownership], *, last: bool = False) -> None:
         """Commit these now, one commit a partition at a time. Raises SourceError.
@@ -103,7 +162,7 @@ class Commits:
     @staticmethod
     def _moved(owner: Ownership) -> bool:
         target = _target(owner)
-        return target is not None and target != owner.committed
+        return target is not None and target != owner.committed and target > owner.elsewhere
 
 
 def _target(owner: Ownership) -> int | None:

@@ -97,7 +97,8 @@ class HandOver:
         """Commit exactly these partitions. Asynchronous: the client keeps them until the broker has answered (Kafka's:
         see `KafkaSource.commit`)."""
         try:
-            self._commits.commit(self._moved(), last=True)
+            fenced = [owner for owner in self._owners if owner.phase is Phase.FENCED]
+            self._commits.commit_moved(fenced, last=True)
         except SourceError as error:
             self._parts.tell(SourceTrouble(error=str(error)))
         self._lap("commit")
@@ -149,11 +150,6 @@ class HandOver:
             handed_back=self._handed_back,
             phases_s=self._phases,
         )
-
-    def _moved(self) -> list[Ownership]:
-        return [
-            owner for owner in self._owners if owner.phase is Phase.FENCED and owner.ledger.watermark != owner.committed
-        ]
 
     def _lap(self, phase: str) -> None:
         now = self._parts.runtime.now()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import SourceError
 from holdfast.plugin.engine.partition.commits import Commits
+from holdfast.plugin.engine.partition.elsewhere import Elsewhere
 from holdfast.plugin.engine.partition.hand_over import HandOver
 from holdfast.plugin.engine.partition.holes import Holes
 from holdfast.plugin.engine.partition.ownership import Ownership, Phase
@@ -54,7 +55,10 @@ class Owners:
         #: Where a user's loop wants to read on, of partitions in which it cannot yet (`own_loop/moves.py`). The group
         #: begins there where it has no offset.
         self.wishes: dict[Partition, int] = {}
-        self.commits = Commits(source, parts.settings, parts.runtime)
+        self.elsewhere = Elsewhere(parts, loop)
+        self.commits = Commits(
+            source, parts.settings, parts.runtime, advanced=self.elsewhere.done_below, tell=parts.tell
+        )
         self.holes = Holes(source, parts.recorder, parts.tell, parts.runtime)
         self.takeover = Takeover(
             source,
@@ -114,7 +118,7 @@ class Owners:
         parts = self._parts
         self._loop.settle()
         try:
-            self.commits.commit(self.by_partition.values(), last=True)
+            self.commits.commit_moved(self.by_partition.values(), last=True)
         except SourceError as error:
             parts.tell(SourceTrouble(error=str(error)))
         for owner in list(self.by_partition.values()):

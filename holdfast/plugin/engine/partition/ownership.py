@@ -71,6 +71,7 @@ class Ownership:
         "committed",
         "committed_at",
         "cut",
+        "elsewhere",
         "entries",
         "first_start",
         "handed_over",
@@ -128,6 +129,8 @@ class Ownership:
         self.committed: int | None = None
         self.commit_sent: int | None = None
         self.committed_at = 0.0
+        #: So far another program has committed: a commit of ours would go back behind it.
+        self.elsewhere = -1
         #: It has been OWNED once: what its ledger says may be committed.
         self.owned = False
         #: The client stands somewhere else: seek before anything is delivered.

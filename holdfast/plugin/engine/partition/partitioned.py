@@ -227,6 +227,13 @@ class Partitioned:
             parts.tell(SourceTrouble(error=str(error)))
         self.ours.reports.step(self.source.end_offsets)
 
+    def look_elsewhere(self) -> None:
+        """Look how far other programs have committed."""
+        try:
+            self._commits.refresh(self.owners.values())
+        except SourceError as error:
+            self._parts.tell(SourceTrouble(error=str(error)))
+
     def session_lost(self) -> None:
         """All ownerships end without a word to the store: others may have taken over. New ones begin with a session."""
         owners, now = list(self.owners.values()), self._parts.runtime.now()

@@ -88,8 +88,8 @@ class Record(_Fields):
 
     @property
     def size_bytes(self) -> int:
-        """Key and value, without headers."""
-        return len(self.key or b"") + len(self.value or b"")
+        """Key, value and headers, as bounds count them: each header is 100 bytes more than its name and value."""
+        return len(self.key or b"") + len(self.value or b"") + (size_of_headers(self.headers) if self.headers else 0)
 
     def json(self) -> Any:  # noqa: ANN401 - whatever the producer has written
         """The value, decoded from JSON at the first call and kept: later calls, and `key="order_id"`, share it.
@@ -161,14 +161,25 @@ class Record(_Fields):
         return None
 
 
-_KEY, _VALUE, _SIZE = attrgetter("key"), attrgetter("value"), attrgetter("size_bytes")
+_KEY, _VALUE, _HEADERS, _SIZE = attrgetter("key"), attrgetter("value"), attrgetter("headers"), attrgetter("size_bytes")
+#: Python's objects for a header: thousands of short ones would weigh fifty times what they are on the wire.
+_HEADER_BYTES = 100
+
+
+def size_of_headers(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Their weight in memory, about."""
+    own: int | None = getattr(headers, "size_bytes", None)
+    if own is not None:  # headers that are read when they are looked at
+        return own
+    return sum([len(name) + len(value or b"") + _HEADER_BYTES for name, value in headers])
 
 
 def size_of(records: Sequence[Record]) -> int:
     """The sum of their `size_bytes`, without a call of Python's for each: that is asked of every record."""
     if type(records[0]) is not Record:  # a loop's messages know theirs, and their keys may be anything
         return sum(map(_SIZE, records))
-    return sum(map(len, filter(None, map(_KEY, records)))) + sum(map(len, filter(None, map(_VALUE, records))))
+    size = sum(map(len, filter(None, map(_KEY, records)))) + sum(map(len, filter(None, map(_VALUE, records))))
+    return size + sum(map(size_of_headers, filter(None, map(_HEADERS, records))))
 
 
 def json_of(record: Record) -> Any:  # noqa: ANN401 - as of `Record.json`

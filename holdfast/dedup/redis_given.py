@@ -28,11 +28,11 @@ _V = TypeVar("_V")
 
 #: Longer than any replica that is still promoted was behind.
 _KEPT_S = 60.0
-_KEPT_ITEMS = 10_000  # of each kind: some megabytes at most
+_KEPT_ITEMS = 10_000  # of each kind, some megabytes at most; long keys and results count as several
 #: Finished keys that are said again in one call: as many as an engine says at once by default.
 _AT_ONCE = 500
-#: Characters of results that weigh as much as a key.
-_KEY_CHARS = 500
+#: Characters of keys and results that weigh as much as an item.
+_ITEM_CHARS = 500
 
 
 class Finished(NamedTuple):
@@ -139,6 +139,7 @@ class Given:
         self._owned: dict[str, Owned] = {}
         self._let_gos: dict[tuple[str, int], tuple[float, Ended]] = {}
         self._unclaims: dict[Claim, tuple[float, Claim]] = {}
+        self._unclaimed = 0  # their weight
         self._releases: dict[Token, tuple[float, Token]] = {}
         #: What was done after its hand-over: offsets that the owner's next watermark does not bring again.
         self._marks: dict[Token, tuple[float, Token]] = {}
@@ -196,7 +197,24 @@ class Given:
 
     def unclaim(self, items: Iterable[Claim]) -> None:
         """Note that these keys are free."""
-        self._keep(self._unclaims, ((item, item) for item in items))
+        with self.lock:
+            now = self._runtime.now()
+            for claim in items:
+                self._asked_again(claim)  # so that the oldest is always the first
+                self._unclaims[claim] = (now, claim)
+                self._unclaimed += _weight(claim)
+            while self._unclaims:
+                oldest = next(iter(self._unclaims))
+                if self._unclaimed <= _KEPT_ITEMS and self._unclaims[oldest][0] >= now - _KEPT_S:
+                    break
+                self._asked_again(oldest)
+
+    def _asked_again(self, claim: Claim) -> bool:
+        """Forget that it was given back. Returns whether it was."""
+        if self._unclaims.pop(claim, None) is None:
+            return False
+        self._unclaimed -= _weight(claim)
+        return True
 
     def release(self, items: Iterable[Token]) -> None:
         """Nobody runs these records."""
@@ -229,7 +247,8 @@ class Given:
             self.unclaim(claim for claim, verdict in zip(claims, verdicts, strict=True) if verdict is Verdict.FENCED)
             ours = [i for i, verdict in enumerate(verdicts) if verdict is not Verdict.FENCED]
             claims, results = [claims[i] for i in ours], None if results is None else [results[i] for i in ours]
-        weight = len(claims) + sum(map(len, results or ())) // _KEY_CHARS
+        chars = sum([len(claim.key.key) for claim in claims]) + sum(map(len, results or ()))
+        weight = len(claims) + chars // _ITEM_CHARS
         with self.lock:
             now = self._runtime.now()
             self._finishes.append(Finished(now, claims, results, weight))
@@ -309,7 +328,7 @@ class Given:
         if not self._unclaims:
             return _NOTHING_BACK
         with self.lock:
-            return Back(self._rounds, {claim for claim in claims if self._unclaims.pop(claim, None)})
+            return Back(self._rounds, {claim for claim in claims if self._asked_again(claim)})
 
     def answered(self, back: Back, claims: Sequence[Claim], verdicts: Iterable[Verdict]) -> None:
         """Note the verdicts of these claims: those that are not ours now stay given back."""
@@ -355,6 +374,10 @@ class Given:
                 kept[key] = (now, item)
             while kept and (len(kept) > _KEPT_ITEMS or kept[next(iter(kept))][0] < now - _KEPT_S):
                 del kept[next(iter(kept))]
+
+
+def _weight(claim: Claim) -> int:
+    return 1 + len(claim.key.key) // _ITEM_CHARS
 
 
 def _former(done: Iterable[Token]) -> list[Mark]:

@@ -181,9 +181,12 @@ class Layout:
             names = encode(begin + f"\n{begin}".join(texts)).split(b"\n")
         if len(names) != len(texts):  # or a text has a line break
             names = [encode(begins[scope] + text) for scope, text in zip(scopes, texts, strict=True)]
+        long = max(map(len, names)) > _LONGEST
+        if self.hash_keys and long:  # a key of a megabyte is not to be kept for its digest
+            return [_digest(name) if len(name) > _LONGEST else self._digest(name) for name in names]
         if self.hash_keys:
             return list(map(self._digest, names))
-        if max(map(len, names)) > _LONGEST:
+        if long:
             return [_shortened(name, encode(begins[key.scope])) for name, key in zip(names, keys, strict=True)]
         return names
 

@@ -45,7 +45,7 @@ class Settings:
     #: partition may have 64 in any case, so that one whose records all wait does not stop the others. What a loop of
     #: one's own has got, and commits together, is not counted: it may gather more.
     max_in_flight: int = 4_000
-    #: The same in bytes of keys and values; one poll may overshoot it.
+    #: The same in bytes of keys, values and headers; one poll may overshoot it.
     max_in_flight_bytes: int = 64 * 1024 * 1024
     #: How many offsets a partition may be read beyond its lowest record that is not done. What is done there has to be
     #: remembered, here and in the store: some megabytes for ten million. Beyond it the partition delivers nothing until

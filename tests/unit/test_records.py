@@ -88,7 +88,7 @@ def test_a_record_is_made_as_a_handler_gets_it() -> None:
         fence=fence,
     )
     assert made == Record(Partition("orders", 2), 7, b"k", b"text", (("a", b"1"), ("b", None)), 5, fence)
-    assert (made.topic, made.header("a"), made.size_bytes) == ("orders", b"1", 5)
+    assert (made.topic, made.header("a"), made.size_bytes) == ("orders", b"1", 5 + 3 + 200)
     assert not made.cancelled
     fence.cancelled = True
     assert made.cancelled
@@ -97,6 +97,8 @@ def test_a_record_is_made_as_a_handler_gets_it() -> None:
 def test_the_size_of_many_is_the_sum_of_their_sizes() -> None:
     records = [make_record(value, key=key) for value in (None, b"", b"abc") for key in (None, b"", b"de")]
     assert size_of(records) == sum(record.size_bytes for record in records) == 15
+    records += [make_record(b"", headers=headers) for headers in ((("a", b"x" * 900_000),), (("b", None),) * 1_000)]
+    assert size_of(records) == sum(record.size_bytes for record in records) == 15 + 900_101 + 101_000
 
 
 def test_headers_may_come_more_than_once() -> None:

@@ -79,3 +79,9 @@ def test_a_mark_of_somebody_else_is_left_as_it_stands() -> None:
 def test_what_is_sent_on_keeps_its_identity_and_nothing_of_its_former_storing() -> None:
     headers = [("KEYS", b"k"), ("UNIQ_KEY", b"u"), ("DELAY", b"3"), ("RETRY_TOPIC", b"t"), ("mine", b"1")]
     assert sent_on(headers) == {"KEYS": "k", "UNIQ_KEY": "u", "mine": "1"}
+
+
+def test_what_they_weigh_is_known_without_reading_them() -> None:
+    raw = "".join(f"{name}\x01{'x' * 1_000}\x02" for name in "abc").encode()
+    assert Headers(raw).size_bytes == len(raw) + 300
+    assert Headers(b"").size_bytes == 0

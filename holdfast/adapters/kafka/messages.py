@@ -15,7 +15,7 @@ from holdfast.adapters.kafka.offsets import BEGINNING, END, ENDS, TAIL, offsets_
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
 from holdfast.plugin.ports import Batch, End
-from holdfast.records import Partition
+from holdfast.records import Partition, size_of_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 
+_LOOKED_AT_ONE_OF = 16
+
 
 class _Fields(NamedTuple):
     """For `tuple.__new__`, in this order."""
@@ -37,7 +39,8 @@ class _Fields(NamedTuple):
     offset: int
     fence: Fence
     message: Message
-    #: The value's, as the client counts it (before anybody deserialises it): the key is not fetched for that.
+    #: The value's, as the client counts it (before anybody deserialises it), and the headers' where messages have some:
+    #: the key is not fetched for that.
     size_bytes: int
 
 
@@ -194,6 +197,8 @@ class MessageSource(KafkaSource):
         self._ends_told, self._deserialise = ends_told, deserialise
         #: Messages that carry an error, for the loop.
         self.told: deque[Message] = deque()
+        #: Some of the messages have headers; and how many came since one was looked at.
+        self._weighs_headers, self._unlooked = False, 0
 
     @property
     def callbacks(self) -> UserCallbacks:
@@ -255,6 +260,7 @@ class MessageSource(KafkaSource):
 
     def _sort(self, messages: list[Message], batch: Batch) -> Batch:
         records, ends = list(batch.records), list(batch.ends)
+        weighs_headers = self._looks_for_headers(messages)
         owners, known, new, deserialise = self._owners, self._partitions, tuple.__new__, self._deserialise
         at, partition, fence = ("", -1), Partition("", -1), None
         for message in cast("Sequence[Any]", messages):  # as in KafkaSource
@@ -270,11 +276,21 @@ class MessageSource(KafkaSource):
             if error is not None:
                 ends.append(End(partition, message.offset()))
             elif fence is not None:
-                record = new(MessageRecord, (partition, message.offset(), fence, message, len(message)))
+                size = len(message) + (size_of_headers(headers_of(message)) if weighs_headers else 0)
+                record = new(MessageRecord, (partition, message.offset(), fence, message, size))
                 if deserialise is not None:
                     record.failure = _failure(deserialise, message)
                 records.append(cast("Record", record))
         return Batch(records, ends)
+
+    def _looks_for_headers(self, messages: Sequence[Message]) -> bool:
+        """Whether headers count in what the records weigh. Asking each message would cost a tenth of its way, and most
+        have none: so one of some is asked, and all from the first that has some."""
+        self._unlooked += len(messages)
+        if not self._weighs_headers and self._unlooked >= _LOOKED_AT_ONE_OF:
+            self._unlooked = 0
+            self._weighs_headers = any(map(headers_of, messages[::_LOOKED_AT_ONE_OF]))
+        return self._weighs_headers
 
     def _told_error(self, message: Message, error: KafkaError) -> bool:
         """Keep it for the loop. False = nothing that comes behind it may be read."""

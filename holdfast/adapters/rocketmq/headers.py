@@ -48,6 +48,12 @@ OF_ONE_STORING = frozenset(_OF_ONE_STORING.split())
 RESERVED = OF_ONE_STORING | set(_OF_THE_MESSAGE.split())
 
 
+#: The longest name that is remembered, in bytes.
+_SHORT = 128
+#: Python's objects for a property, where somebody looks at them.
+_PROPERTY_BYTES = 100
+
+
 class Headers(Sequence[tuple[str, bytes]]):
     """Headers as of `headers_of`, read when they are looked at: most handlers never do. Of properties without base64.
     Any thread."""
@@ -57,6 +63,11 @@ class Headers(Sequence[tuple[str, bytes]]):
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._found: tuple[tuple[str, bytes], ...] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the bytes that they are read from, and what they may become."""
+        return len(self._raw) + _PROPERTY_BYTES * self._raw.count(b"\x02")
 
     def last(self, name: str) -> bytes | None:
         """The last one's value; None = there is none. Does not read the others; `Record.header` asks here."""
@@ -129,16 +140,20 @@ def headers_of(raw: bytes) -> tuple[tuple[str, bytes], ...]:
             if is_known:
                 continue
             is_known = True
-        found.append(
-            (_name(name), value) if not name.startswith(_BASE64) else _of_bytes(name.decode("utf-8", "replace"), value)
-        )
+        decoded = _name(name) if len(name) <= _SHORT else _decoded(name)
+        found.append(_of_bytes(decoded, value) if name.startswith(_BASE64) else (decoded, value))
     return tuple(found)
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=1_000)
 def _name(raw: bytes) -> str:
-    """Names are few, and decoding one costs as much as all else of a header."""
-    return raw.decode("utf-8", "replace")
+    """Names are few, and decoding one costs as much as all else of a header. Producers choose them: long ones are not
+    kept."""
+    return _decoded(raw)
 
 
 def _of_bytes(name: str, value: bytes) -> tuple[str, bytes]:

@@ -200,7 +200,7 @@ METRICS: tuple[Metric, ...] = (
     # ---- what is in the process
     _gauge("handlers_running", "", "Calls of handlers that run.", lambda s: s.load.running),
     _gauge("in_flight_records", "records", "Records polled and not settled.", lambda s: s.load.in_flight),
-    _gauge("in_flight_bytes", "bytes", "The same in bytes of keys and values.", lambda s: s.load.in_flight_bytes),
+    _gauge("in_flight_bytes", "bytes", "The same in bytes, headers and all.", lambda s: s.load.in_flight_bytes),
     _gauge(
         "marks_waiting",
         "records",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pytest
 
-from holdfast import Holdfast, MemoryClaims, header
+from holdfast import Holdfast, MemoryClaims, Settings, header
 from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
 from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
 from holdfast.records import Partition
@@ -86,3 +87,31 @@ def test_a_letter_with_it_is_read(mock_cluster: str, topic: str) -> None:
         where = Partition(topic, 0)
         read = box.read({where: 0}, {where: BEFORE + 1}, 20)
         assert [list(each.headers) for batch in read for each in batch][BEFORE:] == [SAID]
+
+
+def test_headers_weigh_in_what_may_be_in_the_process(mock_cluster: str) -> None:
+    """100 records of 100 kB of headers each, and a bound of 2 MB: a loop that ends none of them holds no more."""
+    name = f"heavy-{uuid.uuid4().hex[:8]}"
+    confluent_kafka.Producer({"bootstrap.servers": mock_cluster}).list_topics(name, timeout=10)
+    produce(mock_cluster, name, [[(b"h", b"x" * 100_000)]] * 100)
+    settings = Settings(max_in_flight_bytes=2_000_000, poll_batch=10)
+    released = threading.Event()
+    app = Holdfast(
+        KafkaSource(conf_of(mock_cluster) | {"partition.assignment.strategy": "cooperative-sticky"}),
+        claims=MemoryClaims(),
+        settings=settings,
+    )
+    app.handler(name)(lambda record: released.wait(30))
+    app.start()
+    until(lambda: app.snapshot().load.in_flight_bytes > 1_000_000)
+    assert app.snapshot().load.in_flight < 40
+    released.set()
+    app.stop(wait=True)
+    with KafkaConsumer(
+        conf_of(mock_cluster), claims=MemoryClaims(), settings=settings, assignment="keep", done_when="explicit"
+    ) as consumer:
+        consumer.subscribe([name])
+        got: list[Any] = []
+        while len(got) < 40:
+            got += consumer.consume(1, 0.1)
+        assert consumer.snapshot().load.in_flight_bytes > 2_000_000

@@ -167,7 +167,7 @@ _HEADER_BYTES = 100
 
 
 def size_of_headers(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Their weight in memory, about."""
+    """Weigh headers, about as they are in memory."""
     own: int | None = getattr(headers, "size_bytes", None)
     if own is not None:  # headers that are read when they are looked at
         return own

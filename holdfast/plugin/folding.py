@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 EVERY_S: Final = 30.0
 #: Of so many things it is remembered when they were told; who can name more (hosts, topics) is told more often.
 _KINDS: Final = 256
-#: What differs between two lines of one kind: ports, counts, times.
-_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+#: What differs between two lines of one kind: how long something took. Another partition, or broker, is another kind.
+_TIMES = re.compile(r"\b\d+(?:\.\d+)?(?= ?m?s\b)")
 
 
 class Folding:
@@ -30,8 +30,8 @@ class Folding:
         self._told: dict[str, tuple[float, int]] = {}
 
     def says(self, text: str) -> str | None:
-        """The line to tell now; None = its kind was told just now. Lines that differ by numbers alone are of a kind."""
-        kind, now = _NUMBERS.sub("#", text), self._clock.now()
+        """The line to tell now; None = its kind was told just now. Lines that differ by times alone are of a kind."""
+        kind, now = _TIMES.sub("#", text), self._clock.now()
         with self._lock:
             told_at, more = self._told.pop(kind, (now - EVERY_S, 0))
             due = now - told_at >= EVERY_S

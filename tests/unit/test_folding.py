@@ -24,6 +24,9 @@ def test_lines_of_other_kinds_are_told_beside_it() -> None:
     assert folding.says("a is away") == "a is away"
     assert folding.says("b is away") == "b is away"
     assert folding.says("a is away") is None
+    assert folding.says("orders-3 cannot be read; again in 0.2 s") is not None
+    assert folding.says("orders-4 cannot be read; again in 0.2 s") is not None
+    assert folding.says("orders-3 cannot be read; again in 5.0 s") is None
 
 
 def test_what_names_ever_other_things_is_told_and_fills_no_memory() -> None:

@@ -52,7 +52,9 @@ class ClientLog:
 
     def log(self, _: int, text: str, *args: object) -> None:
         """Log a line, as a logging.Logger does; one that comes again and again only now and then."""
-        if _client_log.isEnabledFor(logging.DEBUG) and (said := self._folding.says(text % args)) is not None:
+        if not _client_log.isEnabledFor(logging.DEBUG):
+            return
+        if (said := self._folding.says(text % args if args else text)) is not None:
             _client_log.debug("%s", said)
 
 

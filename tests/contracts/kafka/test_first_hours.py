@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from holdfast import Holdfast, RedisClaims, Retry, Settings
 from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
-from holdfast.adapters.kafka.callbacks import Callbacks
+from holdfast.adapters.kafka.callbacks import Callbacks, ClientLog
 from holdfast.errors import SourceUnavailable, UnknownTopic
 from holdfast.plugin.events import Assigned
 from tests.contracts.kafka.test_source import Running
@@ -117,3 +117,10 @@ def test_one_of_several_processes_has_its_number_in_its_name() -> None:
     source = KafkaSource({"bootstrap.servers": "a:1", "group.id": "g"}, assignment="sticky")
     source.use_process_number(3)
     assert source.member_name.endswith(f"-{os.getpid()}-3")
+
+
+def test_what_the_client_writes_with_a_percent_sign_is_no_format(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    ClientLog().log(logging.ERROR, "100% of it")
+    ClientLog().log(logging.ERROR, "%s of it", "all")
+    assert [each.getMessage() for each in caplog.records] == ["100% of it", "all of it"]

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka.loop_arguments import partitions_given
 from holdfast.adapters.kafka.loop_errors import as_the_clients
+from holdfast.records import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.adapters.kafka._client import TopicPartition
+    from holdfast.adapters.kafka.loop_offsets import LoopOffsets
     from holdfast.adapters.kafka.messages import MessageSource
     from holdfast.plugin.own_loop.driven import Driven
 
@@ -21,6 +23,7 @@ class ClientCalls:
 
     _source: MessageSource
     _driven: Driven
+    _offsets: LoopOffsets
     _closed: bool
 
     def get_watermark_offsets(
@@ -38,12 +41,14 @@ class ClientCalls:
     def assignment(self) -> list[TopicPartition]:
         """The assignment, as the client has it; empty while another client is made, because this one was finished."""
         with self._turn():
-            return self._source.assignment()
+            left_out = self._offsets.left_out
+            return [one for one in self._source.assignment() if Partition(one.topic, one.partition) not in left_out]
 
     def committed(self, partitions: list[TopicPartition], timeout: float = -1) -> list[TopicPartition]:
-        """The committed offsets, as the client reads them. The metadata is our mark."""
+        """The committed offsets, as the client reads them: none where a group has only begun, and without our mark in
+        the metadata."""
         with self._turn():
-            return self._source.client.committed(partitions, timeout=timeout)
+            return self._source.callbacks.commits.read(self._source.client.committed(partitions, timeout=timeout))
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:  # noqa: ANN401 - as the client has it
         """The cluster's topics, as the client lists them."""

@@ -1,6 +1,6 @@
 """The mark that our commits carry in their metadata: ours, for that very offset, of that very topic.
 
-    holdfast:1:<offset>:<topic id>:<store id>:<cluster id>
+    holdfast:1:<offset>:<topic id>:<store id>:<cluster id>[:<metadata of a loop's own commit>]
 
 | the committed offset | so it is |
 |---|---|
@@ -63,6 +63,8 @@ class CommitMark:
         self._cluster = ""
         #: By partition, as of when that one was named: who has it goes by that name until it is taken over anew.
         self._named: dict[Partition, Identity] = {}
+        #: What a loop has committed with that offset, as metadata of its own.
+        self.note: Callable[[Partition, int], str] = lambda *_: ""
         #: What was decided of marks that are of another topic, each to be told once; those that were told.
         self._decided: dict[str, list[str]] = {}
         self._told: set[tuple[str, int, int]] = set()
@@ -133,12 +135,23 @@ class CommitMark:
     def _of(self, partition: Partition, offset: int) -> str:
         topic_id, cluster = self._named.get(partition, ("", ""))
         mark = f"{_MARK}:{offset}:{topic_id}:{self._store_id()}"
+        if note := self.note(partition, offset):
+            return f"{mark}:{cluster}:{note}"
         return f"{mark}:{cluster}" if cluster else mark
 
 
 def is_marked(reply: TopicPartition) -> bool:
     """Whether a commit of ours left it, of whatever topic of that name."""
     return (reply.metadata or "").startswith(f"{_MARK}:")
+
+
+def note_in(reply: TopicPartition) -> str:
+    """A loop's own metadata, of a commit with our mark; "" = none."""
+    return (reply.metadata or "").removeprefix(f"{_MARK}:").split(":", 4)[4:][0] if _has_note(reply) else ""
+
+
+def _has_note(reply: TopicPartition) -> bool:
+    return is_marked(reply) and (reply.metadata or "").count(":") > _MARK.count(":") + 4
 
 
 def _said(metadata: str | None) -> _Said | None:

@@ -22,7 +22,7 @@ from holdfast.adapters.kafka.loop_arguments import (
 )
 from holdfast.adapters.kafka.loop_config import LoopConfig, read, routes_of, spelled
 from holdfast.adapters.kafka.loop_errors import as_the_clients
-from holdfast.adapters.kafka.loop_offsets import LoopOffsets, is_place, place_of
+from holdfast.adapters.kafka.loop_offsets import LoopOffsets, behind, is_place, place_of
 from holdfast.adapters.kafka.loop_seen import LoopSeen
 from holdfast.adapters.kafka.messages import MessageSource
 from holdfast.dedup.none import NoClaims
@@ -128,7 +128,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         self._health = LoopHealth(self._driven, self._source.max_poll_interval_s)
         self._offsets = LoopOffsets(self._driven, self._source)
         callbacks = self._source.callbacks
-        callbacks.facade, callbacks.settled = self, self._offsets.begin_at
+        callbacks.facade, callbacks.settled = self, self._offsets.begin
         self.interrupted_by(lambda: False)
         self._stored_only = own.stored_only
         self._joined = self._closed = False
@@ -265,10 +265,13 @@ class KafkaConsumer(ClientCalls, LoopSeen):
                 raise ValueError("message and offsets are mutually exclusive")
             if message is not None:
                 check_message(message, "commit")
-            below = self._offsets.done_below(message, offsets)
-            if message is None and offsets is None and not self._stored_only and self._driven.done_when != "explicit":
+            named = [behind(message)] if message is not None else offsets
+            if named:
+                self._source.callbacks.commits.says(partitions_given(named))
+            below = self._offsets.done_below(named)
+            if named is None and not self._stored_only and self._driven.done_when != "explicit":
                 self._driven.end_all()
-            return self._offsets.commit(below, asynchronous=asynchronous)
+            return self._offsets.commit(below, asynchronous=asynchronous, by_offsets=offsets is not None)
 
     def store_offsets(self, message: Message | None = None, offsets: list[TopicPartition] | None = None) -> None:
         """Note as done the message and all before it, or what lies below the offsets. The consumer commits it by the
@@ -304,8 +307,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
 
     # ---- the assignment
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Inside of on_assign: where to begin, as with the client. Elsewhere it is refused: what is assigned by hand
-        does not move, and needs no holdfast.
+        """Inside of on_assign: which of the partitions to read, and where to begin, as with the client. Elsewhere it is
+        refused: what is assigned by hand does not move, and needs no holdfast.
 
         Raises:
             SettingError: outside of on_assign.
@@ -319,6 +322,8 @@ class KafkaConsumer(ClientCalls, LoopSeen):
                     "partitions come by subscribe(); those assigned by hand do not move: use confluent_kafka.Consumer",
                 )
             wanted.extend(one for one in asked if is_place(one.offset))
+            callbacks = self._source.callbacks
+            callbacks.chosen = [*(callbacks.chosen or ()), *partitions_of(asked)]
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Assign as `assign` does."""

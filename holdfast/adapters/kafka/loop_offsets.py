@@ -41,16 +41,17 @@ class LoopOffsets:
         self._refused_marks = 0
         #: What the loop has subscribed to.
         self.topics: Sequence[str] = ()
+        #: Where the loop has committed, and waited for it.
+        self._stood: dict[Ownership, int] = {}
+        #: Partitions that on_assign was told of and has not assigned.
+        self.left_out: set[Partition] = set()
 
-    def done_below(self, message: Message | None, offsets: list[TopicPartition] | None) -> dict[Partition, int] | None:
-        """The message and all before it, or what lies below the offsets, is done.
+    def done_below(self, offsets: list[TopicPartition] | None) -> dict[Partition, int] | None:
+        """Take what lies below the offsets for done.
 
         Returns:
-            The partitions that this is about, and the offsets; None = all: neither was named.
+            The partitions that this is about, and the offsets; None = all: none was named.
         """
-        if message is not None:
-            partition, offset = place_of(message)
-            offsets = [TopicPartition(partition.topic, partition.number, offset + 1)]
         if offsets is None:
             return None
         named = [one for one in partitions_given(offsets) if one.offset >= 0]
@@ -69,21 +70,24 @@ class LoopOffsets:
         Raises:
             KafkaException: as the client.
         """
-        given = partitions_given(offsets or [])
+        given = [behind(message)] if message is not None else partitions_given(offsets)
         if not allowed:
             why = "StoreOffsets failed: set enable.auto.offset.store=false to say by yourself what is done"
             raise as_client(KafkaError._INVALID_ARG, why)  # noqa: SLF001 - librdkafka's name
-        named = [Partition(one.topic, one.partition) for one in given] if message is None else [place_of(message)[0]]
+        named = [Partition(one.topic, one.partition) for one in given]
         if named and not any(map(self.is_assigned, named)):
             raise as_client(self._unlike(named[0]), f"StoreOffsets failed: {named[0]} is not assigned to this consumer")
-        self.done_below(message, offsets)
+        self.done_below(given)
 
-    def commit(self, below: Mapping[Partition, int] | None, *, asynchronous: bool) -> list[TopicPartition] | None:
+    def commit(
+        self, below: Mapping[Partition, int] | None, *, asynchronous: bool, by_offsets: bool = False
+    ) -> list[TopicPartition] | None:
         """Commit where partitions stand.
 
         Args:
             below: those that are meant, and the offsets below which the loop has said that they are done; None = all.
             asynchronous: as the client's.
+            by_offsets: the loop has named offsets, which may lie beyond what was returned.
 
         Raises:
             KafkaException: _TIMED_OUT: the store has not acknowledged what is done; _ASSIGNMENT_LOST: what was called
@@ -91,20 +95,57 @@ class LoopOffsets:
         """
         self._driven.collect()
         self._driven.settle()
+        ahead = self._skipped(below) if below and by_offsets else {}
         if asynchronous:
             self._family.ours.commits.commit(self._owners(below))
-            if lost := sorted((below or {}).keys() - self._owned(below).keys()):
+            if ahead:
+                self._source.commit(ahead)
+            if lost := sorted((below or {}).keys() - self._owned(below).keys() - ahead.keys()):
                 self._source.callbacks.not_committed(KafkaError(_LOST), topic_partitions(lost, below))
             return None
         self._until_settled(below)
-        targets = {partition: owner.ledger.watermark for partition, owner in self._owned(below).items()}
+        owned = self._owned(below)
+        if below is None:
+            owned = {partition: owner for partition, owner in owned.items() if self._has_news(owner)}
+        targets = {partition: owner.ledger.watermark for partition, owner in owned.items()} | ahead
         self._check_ours(below, targets)
         replies = self._source.commit_now(targets)
         for reply in replies:
             owner = self._family.owners.get(Partition(reply.topic, reply.partition))
-            if owner is not None and reply.error is None:
+            if owner is not None and owner.phase is Phase.OWNED and reply.error is None:
                 owner.committed, owner.committed_at = reply.offset, self._driven.parts.runtime.now()
+                self._stood[owner] = reply.offset
         return replies
+
+    def _has_news(self, owner: Ownership) -> bool:
+        """Whether the loop has something to commit there: the client says _NO_OFFSET where all is committed."""
+        self._stood = {each: at for each, at in self._stood.items() if each.phase is Phase.OWNED}
+        returned = self._driven.user.position(owner.partition) is not None
+        return returned and self._stood.get(owner) != owner.ledger.watermark
+
+    def _skipped(self, below: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Skip what the loop calls done before it was returned: it is done by the loop's own word, and reading goes on
+        behind it, here and at the next owner.
+
+        Returns:
+            Those partitions, and where they go on.
+        """
+        ours = self._family.ours
+        found = {partition: offset for partition, offset in below.items() if self._is_beyond(partition, offset)}
+        for partition, offset in found.items():
+            ours.restart(partition, offset)
+            self._driven.user.reads_from(partition, offset)
+        return found
+
+    def _is_beyond(self, partition: Partition, offset: int) -> bool:
+        owner = self._family.ours.by_partition.get(partition)
+        if owner is None or self._driven.done_when == "explicit":
+            return False
+        if owner.phase in (Phase.RESETTING, Phase.ADOPTING):  # earlier, it may be a commit that comes late
+            return offset >= owner.adopting
+        entries = owner.entries.values()
+        unreturned = any(entry.gate in _UNRETURNED and entry.record.offset < offset for entry in entries)
+        return owner.phase is Phase.OWNED and (unreturned or owner.ledger.next < offset)
 
     def _owners(self, below: Mapping[Partition, int] | None) -> list[Ownership]:
         return [owner for owner in self._family.owners.values() if below is None or owner.partition in below]
@@ -202,7 +243,19 @@ class LoopOffsets:
             return
         self._go(partition, one)
 
-    def begin_at(self, wanted: Sequence[TopicPartition]) -> None:
+    def begin(
+        self, came: Sequence[Partition], wanted: Sequence[TopicPartition], chosen: Sequence[Partition] | None
+    ) -> None:
+        """Partitions have come, and on_assign was called. Those that it has not chosen are the group's to give to
+        somebody else; until then nothing of them is returned. Raises SourceError."""
+        left_out = set() if chosen is None else set(came).difference(chosen)
+        again = self.left_out.intersection(came) - left_out
+        self.left_out = (self.left_out | left_out) - again
+        self._driven.user.let(again)
+        self._driven.user.hold(left_out)
+        self._begin_at([one for one in wanted if Partition(one.topic, one.partition) not in left_out])
+
+    def _begin_at(self, wanted: Sequence[TopicPartition]) -> None:
         """Begin where on_assign has said, by `assign` and `seek`: the last word counts. Raises SourceError."""
         for partition, one in {Partition(one.topic, one.partition): one for one in wanted}.items():
             self._go(partition, one)
@@ -229,6 +282,12 @@ class LoopOffsets:
 def is_place(offset: int) -> bool:
     """Whether reading may begin there: at a number, at the beginning, at the end, or so many before it."""
     return offset >= 0 or offset in (BEGINNING, END) or offset <= TAIL
+
+
+def behind(message: Message) -> TopicPartition:
+    """The offset that says that the message is done. Raises ValueError, as `place_of`."""
+    partition, offset = place_of(message)
+    return TopicPartition(partition.topic, partition.number, offset + 1)
 
 
 def place_of(message: Message) -> tuple[Partition, int]:

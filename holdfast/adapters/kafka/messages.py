@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, TopicPartition
-from holdfast.adapters.kafka.callbacks import Callbacks, topic_partitions
+from holdfast.adapters.kafka.callbacks import Callbacks, partitions_of, topic_partitions
 from holdfast.adapters.kafka.first_look import FirstLook
 from holdfast.adapters.kafka.header_names import headers_of
+from holdfast.adapters.kafka.loop_commits import LoopCommits
 from holdfast.adapters.kafka.offsets import BEGINNING, END, ENDS, TAIL, offsets_at
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
-from holdfast.plugin.ports import Batch, End
+from holdfast.plugin.ports import Batch, Committed, End
 from holdfast.records import Partition, size_of_headers
 
 if TYPE_CHECKING:
@@ -99,15 +100,20 @@ class UserCallbacks(Callbacks):
         self.raised: Exception | None = None
         #: Where on_assign wants partitions to begin, by its own assign call; None = not inside of on_assign.
         self.wanted: list[TopicPartition] | None = None
-        self.settled: Callable[[Sequence[TopicPartition]], None] = lambda _: None
+        #: Which partitions on_assign has assigned itself; None = it leaves that to us.
+        self.chosen: list[Partition] | None = None
+        #: Told of partitions that came, and what on_assign has said: where to begin, and which it has chosen.
+        self.settled: Callable[[Sequence[Partition], Sequence[TopicPartition], Sequence[Partition] | None], None]
+        self.settled = lambda *_: None
+        self.commits = LoopCommits()
 
     def on_assign(self, consumer: Consumer, came: list[TopicPartition]) -> None:
         """Take over, then tell the loop; where it says another offset, that is a reset."""
         super().on_assign(consumer, came)
-        self.wanted = []
+        self.wanted, self.chosen = [], None
         self._call("on_assign", self.facade, [TopicPartition(one.topic, one.partition, one.offset) for one in came])
         wanted, self.wanted = self.wanted, None
-        self._guarded(lambda: self.settled(wanted))
+        self._guarded(lambda: self.settled(partitions_of(came), wanted, self.chosen))
 
     def on_revoke(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """The loop's last chance to say what is done, then the hand-over."""
@@ -115,6 +121,7 @@ class UserCallbacks(Callbacks):
             self._call("on_revoke", self.facade, list(gone))
         finally:
             super().on_revoke(consumer, gone)
+            self.commits.gone(partitions_of(gone))
 
     def on_lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
         """Call on_revoke where there is no on_lost, as the client does."""
@@ -122,18 +129,21 @@ class UserCallbacks(Callbacks):
             self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, list(gone))
         finally:
             super().on_lost(consumer, gone)
+            self.commits.gone(partitions_of(gone))
 
     def given_up(self) -> None:
         """Tell the loop as of any loss."""
         if self.assigned:
             gone = topic_partitions(sorted(self.assigned))
             self._call("on_lost" if self.user.get("on_lost") else "on_revoke", self.facade, gone)
+        self.commits.gone(self.assigned)
         super().given_up()
 
     def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """The engine first."""
+        """The engine first. The loop is told of its own commits."""
         super().on_commit(error, offsets)
-        self._call("on_commit", error, offsets)
+        if told := self.commits.told(offsets):
+            self._call("on_commit", error, told)
 
     def not_committed(self, error: KafkaError, offsets: list[TopicPartition]) -> None:
         """A commit of the loop's that did not even leave the client."""
@@ -193,6 +203,7 @@ class MessageSource(KafkaSource):
         super().__init__(conf, assignment=assignment, static_id=static_id, leave=leave)
         self._callbacks: UserCallbacks = UserCallbacks(self._checked.group, self._checked.bootstrap)
         self._callbacks.user["on_commit"] = on_commit
+        self._mark.note = self._callbacks.commits.note
         self._first_look = FirstLook(self.group, self._checked.conf, self._starting_offsets)
         self._ends_told, self._deserialise = ends_told, deserialise
         #: Messages that carry an error, for the loop.
@@ -245,7 +256,24 @@ class MessageSource(KafkaSource):
     ) -> Mapping[Partition, int | SourceError]:
         """Where the group begins: known once the look is over that began with the subscription."""
         self._first_look.wait(deadline)
-        return super().first_offsets(partitions, deadline)
+        found = super().first_offsets(partitions, deadline)
+        begins = {partition: offset for partition, offset in found.items() if isinstance(offset, int)}
+        self._callbacks.commits.adopts(begins, begins=True)
+        return found
+
+    def committed(
+        self, partitions: Sequence[Partition], deadline: Deadline
+    ) -> Mapping[Partition, Committed | SourceError | None]:
+        """Read the offsets; of one that is not ours, the engine's first commit is not the loop's."""
+        found = super().committed(partitions, deadline)
+        foreign = {each: one.offset for each, one in found.items() if isinstance(one, Committed) and not one.ours}
+        self._callbacks.commits.adopts(foreign, begins=False)
+        return found
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Begin to commit."""
+        self._callbacks.commits.goes(offsets)
+        super().commit(offsets)
 
     def close(self, deadline: Deadline, *, leave: bool = False) -> None:
         """Close as `KafkaSource` does."""
@@ -318,7 +346,10 @@ class MessageSource(KafkaSource):
     # ---- for the loop's own calls
     def commit_now(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
         """Commit and wait for the answer, as long as the client does. Raises KafkaException."""
-        return self.client.commit(offsets=self._mark.on(offsets), asynchronous=False)
+        commits = self._callbacks.commits
+        commits.goes(offsets)
+        replies = self.client.commit(offsets=self._mark.on(offsets), asynchronous=False)
+        return [commits.shown(reply) for reply in replies]
 
     def resolve(self, partition: Partition, offset: int, deadline: Deadline) -> int:
         """An offset as a number, where it may be one of the client's own places. Raises SourceError."""

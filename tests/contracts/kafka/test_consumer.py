@@ -271,7 +271,15 @@ def test_a_rebalance_calls_the_loops_own_callbacks_and_repeats_nothing(loops: Lo
 def test_what_on_revoke_commits_is_done(loops: Loops) -> None:
     loops.produce([str(n) for n in range(8)])
     first, second = loops.consumer({"enable.auto.commit": False}), loops.consumer({"enable.auto.commit": False})
-    first.subscribe([loops.topic], on_revoke=lambda consumer, _: consumer.commit(asynchronous=False))
+
+    def commit(consumer: KafkaConsumer, _: list[TopicPartition]) -> None:
+        try:
+            consumer.commit(asynchronous=False)
+        except KafkaException as error:  # as the client where all is committed
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                raise
+
+    first.subscribe([loops.topic], on_revoke=commit)
     read(first, 8)
     second.subscribe([loops.topic])
     came: list[Message] = []
@@ -351,7 +359,7 @@ def test_a_seek_commits_nothing_of_what_the_loop_has(loops: Loops, to: int) -> N
         assert read(first, 3) == ["a", "b", "c"]
         first.seek(TopicPartition(loops.topic, 0, to))
         assert read(first, 1) == [["a", "b", "c", "d"][to]]
-        assert first.committed([where], _PATIENCE_S)[0].offset == 0
+        assert first.committed([where], _PATIENCE_S)[0].offset < 1
         first.commit(offsets=[TopicPartition(loops.topic, 0, 1)], asynchronous=False)
     assert read(loops.joined({"enable.auto.commit": False}), 3) == ["b", "c", "d"]
 

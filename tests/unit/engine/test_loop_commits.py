@@ -54,7 +54,7 @@ class Committing:
     def commit(self, offset: int | None) -> list[tuple[int, int]]:
         with self._loop.lock:
             named = None if offset is None else [TopicPartition("orders", 0, offset)]
-            below = self._offsets.done_below(None, named)
+            below = self._offsets.done_below(named)
             if below is None and self._loop.done_when != "explicit":
                 self._loop.end_all()
             replies = self._offsets.commit(below, asynchronous=False)

@@ -1,0 +1,92 @@
+"""Commits as a loop sees them: its own, with its own metadata, as if the client had made them and nobody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.adapters.kafka._client import KafkaError, TopicPartition
+from holdfast.adapters.kafka.commit_mark import is_marked, note_in
+from holdfast.adapters.kafka.loop_errors import as_client
+from holdfast.records import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+#: What the client calls an offset that it does not know (rdkafka.h, RD_KAFKA_OFFSET_INVALID).
+_INVALID = -1001
+#: Brokers take 4,096 bytes (offset.metadata.max.bytes), of which our mark needs some hundred.
+_LONGEST_NOTE = 3_500
+
+
+class LoopCommits:
+    """Of one consumer. Under the lock of its `Driven`."""
+
+    def __init__(self) -> None:
+        #: Where partitions were taken over by a first commit of ours, of which the loop has said nothing.
+        self._adopted: dict[Partition, int] = {}
+        #: Those of them that nobody of the group had committed before.
+        self._begun: set[Partition] = set()
+        #: The metadata that the loop has committed, and with which offset.
+        self._notes: dict[Partition, tuple[int, str]] = {}
+
+    def adopts(self, offsets: Mapping[Partition, int], *, begins: bool) -> None:
+        """We commit these, to have our mark there.
+
+        Args: begins: the group had no offset there.
+        """
+        self._adopted.update(offsets)
+        (self._begun.update if begins else self._begun.difference_update)(offsets)
+
+    def goes(self, offsets: Mapping[Partition, int]) -> None:
+        """A commit goes out: where it is another offset than the adopted one, something was done there."""
+        self._forget(partition for partition, offset in offsets.items() if self._adopted.get(partition) != offset)
+
+    def says(self, offsets: Iterable[TopicPartition]) -> None:
+        """The loop commits these itself. Raises KafkaException: metadata that no broker takes."""
+        for one in offsets:
+            partition = Partition(one.topic, one.partition)
+            if len((one.metadata or "").encode()) > _LONGEST_NOTE:
+                raise as_client(KafkaError.OFFSET_METADATA_TOO_LARGE, f"Commit failed: more than {_LONGEST_NOTE} bytes")
+            self._forget([partition])
+            self._notes.pop(partition, None)
+            if one.metadata:
+                self._notes[partition] = (one.offset, one.metadata)
+
+    def gone(self, partitions: Iterable[Partition]) -> None:
+        """Partitions go: whoever has them next may commit."""
+        partitions = list(partitions)
+        self._forget(partitions)
+        for partition in partitions:
+            self._notes.pop(partition, None)
+
+    def note(self, partition: Partition, offset: int) -> str:
+        """The loop's own metadata of that offset; "" = none."""
+        at, said = self._notes.get(partition, (-1, ""))
+        return said if at == offset else ""
+
+    def told(self, offsets: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Pick what the loop's on_commit is told of a commit's answer."""
+        adopted = self._adopted
+        return [self.shown(one) for one in offsets if adopted.get(Partition(one.topic, one.partition)) != one.offset]
+
+    def read(self, replies: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Committed offsets, as the client would read them: none where the group has only begun."""
+        return [self.shown(one, begun=True) for one in replies]
+
+    def shown(self, one: TopicPartition, *, begun: bool = False) -> TopicPartition:
+        """Without our mark."""
+        if one.error is not None or not is_marked(one):
+            return one
+        partition = Partition(one.topic, one.partition)
+        if begun and partition in self._begun and self._adopted.get(partition) == one.offset:
+            return TopicPartition(one.topic, one.partition, _INVALID)
+        more: dict[str, Any] = {"metadata": note} if (note := note_in(one)) else {}
+        epoch: int | None = one.leader_epoch  # its stub knows no None
+        if epoch is not None:
+            more["leader_epoch"] = epoch
+        return TopicPartition(one.topic, one.partition, one.offset, **more)
+
+    def _forget(self, partitions: Iterable[Partition]) -> None:
+        for partition in list(partitions):
+            self._adopted.pop(partition, None)
+            self._begun.discard(partition)

@@ -91,6 +91,12 @@ class Record(_Fields):
         """Key, value and headers, as bounds count them: each header is 100 bytes more than its name and value."""
         return len(self.key or b"") + len(self.value or b"") + (size_of_headers(self.headers) if self.headers else 0)
 
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - as a tuple's, but for names
+        """Refuse names: a record is no dictionary. Raises TypeError."""
+        if isinstance(index, str):
+            raise TypeError(f"a record has no fields: record.json()[{index!r}], or value=Order, which decodes it")
+        return super().__getitem__(index)
+
     def json(self) -> Any:  # noqa: ANN401 - whatever the producer has written
         """The value, decoded from JSON at the first call and kept: later calls, and `key="order_id"`, share it.
 

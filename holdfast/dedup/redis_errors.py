@@ -92,7 +92,10 @@ def asking(where: object, told: Callable[[Exception, object], StoreError] | None
             raise
         if by is not None:
             raise by from by.__cause__
-        raise (told or store_error)(error, where) from error
+        said = (told or store_error)(error, where)
+        # Of the cause its words alone: redis-py's stack and the socket's errors below it are 60 lines of a traceback.
+        error.__cause__ = error.__context__ = None
+        raise said from error.with_traceback(None)
 
 
 def interruption(error: BaseException, handled: BaseException | None) -> BaseException | None:

@@ -16,7 +16,7 @@ from holdfast.plugin.engine.loop import Engine
 from holdfast.plugin.engine.partition.partitioned import Partitioned
 from holdfast.plugin.handlers import BatchOf, as_topics, new_handler
 from holdfast.plugin.hooks import Hooks
-from holdfast.plugin.made_of import check_parts
+from holdfast.plugin.made_of import A_STORE, check_parts
 from holdfast.plugin.observe.health import Health, HealthCheck
 from holdfast.plugin.observe.snapshot import Snapshot
 from holdfast.plugin.ports import DeadLetters, LeasedSource, Observer, PartitionedSource, RetryTopicsSource
@@ -24,6 +24,7 @@ from holdfast.plugin.retrying.letter_limit import limit_for
 from holdfast.plugin.retrying.retry import Retry
 from holdfast.plugin.retrying.retry_topics import check_retry
 from holdfast.plugin.running import Background, Beside, run_in_loop
+from holdfast.plugin.setting_names import known_arguments
 from holdfast.plugin.settings import Settings
 from holdfast.plugin.signals import answered, run_answering
 from holdfast.runtime import MACHINE
@@ -65,6 +66,7 @@ class Holdfast(Hooks):
         SettingError: at construction or in `handler`, for what cannot work.
     """
 
+    @known_arguments(claims=A_STORE)
     def __init__(
         self,
         source: PartitionedSource | LeasedSource,
@@ -117,6 +119,7 @@ class Holdfast(Hooks):
         self, topics: str | Sequence[str], *, value: ValueSpec[T], batch: BatchOf, **others: Unpack[Handling]
     ) -> TakesValues[T]: ...
 
+    @known_arguments()
     def handler(
         self,
         topics: str | Sequence[str],
@@ -260,6 +263,7 @@ class Holdfast(Hooks):
         """
         engine = self._made()
         self._background = Background(engine.run, self._runtime, self._name)
+        self._background.tell_if_left(f"the app of group {self._source.group}")
 
     @property
     def _name(self) -> str:

@@ -125,6 +125,8 @@ class StoreDown(EventLine):
 class StoreUp(EventLine):
     """The claim store answers again."""
 
+    level: ClassVar[int] = logging.INFO
+
     down_s: float
     #: Handlers that started meanwhile without protection (`store_down="open"` only).
     unprotected: int = 0

@@ -8,6 +8,9 @@ from holdfast.dedup.claims import check_store
 from holdfast.errors import SettingError
 from holdfast.plugin.settings import Settings
 
+#: What to give for `claims=`.
+A_STORE = "RedisClaims.from_url(url); MemoryClaims() for tests in one process; None to go without a store"
+
 
 def check_parts(*, claims: object, settings: object, observers: object) -> None:
     """Hold each against what it has to be; None stands for none, and for the defaults. Raises SettingError, which shows

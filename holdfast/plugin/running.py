@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
+import weakref
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from holdfast.runtime import Runtime, Thread
+
+
+_log = logging.getLogger("holdfast")
 
 
 class Background:
@@ -38,6 +43,10 @@ class Background:
         self._thread.join()
         self.check()
 
+    def tell_if_left(self, what: str) -> None:
+        """Warn at the process' end if it runs on then: its thread does not keep the process, and is cut off."""
+        weakref.finalize(self, _tell_if_left, self._thread, what)
+
     def check(self) -> None:
         """Raise what it raised."""
         if self._error is not None:
@@ -50,6 +59,15 @@ class Background:
             self._error = error
         finally:
             self._ended()
+
+
+def _tell_if_left(thread: Thread, what: str) -> None:
+    if thread.is_alive():
+        _log.warning(
+            "the process ends and %s still runs: for its group this is a crash, and other members wait for its lease; "
+            "call app.stop(wait=True) before",
+            what,
+        )
 
 
 class Stop(Protocol):

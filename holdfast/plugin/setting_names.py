@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import SettingError
+from holdfast.plugin.secret_names import MASK, is_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def known(cls: type[T]) -> type[T]:
@@ -27,15 +30,45 @@ def known(cls: type[T]) -> type[T]:
             raise SettingError(
                 cls.__name__, values[0], f"say which one it is: {names[0]}=..., as in {cls.__name__}(...)"
             )
-        for name, value in given.items():
-            if name not in names:
-                near = difflib.get_close_matches(name, names, 1)
-                meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-                raise SettingError(name, value, f"{cls.__name__} has no setting of that name: {meant}")
+        _check_names(given, names, f"{cls.__name__} has no setting of that name")
         init(self, **given)
 
     setattr(cls, "__init__", named)  # noqa: B010 - an assignment is no method to mypy
     return cls
+
+
+def known_arguments(**missing: str) -> Callable[[F], F]:
+    """Above a function: an argument that it does not take is a SettingError, and one that it lacks says what to give.
+
+    Args: missing: of arguments that have to be given, an example each.
+    """
+
+    def decorate(function: F) -> F:
+        parameters = inspect.signature(function).parameters
+        names = [name for name in parameters if name != "self"]
+        takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        called = function.__qualname__.removesuffix(".__init__")
+
+        @functools.wraps(function)
+        def named(*values: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function's
+            if not takes_any:
+                _check_names(given, names, f"{called} has no argument of that name")
+            for name, example in missing.items():
+                if name not in given:
+                    raise TypeError(f"{called}: {name}= is missing: give {example}")
+            return function(*values, **given)
+
+        return named  # type: ignore[return-value]  # it takes and returns what the function does
+
+    return decorate
+
+
+def _check_names(given: Mapping[str, object], names: Sequence[str], unknown: str) -> None:
+    for name, value in given.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            raise SettingError(name, MASK if is_secret(name) else value, f"{unknown}: {meant}")
 
 
 def check_number(

@@ -143,8 +143,16 @@ def test_where_it_may_not_choose_it_says_so() -> None:
         (None, OF_AN_APP, "at the first record (auto.offset.reset is not set, and this is holdfast's default"),
         (None, OF_A_LOOP, "at the end (auto.offset.reset is not set, and this is the client's default)"),
         ("earliest", OF_A_LOOP, "at the first record (auto.offset.reset=earliest)"),
-        ("error", OF_A_LOOP, "nowhere (auto.offset.reset=error)"),
     ],
 )
-def test_one_line_says_where_and_why(policy: str | None, default: Any, said: str) -> None:
-    assert said in str(starting_offsets(policy, default))
+def test_one_line_says_where_and_why_once_of_partitions_without_an_offset(
+    policy: str | None, default: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    group = starting_offsets(policy, default)
+    look(group, Known(orders=2), "orders")
+    for _ in range(2):  # asked again after an error
+        group.of(orders(0, 1), IDS)
+    [line] = caplog.messages
+    assert "the group g has no offset in orders-[0-1]" in line
+    assert said in line

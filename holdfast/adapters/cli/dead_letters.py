@@ -10,7 +10,7 @@ from holdfast.adapters.cli.arguments import at_least_0, since_ms
 from holdfast.adapters.cli.holding import Holding
 from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.cli.letters import COLUMNS, StoredLetter, Summary, Wanted
-from holdfast.adapters.cli.output import span
+from holdfast.adapters.cli.output import count, span
 from holdfast.adapters.cli.replay import Replay, Result, Way
 from holdfast.adapters.cli.replayed import KEEP_S, Replayed
 from holdfast.errors import SettingError
@@ -199,7 +199,7 @@ def _tell_summary(output: Output, summary: Summary, shown: int) -> None:
     ]
     output.table(("ERROR", "LETTERS", "NEWEST", "OLDEST"), rows)
     if shown < total:
-        output.say(f"{shown:,} of {total:,} letters shown: --limit shows more")
+        output.say(f"{shown:,} of {count(total, 'letter')} shown: --limit shows more")
 
 
 def _tell_result(options: argparse.Namespace, output: Output, result: Result) -> None:
@@ -214,15 +214,15 @@ def _tell_result(options: argparse.Namespace, output: Output, result: Result) ->
             "stopped": result.stopped,
         }
     )
-    for topic, count in sorted(result.sent.items()):
-        output.say(f"{count:,} letters {'would be sent' if options.dry_run else 'sent'} to {topic}")
+    for topic, sent in sorted(result.sent.items()):
+        output.say(f"{count(sent, 'letter')} {'would be sent' if options.dry_run else 'sent'} to {topic}")
     if not result.sent:
         output.say("nothing to send" if options.dry_run else "nothing sent")
     if result.already:
         output.say(f"{result.already:,} were replayed before")
     if result.not_wanted:
         output.say(f"{result.not_wanted:,} left where they are: the filters do not want them")
-    for why, count in result.refused.items():
-        output.say(f"{count:,} refused: {why}")
+    for why, refused in result.refused.items():
+        output.say(f"{refused:,} refused: {why}")
     if result.stopped is not None:
         output.say(f"stopped before the end ({result.stopped}); the rest is sent by another run")

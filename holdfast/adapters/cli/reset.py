@@ -15,7 +15,7 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import target
 from holdfast.adapters.cli.holding import Holding
 from holdfast.adapters.cli.interrupt import Interrupt
-from holdfast.adapters.cli.output import shown
+from holdfast.adapters.cli.output import count, shown
 from holdfast.adapters.cli.reset_moves import COLUMNS, Move, Position, plan
 from holdfast.dedup.claims import ClaimKey
 from holdfast.dedup.keys import key_text
@@ -182,4 +182,4 @@ def _tell(moves: list[Move], output: Output) -> None:
         output.json(move.as_json())
     output.table(COLUMNS, [move.row() for move in moves])
     again, skipped = sum(move.again or 0 for move in moves), sum(move.skipped or 0 for move in moves)
-    output.say(f"at most {again:,} records would run again and {skipped:,} be skipped")
+    output.say(f"at most {count(again, 'record')} would run again and {skipped:,} be skipped")

@@ -133,7 +133,7 @@ def _figures(app: App) -> str:
     parts = [f"lag: {lag} in {count(len(partitions), 'partition')}", f"{load['in_flight']:,} in flight"]
     parts += [f"{load['running']:,} in handlers", f"{waiting:,} wait for claims", f"{records['handled']:,} handled"]
     skipped = records["suppressed_by_position"] + records["suppressed_by_key"]
-    parts += [f"{skipped:,} duplicates", f"{records['dead_lettered']:,} dead letters"]
+    parts += [count(skipped, "duplicate"), count(records["dead_lettered"], "dead letter")]
     return ", ".join(parts)
 
 

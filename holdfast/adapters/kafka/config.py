@@ -163,6 +163,8 @@ def _as_read(conf: Mapping[str, object]) -> dict[str, object]:
 def _check_names(conf: Mapping[str, object]) -> None:
     for name, example in (("bootstrap.servers", "'broker-1:9092,broker-2:9092'"), ("group.id", "'billing'")):
         value = conf.get(name)
+        if name not in conf and (other := name.replace(".", "_")) in conf:
+            raise SettingError(other, conf[other], f"librdkafka calls it {name}")
         if not isinstance(value, str) or not value.strip():
             raise SettingError(name, value, f"set it, such as {example}")
     if STATIC_ID in conf:

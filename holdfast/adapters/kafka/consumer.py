@@ -28,9 +28,10 @@ from holdfast.adapters.kafka.messages import MessageSource
 from holdfast.dedup.none import NoClaims
 from holdfast.errors import SettingError
 from holdfast.plugin.audit.settings import checked
-from holdfast.plugin.made_of import check_parts
+from holdfast.plugin.made_of import A_STORE, check_parts
 from holdfast.plugin.own_loop.driven import Driven
 from holdfast.plugin.own_loop.loop_health import LoopHealth
+from holdfast.plugin.setting_names import known_arguments
 from holdfast.plugin.settings import Settings
 from holdfast.timing import Deadline
 
@@ -85,6 +86,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         KafkaException: as the client; with "sticky" also where the broker gives no answer.
     """
 
+    @known_arguments(claims=A_STORE)
     @as_the_clients()
     def __init__(
         self,

@@ -241,7 +241,6 @@ class MessageSource(KafkaSource):
     ) -> None:
         """Join: waits for no broker. Topics that do not exist (yet) are no error, as with the client itself."""
         self._topics, self._callbacks.listener, self._owners = list(topics), listener, owners
-        _log.info("%s", self._starting_offsets)
         self._first_look.begin(self._topics)
         self._join()
 

@@ -19,6 +19,7 @@ from holdfast.adapters.kafka.forgotten import Brokers, give_up, told
 from holdfast.adapters.kafka.group_session import GroupSession
 from holdfast.adapters.kafka.header_names import ask, mended
 from holdfast.adapters.kafka.joining import consumer_of, is_member, join, look_for_topics, refused_at_the_door
+from holdfast.adapters.kafka.known_properties import check_known
 from holdfast.adapters.kafka.log_ends import LogEnds
 from holdfast.adapters.kafka.offsets import ENDS, LATEST, borders_seen, committed_of_each, offsets_at, offsets_by_leader
 from holdfast.adapters.kafka.properties import as_int
@@ -29,6 +30,7 @@ from holdfast.adapters.kafka.static_member import Refusals, chosen, id_from, wit
 from holdfast.adapters.kafka.topic_ids import TopicIds
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.ports import NOTHING, Batch, End
+from holdfast.plugin.setting_names import known_arguments
 from holdfast.process_name import process_name
 from holdfast.records import Partition, Record
 from holdfast.timing import SYSTEM_CLOCK, Deadline
@@ -67,6 +69,7 @@ class KafkaSource:
         SettingError: names the property, its value and the remedy.
     """
 
+    @known_arguments()
     def __init__(
         self,
         conf: Mapping[str, Any],
@@ -78,6 +81,7 @@ class KafkaSource:
         self._static_id, self._leave = static_id if callable(static_id) else None, leave
         named = conf if static_id is None or callable(static_id) else with_id(conf, static_id)
         self._checked = check(named, assignment)
+        check_known(self._checked.conf)
         self._warned: list[Finding] = []
         self._warn(self._checked.findings)
         self._refusals: Refusals | None = None

@@ -12,6 +12,7 @@ from holdfast.adapters.kafka.admin import request_s
 from holdfast.adapters.kafka.commit_mark import is_marked
 from holdfast.adapters.kafka.offsets import EARLIEST, LATEST, committed
 from holdfast.errors import SourceError
+from holdfast.plugin.event_line import ranges_of
 from holdfast.records import Partition
 
 if TYPE_CHECKING:
@@ -61,14 +62,10 @@ class StartingOffsets:
         #: topic's id: of one that was made again it is not meant.
         self._never_read: dict[Partition, str] = {}
         self._looked_at: set[str] = set()
+        #: Partitions of which was said where the group begins there.
+        self._said: set[Partition] = set()
         #: Topics that begin at their first record whatever the configuration says.
         self.whole: frozenset[str] = frozenset()
-
-    def __str__(self) -> str:
-        """One line for the log."""
-        where = {EARLIEST: "at the first record", LATEST: "at the end"}.get(self._when or 0, "nowhere")
-        later = "; what it learns of later begins at the first record" if self._when == LATEST else ""
-        return f"where the group {self._group} has no offset, it begins {where} ({self._why}){later}"
 
     @property
     def chosen(self) -> bool:
@@ -76,8 +73,7 @@ class StartingOffsets:
         return self._when is not None
 
     def begin(self, consumer: Consumer, topics: Collection[str], deadline: Deadline) -> None:
-        """Before the group is joined: say where it begins, and look. Raises SourceError."""
-        _log.info("%s", self)
+        """Before the group is joined: look. Raises SourceError."""
         self.look(consumer, topics, deadline)
 
     def has_to_look(self, topics: Collection[str]) -> bool:
@@ -127,7 +123,19 @@ class StartingOffsets:
         never = self._never_read
         late = [each for each in chosen if each in never and ids.get(each.topic, never[each]) == never[each]]
         early = [partition for partition in partitions if partition not in late]
+        self._tell(early, "at the first record")
+        self._tell(late, "at the end")
         return {when: some for when, some in ((EARLIEST, early), (LATEST, late)) if some}
+
+    def _tell(self, partitions: Sequence[Partition], where: str) -> None:
+        """Log where the group begins, once of each partition."""
+        if new := [each for each in partitions if each not in self._said and each.topic not in self.whole]:
+            self._said.update(new)
+            why = self._why
+            if self._when == LATEST and where != "at the end":
+                why = f"{why}, which is meant for what was there before"
+            said = f"the group {self._group} has no offset in {ranges_of(new)}: it begins {where} ({why})"
+            _log.info("%s", said)
 
 
 def _partitions(consumer: Asked, topics: Collection[str], deadline: Deadline) -> list[Partition]:

@@ -67,10 +67,10 @@ def serve(
         "/live": partial(_probe, outside, "live"),
         "/ready": partial(_probe, outside, "ready"),
         "/status": lambda _: (HTTPStatus.OK, _json(outside.status()), _JSON),
-        "/metrics": _metrics(apps, partitions=partitions),
     }
+    pages["/metrics"], has_metrics = _metrics(apps, partitions=partitions)
     try:
-        return Endpoint(_Server((host, port), pages))
+        return Endpoint(_Server((host, port), pages), has_metrics=has_metrics)
     except (OSError, OverflowError) as error:
         raise SettingError(
             "host, port", (host, port), f"cannot listen there ({error}): use a free port, 0 for any, on a host of ours"
@@ -80,13 +80,16 @@ def serve(
 class Endpoint:
     """A server that runs. A context: its end closes it."""
 
-    def __init__(self, server: _Server) -> None:
+    def __init__(self, server: _Server, *, has_metrics: bool) -> None:
         self._server, self._is_ours = server, True
         self.host, self.port = str(server.server_address[0]), int(server.server_address[1])
         self._thread = threading.Thread(target=server.serve_forever, name=f"holdfast-http-{self.port}", daemon=True)
         self._thread.start()
         after_fork(self, Endpoint._let_go)
-        _log.info("serving %s/metrics, /live, /ready and /status", self.url)
+        metrics = "/metrics, " if has_metrics else ""
+        _log.info("serving %s%s/live, /ready and /status", self.url, metrics)
+        if not has_metrics:
+            _log.info("without /metrics: pip install 'holdfast[prometheus]'")
 
     @property
     def url(self) -> str:
@@ -176,14 +179,15 @@ def _probe(outside: Outside, asks: str, _accept: str) -> Answer:
     return HTTPStatus.OK if found[asks] else HTTPStatus.SERVICE_UNAVAILABLE, _json(found), _JSON
 
 
-def _metrics(apps: tuple[Watchable, ...], *, partitions: bool) -> Page:
+def _metrics(apps: tuple[Watchable, ...], *, partitions: bool) -> tuple[Page, bool]:
+    """Returns: the page, and whether it has metrics."""
     try:
         from holdfast.adapters.prometheus import HoldfastCollector, exposition  # noqa: PLC0415 - of an extra
     except MissingExtraError as error:
         missing = f"{error}\n".encode()
-        return lambda _: (HTTPStatus.NOT_IMPLEMENTED, missing, "text/plain")
+        return (lambda _: (HTTPStatus.NOT_IMPLEMENTED, missing, "text/plain")), False
     collector = HoldfastCollector(*apps, partitions=partitions)
-    return lambda accept: (HTTPStatus.OK, *exposition(collector, accept))
+    return (lambda accept: (HTTPStatus.OK, *exposition(collector, accept))), True
 
 
 def _json(value: object) -> bytes:

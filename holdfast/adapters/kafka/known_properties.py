@@ -1,0 +1,42 @@
+"""Which properties the client knows: it is asked where a configuration is written, not first where it begins."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.kafka._client import Consumer, KafkaException
+from holdfast.errors import SettingError
+from holdfast.plugin.secret_names import masked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: No property has this name. The client looks at one property after the other, so that it comes to this one, and makes
+#: nothing, only if it takes all before it.
+_NONE_OF_ITS_OWN = "holdfast.last"
+_UNKNOWN = re.compile(r'No such configuration property: "(.*)"')
+#: It would load these libraries.
+_NOT_TRIED = ("plugin.library.paths",)
+_CLOSE = 0.75
+
+
+def check_known(conf: Mapping[str, object]) -> None:
+    """Raises SettingError: the client has no property of that name. It is asked without a connection (0.1 ms)."""
+    found = None
+    try:
+        Consumer({name: value for name, value in conf.items() if name not in _NOT_TRIED} | {_NONE_OF_ITS_OWN: "x"})
+    except KafkaException as error:
+        found = _UNKNOWN.match(error.args[0].str())
+    if found is None or found[1] == _NONE_OF_ITS_OWN:
+        return  # what is wrong with a value, the client tells when it begins
+    name = found[1]
+    raise SettingError(name, masked(conf).get(name), f"librdkafka has no such property: {_meant(name)}")
+
+
+def _meant(name: str) -> str:
+    from holdfast.plugin.advice.rules.names import LIBRDKAFKA  # noqa: PLC0415 - only here, where the app does not begin
+
+    near = difflib.get_close_matches(re.sub(r"[_-]", ".", name), LIBRDKAFKA, 1, _CLOSE)
+    return f"did you mean {near[0]}?" if near else "check the spelling, or leave it out"

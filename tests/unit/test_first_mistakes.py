@@ -39,7 +39,7 @@ def test_an_argument_that_a_handler_does_not_take(argument: str) -> None:
 def test_a_source_or_a_password_in_the_wrong_place_is_not_shown() -> None:
     made: Any = Holdfast
     with pytest.raises(SettingError, match="has no argument of that name") as caught:
-        made(KafkaSource(CONF), claims=None, **{"pasword": "geheim"})
+        made(KafkaSource(CONF), claims=None, pasword="geheim")  # noqa: S106 - it is none
     assert "geheim" not in str(caught.value)
 
 

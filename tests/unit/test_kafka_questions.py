@@ -240,7 +240,7 @@ def test_what_a_callback_of_the_application_raises_leaves_no_poll(caplog: pytest
 
     conf = {**CONF, "statistics.interval.ms": 10, "stats_cb": told}
     client = emit(check(conf, "keep"), NOT_ASKED)
-    with closing(consumer_of(client, Callbacks("g", "here"), begins_by_itself=True)) as consumer:
+    with closing(consumer_of(client, Callbacks("g", "here"), begins_by_itself=True, name="web1-1")) as consumer:
         until(lambda: consumer.poll(0.05) or called.is_set())
     assert "stats_cb failed" in caplog.text
     assert "no such gauge" in caplog.text

@@ -189,7 +189,7 @@ RULES = (
     Broken(
         name="no-commit-on-the-way-out",
         file="plugin/engine/partition/hand_over.py",
-        rule="            self._commits.commit(self._moved(), last=True)\n",
+        rule="            self._commits.commit_moved(fenced, last=True)\n",
         instead="            pass\n",
         breaks="P1's other half: the group's offsets stay behind what is done when partitions move",
     ),
@@ -467,15 +467,15 @@ RULES = (
     Broken(
         name="another-one-of-the-batch-failed",
         file="plugin/engine/record/attempts.py",
-        rule="    return {given[at]: _as_exception(failure) for at, failure in partial.items()}\n",
-        instead="    return {given[at - 1]: _as_exception(failure) for at, failure in partial.items()}\n",
+        rule="        return {given[at]: _as_exception(failure) for at, failure in error.failures.items()}\n",
+        instead="        return {given[at - 1]: _as_exception(failure) for at, failure in error.failures.items()}\n",
         breaks="P1: of a batch another record than the one that failed is tried again",
     ),
     Broken(
         name="all-of-the-batch-failed",
         file="plugin/engine/record/attempts.py",
-        rule="    if partial is None or not (partial and partial.keys() <= set(range(len(given)))):\n",
-        instead="    if True:\n",
+        rule="    if isinstance(error, BatchFailed) and error.fits(len(given)):\n",
+        instead="    if False:\n",
         breaks="P2: what a batch has handled well is tried again with what failed",
     ),
     Broken(
@@ -524,7 +524,7 @@ RULES = (
     Broken(
         name="a-hole-at-the-end-is-the-logs",
         file="plugin/engine/partition/holes.py",
-        rule="            self.pass_over(owner, end)\n",
+        rule="            self.pass_over(owner, end, at_end=True)\n",
         instead="            owner.ledger.reached(end)\n",
         breaks="P1: the same, of the last record",
     ),
@@ -560,8 +560,8 @@ RULES = (
     Broken(
         name="store-anyone-may-mark",
         file="dedup/memory_session.py",
-        rule="                if owns or lost or p.running.get(offset) == (self.id, mark.epoch):",
-        instead="                if True:",
+        rule="            if owns or lost:\n",
+        instead="            if True:\n",
         breaks="P4: a zombie marks",
     ),
     Broken(

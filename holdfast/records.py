@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from operator import attrgetter
+from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
 
 from holdfast.errors import NotJson, RecordUnreadable
@@ -168,6 +169,7 @@ class Record(_Fields):
 
 
 _KEY, _VALUE, _HEADERS, _SIZE = attrgetter("key"), attrgetter("value"), attrgetter("headers"), attrgetter("size_bytes")
+_FIRST, _SECOND = itemgetter(0), itemgetter(1)
 #: Python's objects for a header: thousands of short ones would weigh fifty times what they are on the wire.
 _HEADER_BYTES = 100
 
@@ -177,7 +179,8 @@ def size_of_headers(headers: Sequence[tuple[str, bytes | None]]) -> int:
     own: int | None = getattr(headers, "size_bytes", None)
     if own is not None:  # headers that are read when they are looked at
         return own
-    return sum([len(name) + len(value or b"") + _HEADER_BYTES for name, value in headers])
+    names, values = map(_FIRST, headers), filter(None, map(_SECOND, headers))
+    return len(headers) * _HEADER_BYTES + sum(map(len, names)) + sum(map(len, values))
 
 
 def size_of(records: Sequence[Record]) -> int:
@@ -185,7 +188,11 @@ def size_of(records: Sequence[Record]) -> int:
     if type(records[0]) is not Record:  # a loop's messages know theirs, and their keys may be anything
         return sum(map(_SIZE, records))
     size = sum(map(len, filter(None, map(_KEY, records)))) + sum(map(len, filter(None, map(_VALUE, records))))
-    return size + sum(map(size_of_headers, filter(None, map(_HEADERS, records))))
+    headers = list(filter(None, map(_HEADERS, records)))
+    if headers and hasattr(headers[0], "size_bytes"):  # one source has one kind
+        known: int = sum(map(_SIZE, headers))
+        return size + known
+    return size + size_of_headers(list(chain.from_iterable(headers))) if headers else size
 
 
 def json_of(record: Record) -> Any:  # noqa: ANN401 - as of `Record.json`

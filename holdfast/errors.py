@@ -239,6 +239,14 @@ class DeadLetterRefused(DeadLetterError):
     retriable = False
 
 
+class LetterTooLarge(DeadLetterRefused):
+    """The target takes no letter of that size, in no form that it was tried in.
+
+    A retry topic is passed over then, and the record goes to the dead letter topic at once. What follows where that one
+    refuses it, the handler says: `letter_too_large`.
+    """
+
+
 class HandlerError(HoldfastError):
     """Something about a record's handling."""
 

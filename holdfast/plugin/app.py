@@ -129,6 +129,7 @@ class Holdfast(Hooks):
         retry: Retry | None = None,
         dead_letter: str | None = None,
         dead_letter_limit: DeadLetterLimit | Literal["default"] | None = "default",
+        letter_too_large: Literal["stop", "without_value"] = "stop",
         batch: BatchOf | None = None,
         name: str | None = None,
         scope: str | None = None,
@@ -151,6 +152,9 @@ class Holdfast(Hooks):
                 app.
             dead_letter_limit: how many of them are the handler's own fault, and what follows then. None: however many.
                 By default `DeadLetterLimit()`; a source of leased records cannot be paused, so there the app stops.
+            letter_too_large: what follows where the dead letter topic takes no letter of that size, neither compressed
+                nor with fewer headers. "stop": the app stops. "without_value": a letter goes that names topic,
+                partition and offset, and says that the value was left out; the record counts as dead-lettered.
             batch: call with a list of records instead of one.
             name: what reports and dead letters call it; by default the function's qualified name with its module.
             scope: what a business key is unique in. By default the group and the topic; a name makes an id the same
@@ -181,6 +185,7 @@ class Holdfast(Hooks):
                 retry=retry or (Retry(attempts=1) if self._broker_retries else Retry()),
                 dead_letter=dead_letter,
                 limit=None if dead_letter is None else limit_for(dead_letter_limit, leased=leased),
+                letter_too_large=letter_too_large,
                 batch=batch,
                 timeout_s=timeout_s,
             )

@@ -82,6 +82,9 @@ class Handler:
     retry: Retry = field(default_factory=Retry)
     dead_letter: str | None = None
     batch: BatchOf | None = None
+    #: What follows where the dead letter topic takes no letter of that size: the app stops, or the letter goes without
+    #: the record's value.
+    letter_too_large: Literal["stop", "without_value"] = "stop"
     #: How many dead letters are too many; None = however many.
     limit: DeadLetterLimit | None = None
     #: How long one call may run; None = however long.
@@ -112,6 +115,7 @@ class Handling(TypedDict, total=False):
     retry: Retry | None
     dead_letter: str | None
     dead_letter_limit: DeadLetterLimit | Literal["default"] | None
+    letter_too_large: Literal["stop", "without_value"]
     name: str | None
     scope: str | None
     timeout_s: float | None
@@ -163,6 +167,8 @@ def _check_types(handler: Handler) -> None:
     for name, value in (("dead_letter", handler.dead_letter), ("scope", handler.scope)):
         if value is not None and not _is_text(value):
             raise SettingError(name, value, f"name {'a topic' if name == 'dead_letter' else 'it'}, or leave it out")
+    if handler.letter_too_large not in {"stop", "without_value"}:
+        raise SettingError("letter_too_large", handler.letter_too_large, 'use "stop" or "without_value"')
     if not isinstance(handler.retry, Retry):
         raise SettingError("retry", handler.retry, f"use Retry(attempts={handler.retry!r})")
     if not isinstance(handler.batch, BatchOf | None):
@@ -271,6 +277,17 @@ class Routes:
     def letters(self) -> set[str]:
         """The dead letter topics."""
         return {handler.dead_letter for handler in self._handlers if handler.dead_letter}
+
+    @property
+    def origins(self) -> dict[str, set[str]]:
+        """The topics that this app writes to, and those whose records come there, as far as they are named."""
+        found: dict[str, set[str]] = {topic: set() for topic in self.targets}
+        for handler in self._handlers:
+            if handler.dead_letter:
+                found[handler.dead_letter].update(topic for topic in handler.topics if not topic.startswith("^"))
+        for topic, step in self.retry_topics.steps.items():
+            found[topic].add(step.born_in)
+        return found
 
     @property
     def delays(self) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
@@ -153,7 +154,7 @@ def test_a_letter_that_its_topic_never_takes_keeps_no_other_back(kafka: KafkaSer
     kafka.create_topic("narrow.dlq", 1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     for number in range(102):  # the first chunk's first, and the whole of the second
-        value = b"x" * 5_000 if number in (0, 100, 101) else str(number).encode()
+        value = random.Random(1).randbytes(5_000) if number in (0, 100, 101) else str(number).encode()
         producer.produce("narrow.dlq", value=value, headers={"holdfast-origin-topic": "narrow"})
     assert producer.flush(20) == 0
     where = ("--topic", "narrow.dlq", "--bootstrap", kafka.bootstrap, "--redis", redis_url)
@@ -164,6 +165,38 @@ def test_a_letter_that_its_topic_never_takes_keeps_no_other_back(kafka: KafkaSer
         [(why, count)] = result["refused"].items()
         assert count == 3
         assert "max.message.bytes" in why
+
+
+def test_what_was_compressed_goes_back_and_what_has_no_value_does_not(kafka: KafkaServer, redis_url: str) -> None:
+    lay_out(redis_url)
+    kafka.create_topic("large", 1)
+    kafka.create_topic("large.dlq", 1)
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "message.max.bytes": 5_000_000,
+            "compression.type": "zstd",
+            "log_level": 0,
+        }
+    )
+    born: dict[str, str | bytes | None] = {
+        "holdfast-origin-topic": "large",
+        "holdfast-origin-partition": "0",
+        "holdfast-origin-offset": "7",
+    }
+    producer.produce("large.dlq", value=b"y" * 3_000_000, headers=born)
+    left_out: dict[str, str | bytes | None] = {**born, "holdfast-left-out": "value", "holdfast-value-bytes": "3000000"}
+    producer.produce("large.dlq", key=b"k", headers=left_out)
+    assert producer.flush(20) == 0
+    where = ("--topic", "large.dlq", "--bootstrap", kafka.bootstrap)
+    assert "left out: 2.9 MiB" in holdfast("dead-letters", "list", *where).stdout
+    [result] = lines(
+        holdfast("dead-letters", "replay", *where, "--redis", redis_url, "--origin", "large", "--json", code=1)
+    )
+    assert result["sent"] == {"large": 1}
+    [(why, count)] = result["refused"].items()
+    assert (count, "without their value" in why) == (1, True)
+    assert kafka.end_offsets("large") == {0: 1}
 
 
 def test_a_letter_goes_back_to_the_partition_that_it_came_from(kafka: KafkaServer, redis_url: str) -> None:

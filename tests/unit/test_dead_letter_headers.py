@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import DeadLetterError, DeadLetterRefused, RecordUnreadable
-from holdfast.plugin.retrying.dead_letter import MAX_ERROR_BYTES, Letter, headers_of
+from holdfast.plugin.retrying.dead_letter import MAX_ERROR_BYTES, Letter, forms_of, headers_of
 from holdfast.records import Partition, Record
 from holdfast.testing.records import make_record
 
@@ -144,3 +144,47 @@ def test_a_refused_letter_is_not_sent_again() -> None:
     assert DeadLetterError.retriable
     assert issubclass(DeadLetterRefused, DeadLetterError)
     assert not DeadLetterRefused.retriable
+
+
+class TestForms:
+    """The ways to write a letter that is too large for its topic."""
+
+    def test_the_record_and_its_origin_stay_whole_to_the_last(self) -> None:
+        record = make_record(b"v" * 10, topic="orders", partition=3, offset=7, key=b"k", headers=(("trace", b"7"),))
+        made = Letter(record=record, topic="dlq", handler="h", reason=ValueError("no"), attempts=1, group="g")
+        forms = forms_of(made)
+        assert [name for name, _ in forms[0].headers] == [name for name, _ in headers_of(made)]
+        assert [(form.value, form.key) for form in forms] == [(b"v" * 10, b"k")] * 3
+        assert [len(form.headers) for form in forms] == [12, 11, 5]
+        assert dict(forms[-1].headers) == {
+            "trace": b"7",
+            "holdfast-origin-topic": b"orders",
+            "holdfast-origin-partition": b"3",
+            "holdfast-origin-offset": b"7",
+            "holdfast-origin-timestamp": str(record.timestamp_ms).encode(),
+        }
+
+    def test_without_the_value_it_says_so_and_in_the_end_names_the_place_alone(self) -> None:
+        forged = (
+            ("trace", b"x" * 5_000),
+            ("holdfast-left-out", b"nothing"),
+            ("holdfast-origin-topic", b"orders"),
+            *((f"holdfast-origin-{name}", b"9" * 5_000) for name in ("partition", "offset", "timestamp")),
+        )
+        record = make_record(b"v" * 10, topic="orders", partition=3, offset=7, key=b"k" * 5_000, headers=forged)
+        made = Letter(
+            record=record, topic="dlq", handler="h", reason=ValueError("no"), attempts=1, group="g", without_value=True
+        )
+        forms = forms_of(made)
+        assert made.value is None
+        assert all(form.value is None for form in forms)
+        assert [dict(form.headers)["holdfast-value-bytes"] for form in forms] == [b"10"] * 3
+        assert [dict(form.headers)["holdfast-left-out"] for form in forms] == [
+            b"value",
+            b"value",
+            b"value, key, headers",
+        ]
+        least = dict(forms[-1].headers)
+        assert forms[-1].key is None
+        assert least["holdfast-origin-offset"] == b"7"
+        assert sum(len(value or b"") for value in least.values()) < 200

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli.output import of_bytes, shown, size, span
-from holdfast.plugin.retrying.dead_letter import PREFIX
+from holdfast.plugin.retrying.dead_letter import LEFT_OUT, PREFIX
 
 if TYPE_CHECKING:
     from holdfast.records import Record
@@ -30,6 +30,10 @@ class StoredLetter:
     error_type: str | None
     error_message: str | None
     traceback: str | None
+    #: What of the record the letter lacks, since it was too large; None = nothing.
+    left_out: str | None
+    #: How large the record's value was, then.
+    value_bytes: int | None
     #: When it failed, else when the letter was written; milliseconds since 1970.
     when_ms: int
 
@@ -51,6 +55,8 @@ class StoredLetter:
             error_type=_text(record, "error-type"),
             error_message=_text(record, "error-message"),
             traceback=_text(record, "traceback"),
+            left_out=_text(record, LEFT_OUT.removeprefix(PREFIX)),
+            value_bytes=_number(record, "value-bytes"),
             when_ms=record.timestamp_ms if failed_at_ms is None else failed_at_ms,
         )
 
@@ -74,7 +80,7 @@ class StoredLetter:
             shown(self.error_type or "-", 40),
             shown(self.error_message or "-", 50),
             "-" if record.key is None else shown(record.key.decode("utf-8", "backslashreplace"), 40),
-            size(len(record.value or b"")),
+            size(len(record.value or b"")) if self.left_out is None else f"left out: {size(self.value_bytes or 0)}",
         ]
         if values:
             value = record.value
@@ -107,6 +113,7 @@ class StoredLetter:
             "error_type": self.error_type,
             "error_message": self.error_message,
             "traceback": self.traceback,
+            "left_out": self.left_out,
             "key": of_bytes(record.key),
             "value_bytes": len(record.value or b""),
         }

@@ -161,6 +161,12 @@ class Replay:
 
     def _address(self, letter: StoredLetter) -> Outgoing | None:
         """Where a letter goes; None = it is refused, and stays open."""
+        if letter.left_out is not None:
+            self._refuse(
+                "without their value, which was too large for the dead letter topic: it is where the record was born, "
+                "as long as it is kept there (ORIGIN of `holdfast dead-letters list`)"
+            )
+            return None
         topic = self._way.to or letter.origin_topic
         if topic is None or _TOPIC.fullmatch(topic) is None:
             self._refuse("without a topic in holdfast-origin-topic, so of another tool: name a topic with --to")

@@ -16,14 +16,20 @@ from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of, is_ab
 from holdfast.adapters.kafka.letters_under_way import Answer, LetterName, UnderWay
 from holdfast.adapters.kafka.properties import addresses, for_helpers
 from holdfast.adapters.kafka.topic_keeping import check_topics
-from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable, UnknownTopic
-from holdfast.plugin.retrying.dead_letter import headers_of, without_traceback
+from holdfast.errors import (
+    DeadLetterError,
+    DeadLetterRefused,
+    LetterTooLarge,
+    SourceUnavailable,
+    UnknownTopic,
+)
+from holdfast.plugin.retrying.dead_letter import forms_of
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
-    from holdfast.plugin.retrying.dead_letter import Letter
+    from holdfast.plugin.retrying.dead_letter import Form, Letter
 
 _log = logging.getLogger("holdfast.kafka")
 
@@ -47,10 +53,16 @@ _UNLESS_SAID = {
     "logger": ClientLog(),
 }
 
+#: Of letters that are too large as they are. The record's own producer may have compressed it: a topic's limit is about
+#: what is stored. zstd makes the least of it; a client sends uncompressed to brokers that do not know it (below 2.1).
+_PACKED = {"compression.type": "zstd", "compression.level": 9}
+_PACKED_ALIASES = ("compression.codec", "compression.type", "compression.level")
+
 #: What the target says of a letter and will say again, with what helps; beside the codes that only a person cures.
 _SIZE = (
-    "raise max.message.bytes of the topic (a letter is a little larger than its record, by its headers), or let the "
-    "handler deal with this record"
+    "it was tried compressed and with fewer headers too: raise max.message.bytes of the topic (a letter is a little "
+    'larger than its record, by its headers), give the handler letter_too_large="without_value", or let it deal with '
+    "this record"
 )
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 REFUSALS = {
@@ -71,8 +83,16 @@ def producer_conf(conf: Mapping[str, object]) -> dict[str, Any]:
     return {**_UNLESS_SAID, **for_helpers(conf), **_OWN}
 
 
+def packing_conf(conf: Mapping[str, object]) -> dict[str, Any]:
+    """A configuration of a producer that compresses letters. It takes those of any size: what counts is what they are
+    then."""
+    plain = {name: value for name, value in producer_conf(conf).items() if name not in _PACKED_ALIASES}
+    return {**plain, **_PACKED, "message.max.bytes": _UNLESS_SAID["message.max.bytes"]}
+
+
 class KafkaDeadLetters:
-    """Sends letters with the consumer's credentials. One producer a process, made at the first use.
+    """Sends letters with the consumer's credentials. One producer a process, made at the first use, and a second one at
+    the first letter that is too large.
 
     At least once: a letter that is not acknowledged is sent again by the engine, and may then be there twice: where its
     answer got lost, or where its partition has moved meanwhile. While this client still holds it, it is not sent again.
@@ -85,7 +105,8 @@ class KafkaDeadLetters:
         self._conf = dict(conf)
         self._where = addresses(conf)
         self._lock = threading.Lock()
-        self._running: _Running | None = None
+        #: By whether it compresses.
+        self._running: dict[bool, _Running] = {}
         self._closed = False
         #: Brokers have taken the credentials once. One that refuses them later may only be starting, or they are being
         #: changed: as of the consumer's, that passes.
@@ -109,41 +130,46 @@ class KafkaDeadLetters:
             they_are = " (dead letters, and records to be tried later, go there)"
             raise unknown_topics(missing, self._where, they_are=they_are, config=" --config cleanup.policy=delete")
 
-    def check_keeping(self, delays: Mapping[str, float], letters: Collection[str], deadline: Deadline) -> None:
+    def check_keeping(
+        self, delays: Mapping[str, float], origins: Mapping[str, Collection[str]], deadline: Deadline
+    ) -> None:
         """See `plugin.retrying.keeping.KeepsRecords`. Raises TopicUnfit, SourceUnavailable."""
-        check_topics(self._conf, delays, letters, deadline)
+        check_topics(self._conf, delays, origins, deadline)
 
     def send(self, letter: Letter, deadline: Deadline) -> None:
-        """Return when the letter is acknowledged.
+        """Return when the letter is acknowledged. One that is too large goes compressed, and then with fewer headers.
 
         Raises:
             DeadLetterError: not acknowledged by the deadline; it may arrive yet. Send it again.
-            DeadLetterRefused: the target will never take it (size, missing topic, no access).
+            LetterTooLarge: in no form it is small enough.
+            DeadLetterRefused: the target will never take it (missing topic, no access).
         """
         what = f"dead letter of {letter.record.partition}@{letter.record.offset} to {letter.topic} at {self._where}"
-        running, headers = self._start(), headers_of(letter)
-        error = self._produce(running, letter, headers, what, deadline)
+        running, forms = self._start(), forms_of(letter)
+        error = self._produce(running, letter, forms[0], what, deadline)
         if error is not None and error.code() in TOO_LARGE:
-            error = self._produce(running, letter, without_traceback(headers), what, deadline)
+            running = self._start(packed=True)
+            for form in forms:
+                error = self._produce(running, letter, form, what, deadline)
+                if error is None or error.code() not in TOO_LARGE:
+                    break
         if error is not None:
             raise self._failure(error, what, running) from KafkaException(error)
 
-    def _produce(
-        self, running: _Running, letter: Letter, headers: Sequence[tuple[str, bytes | None]], what: str, left: Deadline
-    ) -> KafkaError | None:
+    def _produce(self, running: _Running, letter: Letter, form: Form, what: str, left: Deadline) -> KafkaError | None:
         """Send a letter. Returns the error of client or broker; None = the letter is there. Raises DeadLetterError: no
         answer."""
-        record = letter.record
-        name = LetterName(letter.topic, record.partition, record.offset, bare=len(headers) < len(headers_of(letter)))
+        record, size = letter.record, (len(form.value or b""), len(form.headers))
+        name = LetterName(letter.topic, record.partition, record.offset, size)
         answer = running.under_way.take_up(name)
         if answer is None:
             answer = Answer()
             try:
                 running.producer.produce(
                     letter.topic,
-                    value=record.value,
-                    key=record.key,
-                    headers=headers,  # type: ignore[arg-type]  # its list is invariant; None values are allowed
+                    value=form.value,
+                    key=form.key,
+                    headers=form.headers,  # type: ignore[arg-type]  # its list is invariant; None values are allowed
                     on_delivery=answer.told,
                 )
             except KafkaException as error:
@@ -163,17 +189,17 @@ class KafkaDeadLetters:
         """Wait for what is under way, then give the connections back. Idempotent; `send` raises from then on."""
         with self._lock:
             self._closed = True
-            running, self._running = self._running, None
-        if running is not None:
+            ending, self._running = list(self._running.values()), {}
+        for running in ending:
             running.end(deadline)
 
-    def _start(self) -> _Running:
+    def _start(self, *, packed: bool = False) -> _Running:
         with self._lock:
             if self._closed:
                 raise DeadLetterError("dead letters are closed: the app is leaving")
-            if self._running is None:
-                self._running = _Running(producer_conf(self._conf))
-            return self._running
+            if packed not in self._running:
+                self._running[packed] = _Running((packing_conf if packed else producer_conf)(self._conf))
+            return self._running[packed]
 
     def _failure(self, error: KafkaError, what: str, running: _Running) -> DeadLetterError:
         unsent = error.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a public name of the binding
@@ -181,15 +207,15 @@ class KafkaDeadLetters:
             # An idempotent producer that has lost its sequence is finished, and one that could not send for so long may
             # have forgotten its brokers (see `forgotten`); the next letter makes another.
             with self._lock:
-                if self._running is running:
-                    self._running = None
+                self._running = {packed: each for packed, each in self._running.items() if each is not running}
             running.abandon()
             met = running.hopeless
             if met is not None and not (self._let_in and is_about_credentials(met)):
                 return DeadLetterRefused(str(as_source_error(met, what)))  # such as IDEMPOTENT_WRITE, below 2.8
             return DeadLetterError(f"{what}: {error.str()} ({error.name()}); a new producer tries again")
         if (remedy := REFUSALS.get(error.code())) is not None:
-            return DeadLetterRefused(f"{what}: {error.str()} ({error.name()}); {remedy}")
+            kind = LetterTooLarge if error.code() in TOO_LARGE else DeadLetterRefused
+            return kind(f"{what}: {error.str()} ({error.name()}); {remedy}")
         said = as_source_error(error, what)
         return DeadLetterRefused(str(said)) if cure_of(error) is Cure.PERSON else DeadLetterError(str(said))
 

@@ -8,7 +8,7 @@ from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
 from holdfast.adapters.kafka.admin import refused
 from holdfast.adapters.kafka.callbacks import topic_partitions
-from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, producer_conf
+from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, packing_conf, producer_conf
 from holdfast.adapters.kafka.faults import Cure, cure_of
 from holdfast.adapters.kafka.header_names import headers_of
 from holdfast.adapters.kafka.topic_view import TopicView
@@ -37,7 +37,8 @@ class KafkaDeadLetterTool(TopicView):
     def __init__(self, conf: Mapping[str, object]) -> None:
         super().__init__(conf, REPLAY)
         self._conf = conf
-        self._producer: Producer | None = None
+        #: By whether it compresses.
+        self._producers: dict[bool, Producer] = {}
 
     def read(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], patience_s: float
@@ -90,19 +91,22 @@ class KafkaDeadLetterTool(TopicView):
     def send(self, letters: Sequence[Outgoing], deadline: Deadline) -> Sequence[DeadLetterError | None]:
         """Produce, and wait for every answer. Raises SettingError: librdkafka refuses the configuration."""
         answers = self._produce(letters, deadline)
-        if len(letters) > 1:
-            # The broker measures the client's batch: one letter that is too large takes its neighbours along, and
-            # letters that are small alone may be too many for a topic of a low limit. Refused is not written.
+        # The broker measures the client's batch: one letter that is too large takes its neighbours along, and letters
+        # that are small alone may be too many for a topic of a low limit. Refused is not written. What is too large
+        # alone may have been compressed when its record was sent first.
+        for packed in (False, True):
             for index, answer in enumerate(answers):
-                if isinstance(answer, KafkaError) and answer.code() in TOO_LARGE:
-                    [answers[index]] = self._produce([letters[index]], deadline)
+                if isinstance(answer, KafkaError) and answer.code() in TOO_LARGE and (packed or len(letters) > 1):
+                    [answers[index]] = self._produce([letters[index]], deadline, packed=packed)
         return [
             _failure(answer, letter) if isinstance(answer, KafkaError) else answer
             for answer, letter in zip(answers, letters, strict=True)
         ]
 
-    def _produce(self, letters: Sequence[Outgoing], deadline: Deadline) -> list[KafkaError | DeadLetterError | None]:
-        producer = self._open()
+    def _produce(
+        self, letters: Sequence[Outgoing], deadline: Deadline, *, packed: bool = False
+    ) -> list[KafkaError | DeadLetterError | None]:
+        producer = self._open(packed=packed)
         no_answer = DeadLetterError(f"not acknowledged within {deadline.budget_s:g} s; it may be there all the same")
         answers: list[KafkaError | DeadLetterError | None] = [no_answer] * len(letters)
         waiting = 0
@@ -135,14 +139,15 @@ class KafkaDeadLetterTool(TopicView):
             producer.poll(deadline.left_s(_POLL_S))
         return answers
 
-    def _open(self) -> Producer:
-        if self._producer is None:
+    def _open(self, *, packed: bool) -> Producer:
+        if packed not in self._producers:
             try:
                 own: dict[str, Any] = {"batch.num.messages": _BATCH, "error_cb": self.errors.append}
-                self._producer = Producer({**producer_conf(self._conf), **own})
+                conf = packing_conf(self._conf) if packed else producer_conf(self._conf)
+                self._producers[packed] = Producer({**conf, **own})
             except KafkaException as error:
                 raise refused(error) from error
-        return self._producer
+        return self._producers[packed]
 
 
 def _failure(error: KafkaError, letter: Outgoing) -> DeadLetterError:

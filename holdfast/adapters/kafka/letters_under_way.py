@@ -18,12 +18,12 @@ _COUNTS_S = 60.0
 
 
 class LetterName(NamedTuple):
-    """By what two tries are the same letter. `bare`: without the traceback."""
+    """By what two tries are the same letter. `form`: bytes of its value, and how many headers it has."""
 
     topic: str
     origin: Partition
     offset: int
-    bare: bool
+    form: tuple[int, int]
 
 
 class Answer:

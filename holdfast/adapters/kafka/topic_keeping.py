@@ -10,7 +10,7 @@ from holdfast.adapters.kafka._client import ConfigResource, ResourceType
 from holdfast.adapters.kafka.admin import Admin, request_s
 from holdfast.adapters.kafka.properties import addresses
 from holdfast.errors import SourceError, SourceUnavailable, TopicUnfit
-from holdfast.plugin.retrying.keeping import Keeping, flaws_of_letters, flaws_of_retries
+from holdfast.plugin.retrying.keeping import Keeping, flaws_of_letters, flaws_of_retries, flaws_of_size
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -40,15 +40,18 @@ def keeping_of(admin: Admin, topics: Collection[str], deadline: Deadline) -> dic
 
 
 def check_topics(
-    conf: Mapping[str, object], delays: Mapping[str, float], letters: Collection[str], deadline: Deadline
+    conf: Mapping[str, object],
+    delays: Mapping[str, float],
+    origins: Mapping[str, Collection[str]],
+    deadline: Deadline,
 ) -> None:
     """At the start: retry topics keep their records until they are due. What only may go wrong is logged, and so is,
-    once, that the broker does not tell this user.
+    once, that the broker does not tell this user. Of topics that are only read nobody need tell it.
 
     Args:
         conf: of a client, with its credentials.
         delays: the retry topics, and how many seconds a record waits in each.
-        letters: the dead letter topics.
+        origins: those and the dead letter topics, and the topics whose records come there.
         deadline: of the start.
 
     Raises:
@@ -59,13 +62,15 @@ def check_topics(
     unfit = []
     if admin.is_mock(deadline):
         return
-    for topic, told in keeping_of(admin, {*delays, *letters}, deadline).items():
+    found = keeping_of(admin, {*origins, *(each for some in origins.values() for each in some)}, deadline)
+    for topic, told in ((topic, found[topic]) for topic in sorted(origins)):
         if isinstance(told, SourceError):
             if isinstance(told, SourceUnavailable) and topic in delays:
                 raise told
             untold[topic] = told
             continue
-        for flaw in flaws(topic, delays.get(topic), told):
+        known = {each: keeping for each in origins[topic] if isinstance(keeping := found[each], Keeping)}
+        for flaw in (*flaws(topic, delays.get(topic), told), *flaws_of_size(topic, told, known)):
             if flaw.fatal:
                 unfit.append(flaw)
             else:
@@ -104,6 +109,7 @@ def _keeping(settings: Mapping[str, str | None]) -> Keeping:
         compacted="compact" in policies,
         kept_s=None if not deletes or (kept_ms := _bound(settings, "retention.ms")) is None else kept_ms / 1000,
         kept_bytes=_bound(settings, "retention.bytes") if deletes else None,
+        most_bytes=_bound(settings, "max.message.bytes"),
     )
 
 

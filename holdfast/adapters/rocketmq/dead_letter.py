@@ -16,16 +16,17 @@ from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
 from holdfast.errors import (
     DeadLetterError,
     DeadLetterRefused,
+    LetterTooLarge,
     NotAuthorised,
     SourceError,
     SourceUnavailable,
     UnknownTopic,
 )
-from holdfast.plugin.retrying.dead_letter import headers_of, without_traceback
+from holdfast.plugin.retrying.dead_letter import forms_of
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient
     from holdfast.plugin.retrying.dead_letter import Letter
@@ -80,41 +81,52 @@ class RocketMQDeadLetters:
             self._check(client, topic, deadline)
 
     def send(self, letter: Letter, deadline: Deadline) -> None:
-        """Return when the letter is acknowledged.
+        """Return when the letter is acknowledged. A value of some kB goes compressed; what is too large with all of its
+        headers goes with fewer.
 
         Raises:
             DeadLetterError: not acknowledged by the deadline; it may arrive yet. Send it again.
-            DeadLetterRefused: the target will never take it (size, missing topic, no access).
+            LetterTooLarge: in no form it is small enough.
+            DeadLetterRefused: the target will never take it (missing topic, no access).
         """
-        client, delivery = self._start()
         topic = self.topic(letter.topic)
         what = f"dead letter of {letter.record.partition}@{letter.record.offset} to {topic}"
+        refusal: LetterTooLarge | None = None
+        for form in forms_of(letter):
+            record = letter.record._replace(value=form.value, key=form.key)
+            try:
+                self._send(record, form.headers, named=letter.topic, what=what, deadline=deadline)
+            except LetterTooLarge as error:
+                refusal = error
+            else:
+                return
+        if refusal is not None:
+            raise refusal
+
+    def _send(
+        self, record: Record, headers: Sequence[tuple[str, bytes | None]], *, named: str, what: str, deadline: Deadline
+    ) -> None:
+        """One form of a letter. Args: named: its topic, as the handler has it. Raises as `send`."""
+        client, delivery = self._start()
+        topic = self.topic(named)
         try:
-            message = self._message(letter, topic)
+            message = as_message(record, topic, sent_on(headers), self._keys)
             send = partial(delivery.send, [message], deadline, batch=not message.body)
             try:
                 sent = send()
             except UnknownTopic:
-                if letter.topic != OWN:
+                if named != OWN:
                     raise
                 self._check(client, topic, deadline)  # of an unroutable record: no handler has named it at the start
                 sent = send()
-        except ValueError as error:  # SettingError too: what cannot be stored
-            raise DeadLetterRefused(f"{what}: {error}") from error
+        except ValueError as error:  # SettingError too: properties for which the log has no room
+            raise LetterTooLarge(f"{what}: {error}") from error
         except SourceError as error:
             raise failure(error, what) from error
         if sent.status is not SendStatus.OK:
             _log.warning(
                 "%s is on the master, which has not flushed or replicated it in time (%s)", what, sent.status.name
             )
-
-    def _message(self, letter: Letter, topic: str) -> Message:
-        """Raises ValueError: it cannot be stored."""
-        headers = headers_of(letter)
-        try:
-            return as_message(letter.record, topic, sent_on(headers), self._keys)
-        except ValueError:
-            return as_message(letter.record, topic, sent_on(without_traceback(headers)), self._keys)
 
     def close(self, deadline: Deadline) -> None:
         """Give the connections back. Idempotent; `send` raises from then on."""
@@ -177,9 +189,9 @@ def failure(error: SourceError, what: str) -> DeadLetterError:
     """Read the broker's answer to a letter as an error."""
     said = f"{what}: {error}"
     if isinstance(error, BrokerRefused) and error.code == codes.MESSAGE_ILLEGAL:
-        return DeadLetterRefused(
+        return LetterTooLarge(
             f"{said}; raise the brokers' maxMessageSize (a letter is a little larger than its record, by its "
-            "properties), or let the handler deal with this record"
+            'properties), give the handler letter_too_large="without_value", or let it deal with this record'
         )
     if isinstance(error, UnknownTopic | NotAuthorised):
         return DeadLetterRefused(said)

@@ -187,7 +187,7 @@ class Lifecycle:
         if routes.targets and letters is not None:
             letters.check(routes.targets, deadline)
             if isinstance(letters, KeepsRecords):
-                letters.check_keeping(routes.delays, routes.letters, deadline)
+                letters.check_keeping(routes.delays, routes.origins, deadline)
 
     def _end_session(self, left: bool) -> None:
         parts, session = self._parts, self._parts.sessions.session

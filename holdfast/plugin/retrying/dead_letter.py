@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.plugin.retrying.failures import kind_of, traceback_of, words_of
 from holdfast.timing import wall_ms
@@ -23,8 +23,12 @@ _ORIGIN = ("origin-topic", "origin-partition", "origin-offset", "origin-timestam
 # What befell it last. These are written anew by every letter.
 _LAST = ("handler", "group", "attempts", "error-type", "error-message", "traceback", "failed-at-ms")
 _TRACEBACK = PREFIX + "traceback"
+#: Which parts of the record the letter lacks, and how many bytes its value has: it was too large.
+LEFT_OUT, VALUE_BYTES = PREFIX + "left-out", PREFIX + "value-bytes"
 #: Of what could not be decoded, where its value names a schema.
 _SCHEMA_ID = PREFIX + "schema-id"
+#: All of ours. A record that has one of them is data: a letter has its own instead.
+_NAMES = frozenset({RETRY_OF, _SCHEMA_ID, LEFT_OUT, VALUE_BYTES, *(PREFIX + name for name in (*_ORIGIN, *_LAST))})
 
 #: The longest error text in a letter, in bytes: enough to recognise it, too little to push a record over the broker's
 #: size limit. The whole of it is in the log.
@@ -48,6 +52,40 @@ class Letter:
     group: str
     #: The topic where the record was born, if it came by the broker's retry topic; None = its own.
     born_in: str | None = None
+    #: The letter has not got the record's value, and says so: with it, it was too large for its topic.
+    without_value: bool = False
+
+    @property
+    def value(self) -> bytes | None:
+        """The letter's value: the record's, or none."""
+        return None if self.without_value else self.record.value
+
+
+class Form(NamedTuple):
+    """One way to write a letter."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def forms_of(letter: Letter) -> list[Form]:
+    """The ways to write a letter, the largest first: where the topic refuses one for its size, the next one goes.
+
+    At the end is what a replay needs: the record as it is, and its origin. Of a letter without the value it is the
+    record's place, in a letter that has nothing of the record.
+    """
+    record, theirs, ours = letter.record, _theirs(letter.record), _ours(letter)
+    short = [each for each in ours if each[0] != _TRACEBACK]
+    if not letter.without_value:
+        ways = ours, short, ours[: len(_ORIGIN)]
+        return [Form(record.value, record.key, [*theirs, *way]) for way in ways]
+    place = [(PREFIX + name, value) for name, value in zip(_ORIGIN, _born_here(_topic_of(letter), record), strict=True)]
+    least = [
+        *place,
+        *((name, b"value, key, headers" if name == LEFT_OUT else value) for name, value in short[len(_ORIGIN) :]),
+    ]
+    return [*(Form(None, record.key, [*theirs, *way]) for way in (ours, short)), Form(None, None, least)]
 
 
 def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
@@ -56,10 +94,19 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
     Ours are `holdfast-origin-{topic,partition,offset,timestamp}` and `holdfast-{handler,group,attempts,error-type,
     error-message,traceback,failed-at-ms}`, UTF-8, numbers in decimal; and `holdfast-schema-id`, where the value could
     not be decoded and names its schema. A record that was a letter before (replayed into its topic, and failed again)
-    keeps its origin, and of the others has only the latest: headers do not grow with every round.
+    keeps its origin, and of the others has only the latest: headers do not grow with every round. Of a letter without
+    its value, `holdfast-left-out` says so, and `holdfast-value-bytes` how large it is.
     """
-    record = letter.record
-    topic = record.partition.topic if letter.born_in is None else letter.born_in
+    return [*_theirs(letter.record), *_ours(letter)]
+
+
+def _theirs(record: Record) -> list[tuple[str, bytes | None]]:
+    return [(name, value) for name, value in record.headers if name not in _NAMES]
+
+
+def _ours(letter: Letter) -> list[tuple[str, bytes | None]]:
+    """The origin first."""
+    topic, record = _topic_of(letter), letter.record
     own = _origin_in(topic, record) or _born_here(topic, record)
     said = {
         "handler": letter.handler,
@@ -70,19 +117,18 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
         "traceback": traceback_of(letter.reason),
         "failed-at-ms": str(wall_ms()),
     }
-    schema_id = getattr(letter.reason, "schema_id", None)
-    ours = {RETRY_OF, _SCHEMA_ID, *(PREFIX + name for name in (*_ORIGIN, *_LAST))}
+    more: dict[str, object] = {_SCHEMA_ID: getattr(letter.reason, "schema_id", None)}
+    if letter.without_value:
+        more |= {LEFT_OUT: "value", VALUE_BYTES: len(record.value or b"")}
     return [
-        *((name, value) for name, value in record.headers if name not in ours),
         *((PREFIX + name, value) for name, value in zip(_ORIGIN, own, strict=True)),
         *((PREFIX + name, said[name].encode("utf-8", "replace")) for name in _LAST),
-        *([(_SCHEMA_ID, str(schema_id).encode("utf-8", "replace"))] if schema_id is not None else []),
+        *((name, str(value).encode("utf-8", "replace")) for name, value in more.items() if value is not None),
     ]
 
 
-def without_traceback(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
-    """The headers of a letter that is too large: what is not needed to replay it keeps no letter back."""
-    return [each for each in headers if each[0] != _TRACEBACK]
+def _topic_of(letter: Letter) -> str:
+    return letter.record.partition.topic if letter.born_in is None else letter.born_in
 
 
 def retried_from(record: Record) -> str:

@@ -27,6 +27,8 @@ class Keeping(NamedTuple):
     kept_s: float | None = None
     #: How many bytes of a partition are kept; None = however many.
     kept_bytes: int | None = None
+    #: The largest record that it takes, in bytes as it is stored; None = not told.
+    most_bytes: int | None = None
 
 
 class Flaw(NamedTuple):
@@ -49,12 +51,14 @@ class Flaw(NamedTuple):
 class KeepsRecords(Protocol):
     """Dead letters that can tell whether their topics keep what is put there."""
 
-    def check_keeping(self, delays: Mapping[str, float], letters: Collection[str], deadline: Deadline) -> None:
+    def check_keeping(
+        self, delays: Mapping[str, float], origins: Mapping[str, Collection[str]], deadline: Deadline
+    ) -> None:
         """At the start, behind `check`: tell what is wrong with the topics.
 
         Args:
             delays: the retry topics, and how many seconds a record waits in each.
-            letters: the dead letter topics.
+            origins: those and the dead letter topics, and the topics whose records come there, as far as named.
             deadline: of the start.
 
         Raises:
@@ -87,6 +91,15 @@ def flaws_of_letters(topic: str, keeping: Keeping) -> Iterator[Flaw]:
     if keeping.compacted:
         why = "of the dead letters of one key only the last one stays, and those without a key are refused"
         yield Flaw(topic, False, "cleanup.policy=compact", why, "set cleanup.policy=delete")
+
+
+def flaws_of_size(topic: str, keeping: Keeping, origins: Mapping[str, Keeping]) -> Iterator[Flaw]:
+    """Find what the topics whose records come there may take, and this one may not."""
+    larger = {name: each.most_bytes for name, each in origins.items() if each.most_bytes is not None}
+    if keeping.most_bytes is not None and larger and (most := max(larger.values())) > keeping.most_bytes:
+        origin = min(name for name, each in larger.items() if each == most)
+        why = f"{origin} takes records of up to {most}, and one that is larger is refused here"
+        yield Flaw(topic, False, f"max.message.bytes={keeping.most_bytes}", why, f"raise it to {most} and some kB more")
 
 
 def _read_after_s(delay_s: float) -> float:

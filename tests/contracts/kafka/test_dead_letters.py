@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,14 @@ from confluent_kafka import KafkaError, Producer
 
 from holdfast.adapters.kafka import dead_letter
 from holdfast.adapters.kafka.dead_letter import KafkaDeadLetters
-from holdfast.errors import DeadLetterError, DeadLetterRefused, SettingError, SourceUnavailable, UnknownTopic
+from holdfast.errors import (
+    DeadLetterError,
+    DeadLetterRefused,
+    LetterTooLarge,
+    SettingError,
+    SourceUnavailable,
+    UnknownTopic,
+)
 from holdfast.plugin.retrying.dead_letter import Letter
 from holdfast.testing.records import make_record
 from holdfast.timing import Deadline
@@ -23,6 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["bootstrap", "closed_port", "mock_cluster"]
+
+
+#: Which no compression makes smaller.
+RANDOM = random.Random(1).randbytes(1_100_000)
 
 
 def letter(
@@ -109,16 +122,16 @@ def test_a_letter_that_the_topic_never_takes_is_refused_for_good(kafka: KafkaSer
     kafka.create_topic("dlq-compacted", 1, {"cleanup.policy": "compact"})
     letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
     with pytest.raises(DeadLetterRefused, match=r"max\.message\.bytes"):
-        letters.send(letter("dlq-small", value=b"x" * 5_000), Deadline(20))
+        letters.send(letter("dlq-small", value=RANDOM[:5_000]), Deadline(20))
     with pytest.raises(DeadLetterRefused, match="without a key"):
         letters.send(letter("dlq-compacted", key=None), Deadline(20))
     letters.send(letter("dlq-small", value=b"small"), Deadline(20))
     # With its traceback it would not fit.
-    large = letter("dlq-small", value=b"x" * 400, reason=OSError("y" * 900))
+    large = letter("dlq-small", value=RANDOM[:1_400], reason=OSError(RANDOM[:450].hex()))
     letters.send(large, Deadline(20))
     letters.close(Deadline(10))
     small, bare = all_of(kafka.bootstrap, "dlq-small", 2)
-    assert [small.value(), bare.value()] == [b"small", b"x" * 400]
+    assert [small.value(), bare.value()] == [b"small", RANDOM[:1_400]]
     assert [("holdfast-traceback" in dict(each.headers() or ())) for each in (small, bare)] == [True, False]
 
 
@@ -140,6 +153,66 @@ def test_a_letter_that_waits_for_its_broker_is_one_letter_however_often_it_is_tr
         assert server.end_offsets("dlq") == {0: 2}
 
 
+@pytest.mark.parametrize("hint", [{}, {"compression.codec": "gzip", "message.max.bytes": 1_000_000}])
+def test_a_record_that_its_own_topic_took_compressed_fits(kafka: KafkaServer, hint: dict[str, object]) -> None:
+    """The broker's limit is about what is stored."""
+    topic = f"dlq-packed-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 1)
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing", **hint})
+    letters.send(letter(topic, value=b"y" * 3_000_000), Deadline(30))
+    letters.close(Deadline(10))
+    [message] = all_of(kafka.bootstrap, topic, 1)
+    assert message.value() == b"y" * 3_000_000
+    assert "holdfast-traceback" in dict(message.headers() or ())
+
+
+def test_a_record_at_the_very_limit_fits_with_its_origin_alone(kafka: KafkaServer) -> None:
+    topic = f"dlq-limit-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 1)
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+    letters.send(letter(topic, value=RANDOM[:1_048_300]), Deadline(30))
+    letters.close(Deadline(10))
+    [message] = all_of(kafka.bootstrap, topic, 1)
+    assert message.value() == RANDOM[:1_048_300]
+    ours = {name for name in dict(message.headers() or ()) if name.startswith("holdfast-")}
+    assert ours == {f"holdfast-origin-{name}" for name in ("topic", "partition", "offset", "timestamp")}
+
+
+def test_what_fits_in_no_form_fits_without_its_value(kafka: KafkaServer) -> None:
+    topic = f"dlq-without-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 1)
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+    whole = letter(topic, value=RANDOM)
+    with pytest.raises(LetterTooLarge, match="letter_too_large"):
+        letters.send(whole, Deadline(30))
+    letters.send(replace(whole, without_value=True), Deadline(30))
+    large = letter(topic, 1, key=RANDOM, value=RANDOM)
+    letters.send(replace(large, without_value=True), Deadline(30))
+    letters.close(Deadline(10))
+    first, second = all_of(kafka.bootstrap, topic, 2)
+    assert (first.key(), first.value(), second.key(), second.value()) == (b"k", None, None, None)
+    said = [dict(each.headers() or ()) for each in (first, second)]
+    assert [each["holdfast-left-out"] for each in said] == [b"value", b"value, key, headers"]
+    assert [each["holdfast-value-bytes"] for each in said] == [b"1100000"] * 2
+    assert [each["holdfast-origin-offset"] for each in said] == [b"0", b"1"]
+
+
+def test_a_dead_letter_topic_that_takes_less_than_an_origin_is_told_at_the_start(
+    kafka: KafkaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = f"dlq-less-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 1)
+    kafka.create_topic(f"{topic}-wide", 1, {"max.message.bytes": "5000000"})
+    kafka.create_topic(f"{topic}-alike", 1)
+    letters = KafkaDeadLetters({"bootstrap.servers": kafka.bootstrap, "group.id": "billing"})
+    letters.check_keeping({}, {topic: [f"{topic}-alike"]}, Deadline(30))
+    assert not [line for line in caplog.messages if "max.message.bytes" in line]
+    letters.check_keeping({}, {topic: [f"{topic}-alike", f"{topic}-wide"]}, Deadline(30))
+    letters.close(Deadline(10))
+    [line] = [line for line in caplog.messages if "max.message.bytes" in line]
+    assert f"{topic}-wide takes records of up to 5000000" in line
+
+
 def test_a_letter_that_is_too_large_takes_no_other_along(kafka: KafkaServer) -> None:
     """The broker measures what it gets in one batch."""
     kafka.create_topic("dlq-narrow", 1, {"max.message.bytes": "3000"})
@@ -147,7 +220,7 @@ def test_a_letter_that_is_too_large_takes_no_other_along(kafka: KafkaServer) -> 
 
     def send(offset: int) -> bool:
         try:
-            letters.send(letter("dlq-narrow", offset, value=b"x" * (5_000 if offset % 10 == 5 else 500)), Deadline(30))
+            letters.send(letter("dlq-narrow", offset, value=RANDOM[: 5_000 if offset % 10 == 5 else 500]), Deadline(30))
         except DeadLetterRefused:
             return False
         return True
@@ -197,7 +270,7 @@ def test_who_was_let_in_once_is_not_refused_for_what_a_broker_said_of_its_creden
     else:
         _until_sent(letters)
     assert letters._running
-    letters._running._told(KafkaError(KafkaError._AUTHENTICATION, "a broker that had not loaded its users yet"))
+    letters._running[False]._told(KafkaError(KafkaError._AUTHENTICATION, "a broker that had not loaded its users yet"))
     brokers.clear()
     for _ in range(2):  # also by the producer that takes the place of the first
         with pytest.raises(DeadLetterError, match="a new producer tries again") as caught:

@@ -158,7 +158,7 @@ def test_a_letter_that_could_not_be_sent_for_so_long_is_sent_by_a_new_producer(
     monkeypatch.setitem(dead_letter._OWN, "message.timeout.ms", 2_000)
     letters = KafkaDeadLetters(conf)
     letters.send(letter(topic), Deadline(20))
-    forget(lambda: letters._running and letters._running.met)
+    forget(lambda: letters._running and letters._running[False].met)
     with pytest.raises(DeadLetterError):
         letters.send(letter(topic, 1), Deadline(20))
     letters.send(letter(topic, 1), Deadline(20))

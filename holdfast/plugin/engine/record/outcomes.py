@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Token
-from holdfast.errors import HandlerFailed, HandlerHung
+from holdfast.errors import HandlerFailed, HandlerHung, LetterTooLarge
 from holdfast.plugin.audit.schema import Outcome as Told
 from holdfast.plugin.engine.record.attempts import Ended, Outcome
 from holdfast.plugin.engine.record.entry import Gate
@@ -224,10 +225,13 @@ class Outcomes:
             self._lanes.wake(entry.lane)
             self._claiming.comes_again(entry)
 
-    def _for_good(self, entry: Entry, error: Exception) -> None:
-        """No attempt is left. The entry stays the first of its lane until its letter is acknowledged."""
+    def _for_good(self, entry: Entry, error: Exception, *, later: bool = True) -> None:
+        """No attempt is left. The entry stays the first of its lane until its letter is acknowledged.
+
+        Args: later: a retry topic may take it.
+        """
         handler, record = entry.handler, entry.record
-        again = handler.retry.may_cure(error) and self._letters is not None
+        again = later and handler.retry.may_cure(error) and self._letters is not None
         topic = (self._retry_topic_of(entry) if again else None) or self.dead_letter_of(entry, error)
         if topic is None and isinstance(error, HandlerHung):
             self._stop(error)
@@ -269,6 +273,8 @@ class Outcomes:
         letter, reason = entry.letter, error or RuntimeError("no error")
         entry.letters += 1
         entry.started = int(entry in self.stuck)
+        if letter is not None and isinstance(reason, LetterTooLarge) and self._goes_otherwise(entry, letter, reason):
+            return
         wait_s = BACKOFF.wait_s(entry.letters, reason, self._chance) or 0.0
         what = "retry" if letter is not None and letter.topic != entry.handler.dead_letter else "dead letter"
         self._tell_failed(entry, f"{what} not acknowledged: {reason}", wait_s)
@@ -278,6 +284,24 @@ class Outcomes:
             self._stop(reason)
         else:
             self._timers.after(wait_s, lambda: self._send(entry, letter))
+
+    def _goes_otherwise(self, entry: Entry, letter: Letter, reason: LetterTooLarge) -> bool:
+        """Whether there is another way for a letter that is too large for its topic: past a retry topic to the dead
+        letters, and there without the value, where the handler says so."""
+        later = letter.topic != entry.handler.dead_letter
+        if later and self.dead_letter_of(entry, letter.reason) is None:
+            return False
+        if not later and (letter.without_value or entry.handler.letter_too_large == "stop"):
+            return False
+        said = "not tried later, and a dead letter" if later else "a dead letter without its value"
+        self._tell_failed(entry, f"{said}: {reason}", 0.0)
+        self._lanes.back(entry, Gate.STUCK if entry.started else Gate.RETRY)
+        if later:
+            entry.letter = None
+            self._for_good(entry, letter.reason, later=False)
+        else:
+            self._send(entry, replace(letter, without_value=True))
+        return True
 
     def _tell_failed(self, entry: Entry, error: str, wait_s: float | None, records: int = 1) -> None:
         self._tell(

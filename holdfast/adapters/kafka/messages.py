@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaError, TopicPartition
+from holdfast.adapters.kafka._client import KafkaError, Message, TopicPartition
 from holdfast.adapters.kafka.callbacks import Callbacks, partitions_of, topic_partitions
 from holdfast.adapters.kafka.first_look import FirstLook
 from holdfast.adapters.kafka.header_names import headers_of
@@ -15,13 +15,14 @@ from holdfast.adapters.kafka.loop_commits import LoopCommits
 from holdfast.adapters.kafka.offsets import BEGINNING, END, ENDS, TAIL, offsets_at
 from holdfast.adapters.kafka.source import KafkaSource
 from holdfast.adapters.kafka.starting_offsets import OF_A_LOOP
+from holdfast.errors import SourceUnavailable
 from holdfast.plugin.ports import Batch, Committed, End
 from holdfast.records import Partition, size_of_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from holdfast.adapters.kafka._client import Consumer, Message
+    from holdfast.adapters.kafka._client import Consumer
     from holdfast.adapters.kafka.config import Assignment
     from holdfast.errors import SourceError
     from holdfast.plugin.ports import RebalanceListener
@@ -210,6 +211,9 @@ class MessageSource(KafkaSource):
         self.told: deque[Message] = deque()
         #: Some of the messages have headers; and how many came since one was looked at.
         self._weighs_headers, self._unlooked = False, 0
+        #: Of partitions without an offset, where none may be chosen: at which assignment that was seen, and whether the
+        #: loop was told.
+        self._unsaid: dict[Partition, tuple[int, bool]] = {}
 
     @property
     def callbacks(self) -> UserCallbacks:
@@ -253,7 +257,13 @@ class MessageSource(KafkaSource):
     def first_offsets(
         self, partitions: Sequence[Partition], deadline: Deadline
     ) -> Mapping[Partition, int | SourceError]:
-        """Where the group begins: known once the look is over that began with the subscription."""
+        """Where the group begins: known once the look is over that began with the subscription.
+
+        With auto.offset.reset=error that is for on_assign to say. Of a partition of which it says nothing the loop gets
+        a message with _AUTO_OFFSET_RESET, once, as from the client; the others go on.
+        """
+        if not self._starting_offsets.chosen:
+            return self._unsaid_offsets(partitions)
         self._first_look.wait(deadline)
         found = super().first_offsets(partitions, deadline)
         begins = {partition: offset for partition, offset in found.items() if isinstance(offset, int)}
@@ -284,6 +294,20 @@ class MessageSource(KafkaSource):
         self._unowned = None  # it would join again
         self._callbacks.in_group = False
         self.client.unsubscribe()
+
+    def _unsaid_offsets(self, partitions: Sequence[Partition]) -> Mapping[Partition, SourceError]:
+        found: dict[Partition, SourceError] = {}
+        assignment = self._callbacks.assignments
+        for partition in partitions:
+            asked, told = self._unsaid.get(partition, (-1, False))
+            if asked != assignment:
+                self._unsaid[partition] = (assignment, False)  # on_assign is called after this
+                continue
+            if not told:
+                self._unsaid[partition] = (assignment, True)
+                self.told.append(_no_offset(partition))
+            found[partition] = SourceUnavailable("the group has no offset, and auto.offset.reset=error: seek to one")
+        return found
 
     def _sort(self, messages: list[Message], batch: Batch) -> Batch:
         records, ends = list(batch.records), list(batch.ends)
@@ -339,6 +363,7 @@ class MessageSource(KafkaSource):
             )
         # A topic that is missing or closed to us is the loop's to judge, which gets the message: the client goes on.
         if faults.is_about_a_topic(error):
+            self._callbacks.met(error, what)  # told now and then: many loops pass over what carries an error
             return True
         return super()._failed(error, what)
 
@@ -358,6 +383,12 @@ class MessageSource(KafkaSource):
             return offsets_at(self.client, [partition], offset, deadline, ENDS)[partition]
         first, end = (self.resolve(partition, one, deadline) for one in (BEGINNING, END))
         return max(first, end - (TAIL - offset))
+
+
+def _no_offset(partition: Partition) -> Message:
+    code = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - librdkafka's name
+    error = KafkaError(code, "no previously committed offset available: Local: No offset stored")
+    return Message(topic=partition.topic, partition=partition.number, error=error)
 
 
 def _failure(deserialise: Callable[[Message], None], message: Message) -> Exception | None:

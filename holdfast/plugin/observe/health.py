@@ -166,7 +166,9 @@ def _reasons(snapshot: Snapshot) -> list[str]:
 
 def _has_more(each: PartitionFigures) -> bool:
     """Whether it should move: a retry topic whose next record is not due yet should not."""
-    behind = bool(each.lag) and each.next_retry_ms is None
+    # What a loop's seek has passed over is not done, and nothing of it is to come.
+    all_read = each.next is not None and each.log_end is not None and each.next >= each.log_end
+    behind = bool(each.lag) and not all_read and each.next_retry_ms is None
     return each.watermark is None or each.in_flight > 0 or behind
 
 

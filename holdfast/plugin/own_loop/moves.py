@@ -80,7 +80,7 @@ class Moves:
             self._user.leave_to_others(entry)
         owner.ledger = owner.ledger.read_on(offset)
         owner.suspect, owner.second_look, owner.believed_until = None, None, 0.0
-        owner.seek_needed = True
+        owner.seek_needed, owner.moved_to = True, offset
         self._user.passes(owner, offset)
         return True
 

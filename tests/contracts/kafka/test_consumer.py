@@ -400,6 +400,36 @@ def test_offsets_of_a_transaction_are_what_is_done_and_are_never_overwritten(loo
     assert read(loops.joined({"enable.auto.commit": False}), 8) == [str(number) for number in range(12, 20)]
 
 
+@pytest.mark.parametrize("says", [True, False])
+def test_where_no_offset_may_be_chosen_on_assign_says_where_to_begin_or_the_loop_is_told(
+    loops: Loops, says: bool
+) -> None:
+    loops.produce(["a", "b"], partition=0)
+    consumer = loops.consumer({"auto.offset.reset": "error"})
+
+    def on_assign(_: object, partitions: list[TopicPartition]) -> None:
+        if says:
+            consumer.assign([TopicPartition(one.topic, one.partition, 0) for one in partitions])
+
+    consumer.subscribe([loops.topic], on_assign=on_assign)
+    if says:
+        assert read(consumer, 2) == ["a", "b"]
+        return
+    told: list[int | None] = []
+
+    def all_told() -> bool:
+        message = consumer.poll(0.1)
+        if message is not None and (error := message.error()) is not None:
+            assert error.code() == KafkaError._AUTO_OFFSET_RESET
+            told.append(message.partition())
+        return len(told) == loops.partitions
+
+    until(all_told)
+    assert sorted(told, key=str) == [0, 1, 2, 3]
+    consumer.seek(TopicPartition(loops.topic, 0, 1))
+    assert read(consumer, 1) == ["b"]
+
+
 def test_pause_holds_a_partition_until_resume(loops: Loops) -> None:
     consumer = loops.joined()
     until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == 4)

@@ -290,3 +290,11 @@ def test_wherever_a_loop_seeks_its_successor_gets_what_it_has_not_said_to_be_don
         <= not_done | {each for each in said.again if each > min(not_done, default=said.length)}
     )
     assert got_again == sorted(got_again)
+
+
+def test_what_a_seek_passes_over_is_not_far_ahead_and_stands_in_nobodys_way(loops: Loops) -> None:
+    loops.produce(*numbered("r", range(60)))
+    loop = loops.loop("commit", max_ahead=20)
+    assert got(loop, 2) == [0, 1]
+    seek(loop, 50)
+    assert got(loop, 10) == list(range(50, 60))

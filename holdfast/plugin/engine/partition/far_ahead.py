@@ -40,7 +40,8 @@ class FarAhead:
         before, self._held = self._held, {}
         for partition, owner in owners.items():
             ledger = owner.ledger
-            ahead = ledger.next - ledger.watermark
+            # What a loop's seek has passed over is one range, however long, and nothing in it will end by itself.
+            ahead = ledger.next - max(ledger.watermark, owner.moved_to)
             was = before.get(partition) is owner
             if ahead < (self._bound - self._bound // 4 if was else self._bound):
                 continue

@@ -78,6 +78,7 @@ class Ownership:
         "late",
         "ledger",
         "moved_at",
+        "moved_to",
         "name",
         "owned",
         "partition",
@@ -131,6 +132,8 @@ class Ownership:
         self.committed_at = 0.0
         #: So far another program has committed: a commit of ours would go back behind it.
         self.elsewhere = -1
+        #: Where a user's loop has had its reader go on last (`own_loop/moves.py`).
+        self.moved_to = 0
         #: It has been OWNED once: what its ledger says may be committed.
         self.owned = False
         #: The client stands somewhere else: seek before anything is delivered.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.names import canonical
-from holdfast.adapters.rocketmq.remoting import Admin, RemotingClient
+from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused, RemotingClient
 from holdfast.errors import NotAuthorised, SettingError, SourceError, SubscriptionDiffers
 from holdfast.plugin.ports import Seen
 from holdfast.records import Partition
@@ -78,7 +78,7 @@ class Servers:
         subscription for all of them."""
         try:
             seen = Admin(self._client).connections(broker, self._group, deadline)
-        except NotAuthorised:  # it is a question of tools, for which more may be permitted than to consume
+        except (NotAuthorised, BrokerRefused):  # a question of tools, for which more may be permitted than to consume
             return
         others = {} if seen is None else {topic: each for topic, each in seen.subscriptions.items() if topic in ours}
         if seen is not None and any(_meant(each) != _meant(ours[topic]) for topic, each in others.items()):

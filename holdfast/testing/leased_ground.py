@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
 from holdfast.adapters.rocketmq.grpc.config import Wanted
 from holdfast.adapters.rocketmq.grpc.delivery import Verdict
+from holdfast.adapters.rocketmq.remoting.messages import UNIQUE_KEY
+from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.errors import RecordUnreadable
 from holdfast.records import Partition
 from holdfast.testing.book import GROUP, Place
@@ -63,7 +65,8 @@ class LeasedGround:
         name, key = f"u{number}", plan.key
         [offset] = self.broker.produce(plan.topic, plan.partition, value, key=key)
         self._proxy.put(number, Message(plan.topic, name, value.encode(), None if key is None else key.encode()))
-        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, name)
+        identity = identity_of(name, value.encode())
+        return Place(self._stage.log(Partition(plan.topic, plan.partition)), offset, identity)
 
     def store_again(self, first: Placed) -> Place | None:
         """Implements `Ground.store_again`. A copy has the same name, and is the same message."""
@@ -207,7 +210,7 @@ class _Source(ByMessage):
         """Implements `LeasedSource.poll`. Some cannot be read, as their world says."""
         batch = super().poll(max_records, timeout_s)
         for each in batch.records:
-            self.numbers[each.offset] = self._proxy.numbers[self.identity(each)]
+            self.numbers[each.offset] = self._proxy.numbers[(each.header(UNIQUE_KEY) or b"").decode()]
         unreadable = {
             (each.partition, each.offset): RecordUnreadable(f"{self.identity(each)}: the world says so")
             for each in batch.records

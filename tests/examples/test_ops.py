@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MANIFESTS = {path.stem: read(path) for path in KUBERNETES.glob("*.yaml")}
 #: Those that Kubernetes itself knows.
-OWN = ["poddisruptionbudget", "service", "statefulset"]
+OWN = ["networkpolicy", "poddisruptionbudget", "service", "statefulset"]
 #: Names of KEDA's ScaledObject, of its trigger `kafka`, and of a service of Compose, as far as one may want them here.
 SCALED_OBJECT = {
     "advanced",
@@ -134,6 +134,7 @@ class TestKubernetes:
         assert POD["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"] == labels
         assert MANIFESTS["service"]["spec"]["selector"] == labels
         assert MANIFESTS["poddisruptionbudget"]["spec"]["selector"]["matchLabels"] == labels
+        assert MANIFESTS["networkpolicy"]["spec"]["podSelector"]["matchLabels"] == labels
         assert STATEFUL_SET["serviceName"] == MANIFESTS["service"]["metadata"]["name"]
         target = MANIFESTS["scaledobject"]["spec"]["scaleTargetRef"]
         assert (target["kind"], target["name"]) == ("StatefulSet", name)

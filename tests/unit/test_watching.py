@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,16 +17,20 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import Holdfast, MemoryClaims, Settings, Unretriable
+from holdfast.adapters.watching import endpoint as endpoint_module
 from holdfast.adapters.watching import serve, write_health
+from holdfast.adapters.watching.endpoint import Endpoint, _Server
 from holdfast.errors import HandlerFailed, SettingError
 from holdfast.plugin.events import StoreDown
 from holdfast.plugin.observe.health import Health
 from holdfast.plugin.observe.snapshot import Snapshot
+from holdfast.testing.clocks import HandClock
 from tests.harness.engine import Bench, FlakyClaims
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
-    from holdfast.adapters.watching import Endpoint
+    from collections.abc import Iterator
+
     from holdfast.records import Record
 
 ROOT = Path(__file__).parents[2]
@@ -345,3 +350,59 @@ class TestHealthFile:
     ) -> None:
         with pytest.raises(SettingError, match=r"every_s.*seconds above 0"):
             write_health(tmp_path / "health", other(), every_s=every_s)
+
+
+class TestSlowClients:
+    @pytest.fixture
+    def endpoint(self) -> Iterator[Endpoint]:
+        with Endpoint(_Server(("127.0.0.1", 0), {"/live": lambda _: (HTTPStatus.OK, b"ok", "text/plain")})) as made:
+            yield made
+
+    def test_however_many_there_are_they_are_few_at_once_and_keep_no_probe_out(self, endpoint: Endpoint) -> None:
+        with ExitStack() as stack:
+            for _ in range(60):
+                slow = stack.enter_context(socket.create_connection((endpoint.host, endpoint.port), 30))
+                slow.sendall(b"GET /live HTTP/1.1\r\nX: ")
+            until(lambda: len(self.threads_of(endpoint)) == 16)
+            for _ in range(3):
+                assert self.answer(endpoint) == b"ok"
+            assert len(self.threads_of(endpoint)) <= 16
+
+    def test_one_that_goes_on_sending_bytes_is_closed_all_the_same(
+        self, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = HandClock()
+        monkeypatch.setattr(endpoint_module, "SYSTEM_CLOCK", clock)
+        with socket.create_connection((endpoint.host, endpoint.port), 30) as slow:
+            slow.sendall(b"GET /live HTTP/1.1\r\nX: a")
+            until(lambda: self.threads_of(endpoint))
+            clock.sleep(9.0)
+            slow.sendall(b"a")
+            assert self.answer(endpoint) == b"ok"
+            assert self.threads_of(endpoint)
+            clock.sleep(1.5)
+            assert slow.recv(1) == b""
+        until(lambda: not self.threads_of(endpoint))
+
+    def test_one_that_does_not_take_its_answer_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = HandClock()
+        monkeypatch.setattr(endpoint_module, "SYSTEM_CLOCK", clock)
+        large = b"x" * 50_000_000
+        with (
+            Endpoint(_Server(("127.0.0.1", 0), {"/live": lambda _: (HTTPStatus.OK, large, "text/plain")})) as made,
+            socket.create_connection((made.host, made.port), 30) as slow,
+        ):
+            slow.sendall(b"GET /live HTTP/1.0\r\n\r\n")
+            assert slow.recv(1)
+            clock.sleep(10.5)
+            until(lambda: not self.threads_of(made))
+
+    @staticmethod
+    def threads_of(endpoint: Endpoint) -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if "process_request_thread" in each.name]
+
+    @staticmethod
+    def answer(endpoint: Endpoint) -> bytes:
+        with closing(http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=30)) as connection:
+            connection.request("GET", "/live")
+            return connection.getresponse().read()

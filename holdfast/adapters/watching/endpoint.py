@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -28,6 +29,10 @@ _log = logging.getLogger("holdfast")
 #: After a connection that could not be taken: this process has too many open files, as a rule.
 _AGAIN_S = 0.2
 _SAID_AGAIN_S = 60.0
+#: Connections at once: probes and scrapes are few. Anybody who reaches the port could make more.
+_MOST = 16
+#: A client may take so long to ask, from its connection to the last byte, and as long to take the answer.
+_PATIENCE_S = 10.0
 _JSON = "application/json"
 #: An answer: its code, its body, the body's type.
 Answer = tuple[HTTPStatus, bytes, str]
@@ -126,6 +131,9 @@ class _Server(ThreadingMixIn, TCPServer):
 
     def __init__(self, address: tuple[str, int], pages: dict[str, Page]) -> None:
         self.pages = pages
+        self._lock = threading.Lock()  # innermost; around the connections, oldest first
+        #: When each is closed; None: it is being answered, which is ours to do.
+        self._closes_at: dict[socket.socket, float | None] = {}
         self._say_at = 0.0
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Asked)
@@ -142,6 +150,47 @@ class _Server(ThreadingMixIn, TCPServer):
             SYSTEM_CLOCK.sleep(_AGAIN_S)
             raise
 
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as socketserver's
+        """Take a connection in. Of too many, the one goes that asks for the longest: slow clients keep no probe out."""
+        with self._lock:
+            if len(self._closes_at) >= _MOST:
+                asking = (each for each, closes_at in self._closes_at.items() if closes_at is not None)
+                if (slowest := next(asking, None)) is not None:
+                    self._break_off(slowest)
+            if taken := len(self._closes_at) < _MOST:
+                self._closes_at[request] = SYSTEM_CLOCK.now() + _PATIENCE_S
+        if taken:
+            super().process_request(request, client_address)
+        else:
+            _log.debug("a connection of %s is refused: %d are being answered", client_address, _MOST)
+            self.shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Called twice a second: end what takes too long, however many bytes come meanwhile."""
+        now = SYSTEM_CLOCK.now()
+        with self._lock:
+            for each, closes_at in list(self._closes_at.items()):
+                if closes_at is not None and closes_at <= now:
+                    self._break_off(each)
+
+    def _break_off(self, connection: socket.socket) -> None:
+        """With the lock held. Its thread reads an end, or cannot write, and ends."""
+        del self._closes_at[connection]
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def is_answered(self, connection: socket.socket, *, by_us: bool) -> None:
+        """Of a connection: we work at its answer, or its client takes it now."""
+        with self._lock:
+            if connection in self._closes_at:
+                self._closes_at[connection] = None if by_us else SYSTEM_CLOCK.now() + _PATIENCE_S
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as socketserver's
+        """Close a connection that is over."""
+        with self._lock:
+            self._closes_at.pop(request, None)
+        super().shutdown_request(request)
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Log what failed while it answered: who asked has gone, as a rule."""
         _log.debug("%s: an answer to %s failed", request, client_address, exc_info=True)
@@ -150,11 +199,12 @@ class _Server(ThreadingMixIn, TCPServer):
 class _Asked(BaseHTTPRequestHandler):
     server: _Server
     server_version, sys_version = "holdfast", ""
-    #: Seconds that a client may take to ask.
-    timeout = 10
+    #: Between two bytes; the whole is the server's to bound.
+    timeout = int(_PATIENCE_S)
 
     def do_GET(self) -> None:
         """Answer."""
+        self.server.is_answered(self.connection, by_us=True)
         page = self.server.pages.get(urlsplit(self.path).path)
         if page is None:
             self._answer(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.server.pages)}\n".encode(), "text/plain")
@@ -162,6 +212,7 @@ class _Asked(BaseHTTPRequestHandler):
             self._answer(*page(self.headers.get("Accept", "")))
 
     def _answer(self, code: HTTPStatus, body: bytes, content_type: str) -> None:
+        self.server.is_answered(self.connection, by_us=False)
         self.send_response(code)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ from holdfast.adapters.cli.running.supervisor import Supervisor
 from holdfast.adapters.kafka import KafkaSource
 from holdfast.errors import HandlerFailed, SettingError, SourceUnavailable, StaticIdTaken
 from holdfast.timing import SYSTEM_CLOCK
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     import argparse
@@ -132,6 +134,71 @@ class _Process:
 
     def ended(self) -> int | None:
         return 0 if self.asked else None
+
+
+class _Hanging(_Process):
+    """One that does not end when it is asked to."""
+
+    killed = False
+
+    def ended(self) -> int | None:
+        return -signal.SIGKILL if self.killed else None
+
+    def kill(self) -> None:
+        self.killed = True
+
+
+class _OneChange:
+    every_s = 0.01
+
+    def __init__(self) -> None:
+        self._news = ["a.py changed"]
+
+    def seen(self) -> str:
+        return self._news.pop() if self._news else ""
+
+
+def test_a_change_ends_a_process_that_hangs_and_another_begins_in_its_place() -> None:
+    children: list[Any] = []
+
+    def start(ordinal: int) -> Any:
+        children.append(_Process(ordinal) if children else _Hanging(ordinal))
+        if len(children) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return children[-1]
+
+    assert Supervisor(start, 1, restarts=0, grace_s=0.05, changes=_OneChange()).run() == 0
+    assert [type(each) for each in children] == [_Hanging, _Process]
+    assert children[0].killed
+
+
+@pytest.mark.parametrize("how", ["ends by itself", "is killed"])
+def test_what_a_process_has_started_does_not_outlive_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    begun = tmp_path / "begun"
+    fake = tmp_path / "python"
+    ends = "exit 3" if how == "ends by itself" else "exec sleep 600"
+    fake.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {begun}.new; mv {begun}.new {begun}\n{ends}\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(fake))
+    child = Child(["run", "shop:app"], 0)
+    until(begun.exists)
+    if how == "is killed":
+        assert child.ended() is None
+        child.kill()
+    until(lambda: child.ended() is not None)
+    assert child.ended() == (3 if how == "ends by itself" else -signal.SIGKILL)
+    until(lambda: not _runs(int(begun.read_text())))
+    child.socket.close()
+
+
+def _runs(pid: int) -> bool:
+    """Whether it does more than wait for its end to be noticed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 class TestProcessesThatCannotBeStarted:

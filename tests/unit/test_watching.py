@@ -24,6 +24,8 @@ from holdfast.errors import HandlerFailed, SettingError
 from holdfast.plugin.events import StoreDown
 from holdfast.plugin.observe.health import Health
 from holdfast.plugin.observe.snapshot import Snapshot
+from holdfast.testing.brokers.kafka import MemoryBroker
+from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from holdfast.testing.clocks import HandClock
 from tests.harness.engine import Bench, FlakyClaims
 from tests.harness.waiting import until
@@ -406,3 +408,21 @@ class TestSlowClients:
         with closing(http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=30)) as connection:
             connection.request("GET", "/live")
             return connection.getresponse().read()
+
+
+def test_a_health_file_follows_no_link_that_another_has_laid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder for all, such as /tmp, under the very name that is to be written."""
+    theirs = tmp_path / "theirs"
+    theirs.write_text("precious")
+    (tmp_path / "health").symlink_to(theirs)
+    monkeypatch.setattr("holdfast.adapters.watching.health_file.secrets.token_hex", lambda _: "guessed")
+    (tmp_path / "health.guessed.new").symlink_to(theirs)
+    app = Holdfast(MemoryPartitionedSource(MemoryBroker(orders=1)), claims=MemoryClaims())
+    with pytest.raises(SettingError, match="File exists"):
+        write_health(tmp_path / "health", app)
+    assert theirs.read_text() == "precious"
+    monkeypatch.undo()
+    with write_health(tmp_path / "health", app):
+        assert json.loads((tmp_path / "health").read_text())["live"] in (True, False)
+    assert theirs.read_text() == "precious"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["health", "health.guessed.new", "theirs"]

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import secrets
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -83,7 +84,18 @@ class HealthFile:
     def _write(self) -> None:
         found = self._outside.health()
         if found["live"] or self._was_live:
-            new = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
-            new.write_text(json.dumps({**found, "at_ms": wall_ms()}) + "\n", encoding="utf-8")
-            new.replace(self._path)
+            self._replace(json.dumps({**found, "at_ms": wall_ms()}) + "\n")
         self._was_live = found["live"]
+
+    def _replace(self, text: str) -> None:
+        """In one step, by a file that nothing else can have put there: in a folder like /tmp others may have laid a
+        link under any name that they can guess."""
+        new = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}.new")
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with os.fdopen(file, "w", encoding="utf-8") as writing:
+                writing.write(text)
+            new.replace(self._path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise

@@ -88,14 +88,19 @@ class Child:
             self.socket.send(what.encode() + b"\n")
 
     def kill(self) -> None:
-        """End it at once."""
-        self._process.kill()
+        """End it at once, and all that it has started in its group."""
+        with suppress(ProcessLookupError, PermissionError):  # on macOS the latter, where all of it is ending
+            os.killpg(self.pid, signal.SIGKILL)
 
     def ended(self) -> int | None:
-        """With what it has ended, a signal as a negative number; None = it runs. Then everything was heard."""
-        code = self._process.poll()
-        if code is not None:
-            self.hear()
+        """With what it has ended, a signal as a negative number; None = it runs. Then everything was heard, and what it
+        has left running in its group is ended too."""
+        if self._process.returncode is None:
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return None
+            self.kill()  # before its number is free for another process
+        code = self._process.wait()
+        self.hear()
         return code
 
 

@@ -20,7 +20,7 @@ from holdfast.adapters.cli.running.restarts import Restarts
 from holdfast.timing import SYSTEM_CLOCK, wall_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.adapters.cli.running.child import Child
 
@@ -52,6 +52,8 @@ class Place:
     child: Child | None = None
     #: When the next one is started; None = not by time.
     due_s: float | None = None
+    #: When it is killed, if it has not ended for another to begin; None = it was not asked to.
+    kill_at_s: float | None = None
     #: It has ended, and is started again when something has changed.
     waits_for_change: bool = False
 
@@ -116,7 +118,11 @@ class Supervisor:
                 self._launch(place)
         if self._stopping:
             self._end_what_hangs()
-        elif self._changes is not None and SYSTEM_CLOCK.now() >= self._look_at_s:
+            return
+        for place in self._places:
+            if place.kill_at_s is not None and SYSTEM_CLOCK.now() >= place.kill_at_s:
+                self._kill(place)
+        if self._changes is not None and SYSTEM_CLOCK.now() >= self._look_at_s:
             self._look_at_s = SYSTEM_CLOCK.now() + self._changes.every_s
             if what := self._changes.seen():
                 self._begin_anew(what)
@@ -134,8 +140,10 @@ class Supervisor:
         due = [place.due_s for place in self._places if place.due_s is not None]
         if self._stopping:
             due += [at_s for at_s in (self._hurry_at_s, self._kill_at_s) if at_s]
-        elif self._changes is not None:
-            due.append(self._look_at_s)
+        else:
+            due += [place.kill_at_s for place in self._places if place.kill_at_s is not None]
+            if self._changes is not None:
+                due.append(self._look_at_s)
         return min(max(min(due) - SYSTEM_CLOCK.now(), 0.0), LONGEST_WAIT_S) if due else None
 
     # ---- one process
@@ -157,7 +165,7 @@ class Supervisor:
         child = place.child
         if child is None or (code := child.ended()) is None:
             return
-        place.child = None
+        place.child = place.kill_at_s = None
         if child.socket in self._selector.get_map():
             self._selector.unregister(child.socket)
         child.socket.close()
@@ -207,6 +215,7 @@ class Supervisor:
             if place.child is not None:
                 if not place.child.asked:
                     place.child.stop("reload")
+                    place.kill_at_s = SYSTEM_CLOCK.now() + self._grace_of([place.child])
             elif place.waits_for_change:
                 self._launch(place)
 
@@ -222,8 +231,7 @@ class Supervisor:
     def _stop(self, why: str, code: int) -> None:
         self._stopping, self._code = True, code
         running = [place.child for place in self._places if place.child is not None]
-        bounds = [child.loaded["stop_s"] for child in running if child.loaded is not None]
-        grace_s = max(bounds, default=CLOSE_S) if self._grace_s is None else self._grace_s
+        grace_s = self._grace_of(running)
         now_s = SYSTEM_CLOCK.now()
         self._kill_at_s = now_s + grace_s
         self._hurry_at_s = 0.0 if self._grace_s is None else now_s + max(grace_s - _HURRY_S, grace_s / 2)
@@ -232,6 +240,11 @@ class Supervisor:
             place.due_s = None
         for child in running:
             child.stop(why)
+
+    def _grace_of(self, running: Sequence[Child]) -> float:
+        """How long these may take to end."""
+        bounds = [child.loaded["stop_s"] for child in running if child.loaded is not None]
+        return max(bounds, default=CLOSE_S) if self._grace_s is None else self._grace_s
 
     def _hurry(self) -> None:
         self._hurry_at_s = 0.0
@@ -249,6 +262,11 @@ class Supervisor:
         self._kill_at_s = 0.0
         for place in self._places:
             if place.child is not None:
-                _log.error("process %d has not ended within the grace: it is killed", place.ordinal)
-                place.child.kill()
+                self._kill(place)
                 self._code = self._code or _NOT_WELL
+
+    def _kill(self, place: Place) -> None:
+        place.kill_at_s = None
+        if place.child is not None:
+            _log.error("process %d has not ended within the grace: it is killed", place.ordinal)
+            place.child.kill()

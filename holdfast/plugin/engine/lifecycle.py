@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.errors import SourceError, StoreError, StoreUnavailable, UnknownTopic
 from holdfast.plugin.engine.resources import Resources
+from holdfast.plugin.patched import check_threads
 from holdfast.plugin.retrying.keeping import KeepsRecords
 from holdfast.timing import Deadline
 
@@ -90,6 +91,7 @@ class Lifecycle:
 
         Returns: False = it was asked to stop before it had joined.
         """
+        check_threads()
         parts = self._parts
         self._snapshots.started()
         deadline = Start(parts.settings.startup_timeout_s, parts.runtime, parts.stopping)

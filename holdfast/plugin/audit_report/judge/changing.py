@@ -119,7 +119,8 @@ def rows_of(rebalance: Rebalance, number: int, turns: Turns, near: Sequence[Near
         "gained": gained,
         "given": len(rebalance.changes) - gained,
         "moved": sum(each["moved"] for each in moves),
-        "stop_ms": _stop_ms(rebalance, near),
+        # Where nothing waited, or it is not known whether anything did, nobody can have stopped.
+        "stop_ms": _stop_ms(rebalance, near) if any(lags) else None,
         "pause_ms": max(pauses, default=None),
         "lag": sum(lags) if lags else None,
         "recovered_ms": _recovered_ms(moves),

@@ -159,8 +159,7 @@ REBALANCES = table(
     gained             long     number of partitions that were assigned
     given              long     number of partitions that were revoked
     moved              long     number of partitions whose owner changed
-    stop_ms            long     the longest time around it in which no member finished a record; null: nothing
-                                waited, or it is not known
+    stop_ms            long     the longest time around it without a finished record; null: no lag, or none is known
     pause_ms           long     the longest pause of a partition that moved
     lag                long     records that waited in the assigned partitions
     recovered_ms       long     from its first assignment until that lag was gone; null: not before the next rebalance

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("holdfast.kafka")
 #: How long a change of the subscription waits to know which of its topics the group has read before.
 _LOOK_S = 3.0
+#: As short as it may be: the request leaves in any case.
+_WAKE_S = 0.001
 
 
 class KafkaSource:
@@ -449,8 +451,16 @@ class KafkaSource:
         self._try(lambda consumer: consumer.pause(topic_partitions(partitions)))
 
     def resume(self, partitions: Collection[Partition]) -> None:
-        """Fetch again."""
+        """Fetch again.
+
+        Neither a resume nor a seek wakes librdkafka's thread of a broker that it fetches nothing from: that looks by
+        itself once a second (2.16), and so late came the first record. A request wakes it; its answer is not waited
+        for.
+        """
         self._try(lambda consumer: consumer.resume(topic_partitions(partitions)))
+        asked = topic_partitions(partitions, dict.fromkeys(partitions, LATEST))
+        with suppress(KafkaException):
+            self._client_or_raise().offsets_for_times(asked, timeout=_WAKE_S)
 
     def _try(self, call: Any) -> None:  # noqa: ANN401 - a call of the binding
         try:

@@ -193,6 +193,17 @@ class TestBatch:
         assert caught.value.failures == {2: failed, 3: failed}
         assert f(["c", "d"]) == [None, None]
 
+    def test_so_do_those_of_a_list_in_which_keys_repeat(self, claims: MemoryClaims) -> None:
+        failed = BatchFailed({2: ValueError("counted from 1")})
+
+        @idempotent(claims, key=lambda item: item, name="f", batch=True, on_done="marker")
+        def f(_: list[str]) -> None:
+            raise failed
+
+        with pytest.raises(BatchFailed) as caught:
+            f(["a", "a", "b"])
+        assert caught.value.failures == dict.fromkeys(range(3), failed)
+
     def test_a_function_without_a_place_for_the_items_is_refused(self, claims: MemoryClaims) -> None:
         for function in (lambda: None, lambda *, items: None, lambda self: None):
             with pytest.raises(SettingError, match="list of items"):

@@ -147,7 +147,10 @@ class _BatchCall:
 
     def outcome(self, work: Work) -> list[Any]:
         """Return or raise what the call does."""
-        if work.error is not None:
+        if work.error is not None and not (
+            isinstance(work.error, BatchFailed)
+            and len(self.keys) < len(self._items)  # its positions are of a shorter list
+        ):
             raise work.error
         failures = dict(self._missing)
         results = []

@@ -162,8 +162,8 @@ class Work:
         if self._batch and isinstance(ended.error, BatchFailed):
             if ended.error.fits(len(keys)):
                 return {keys[position]: error for position, error in ended.error.failures.items()}
-            # The caller's list is another one: raised as it is, its positions would name other items.
-            return dict.fromkeys(keys, ended.error)
+            if len(keys) < len(self._keys):  # raised as it is, its positions would be those of a longer list
+                return dict.fromkeys(keys, ended.error)
         self.error = ended.error
         return dict.fromkeys(keys, ended.error)
 

@@ -72,9 +72,9 @@ CONTAINER: dict[str, Any] = POD["containers"][0]
 COMPOSE = read(OPS / "compose.yaml")
 IMAGE = dockerfile(OPS / "Dockerfile")
 #: What a good end of the app takes at most.
-END_S = SETTINGS.drain_timeout_s + COMMIT_S + SETTINGS.linger_timeout_s + _CLOSE_S
+END_S = SETTINGS.drain_s + COMMIT_S + SETTINGS.linger_timeout_s + _CLOSE_S
 SAID = (
-    f"drain {SETTINGS.drain_timeout_s:g} s, commit {COMMIT_S:g} s, linger {SETTINGS.linger_timeout_s:g} s, "
+    f"drain {SETTINGS.drain_s:g} s, commit {COMMIT_S:g} s, linger {SETTINGS.linger_timeout_s:g} s, "
     f"dead letters {_CLOSE_S:g} s"
 )
 

@@ -85,7 +85,7 @@ def serve(
 class Endpoint:
     """A server that runs. A context: its end closes it."""
 
-    def __init__(self, server: _Server, *, has_metrics: bool) -> None:
+    def __init__(self, server: _Server, *, has_metrics: bool = True) -> None:
         self._server, self._is_ours = server, True
         self.host, self.port = str(server.server_address[0]), int(server.server_address[1])
         self._thread = threading.Thread(target=server.serve_forever, name=f"holdfast-http-{self.port}", daemon=True)

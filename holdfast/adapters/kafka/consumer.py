@@ -267,6 +267,9 @@ class KafkaConsumer(ClientCalls, LoopSeen):
                 raise ValueError("message and offsets are mutually exclusive")
             if message is not None:
                 check_message(message, "commit")
+            if not self._joined:  # of no group: the broker decides, and members take it for somebody's reset
+                how: dict[str, Any] = {"asynchronous": asynchronous, "offsets": offsets, "message": message}
+                return cast("list[TopicPartition] | None", self._source.client.commit(**how))
             named = [behind(message)] if message is not None else offsets
             if named:
                 self._source.callbacks.commits.says(partitions_given(named))

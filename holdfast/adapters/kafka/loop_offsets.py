@@ -120,8 +120,8 @@ class LoopOffsets:
     def _has_news(self, owner: Ownership) -> bool:
         """Whether the loop has something to commit there: the client says _NO_OFFSET where all is committed."""
         self._stood = {each: at for each, at in self._stood.items() if each.phase is Phase.OWNED}
-        returned = self._driven.user.position(owner.partition) is not None
-        return returned and self._stood.get(owner) != owner.ledger.watermark
+        stood = self._stood.get(owner)
+        return owner.moved_at > 0 if stood is None else stood != owner.ledger.watermark
 
     def _skipped(self, below: Mapping[Partition, int]) -> dict[Partition, int]:
         """Skip what the loop calls done before it was returned: it is done by the loop's own word, and reading goes on

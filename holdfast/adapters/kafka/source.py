@@ -288,7 +288,8 @@ class KafkaSource:
         first = consumer.poll(timeout_s) if timeout_s > 0 or max_records == 1 else None
         # Sorted before consume(), in which its partition may go and come back: it belongs to the ownership of now.
         batch = self._sort([first], Batch([], [])) if first is not None else Batch([], [])
-        more = max_records > 1 and (first is not None or timeout_s <= 0)
+        # Behind an error may come what it leads to, such as the loss of all: that is another poll's, as with a client.
+        more = max_records > 1 and (timeout_s <= 0 if first is None else first.error() is None)
         # What an assignment brings is for the engine to ask for anew: it wants less than before.
         same = self._callbacks.assignments == assignments
         if more and same and self._consumer is consumer and self._callbacks.trouble is None:

@@ -10,7 +10,7 @@ import random
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from holdfast import RedisClaims, Settings
 from holdfast.adapters.kafka import KafkaConsumer
@@ -46,7 +46,7 @@ class Side:
         #: The last that was returned, and where the reader stands.
         self.last: Message | None = None
         self.at = self.end = 0
-        self.paused = False
+        self.paused = self.sought = False
 
     def _made(self, **more: Any) -> Any:
         conf = {
@@ -106,10 +106,14 @@ class Side:
             offset = message.offset()
             assert offset is not None
             got.append(offset)
-            self.last, self.at = message, offset + 1
+            self.last, self.at, self.sought = message, offset + 1, False
 
     def here(self, offset: int = -1001, number: int = 0) -> TopicPartition:
         return TopicPartition(self.topic, number, offset)
+
+    def position(self) -> object:
+        """After a seek the client knows none, until it has returned a record; ours is where it reads on."""
+        return None if self.sought else self.consumer.position([self.here()])
 
     def noted(self, note: str) -> TopicPartition:
         """Where the reader stands, with metadata."""
@@ -172,7 +176,7 @@ def _call(chance: random.Random, mode: str) -> Call:
         (2, "commit, wait", lambda on: on.consumer.commit(**waits)),
         (3, "commit the last, wait", lambda on: on.last and on.consumer.commit(on.last, **waits)),
         (3, f"commit the position, wait {note!r}", lambda on: on.consumer.commit(offsets=[on.noted(note)], **waits)),
-        (3, "position", lambda on: on.consumer.position([on.here()])),
+        (3, "position", lambda on: on.position()),
         (2, "position elsewhere", lambda on: on.consumer.position([on.here(number=7)])),
         (3, "committed", lambda on: on.consumer.committed([on.here()], _PATIENCE_S)),
         (1, "ends", lambda on: on.consumer.get_watermark_offsets(on.here(), _PATIENCE_S)),
@@ -197,10 +201,9 @@ def _call(chance: random.Random, mode: str) -> Call:
 
 
 def _seek(where: Callable[[Side], int]) -> Callable[[Side], object]:
-    def seek(on: Side) -> object:
+    def seek(on: Side) -> None:
         on.consumer.seek(on.here(where(on)))
-        on.at = {OFFSET_BEGINNING: 0, OFFSET_END: on.end}.get(where(on), where(on))
-        return None
+        on.at, on.sought = where(on), True
 
     return seek
 

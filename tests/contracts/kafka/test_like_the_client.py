@@ -5,11 +5,12 @@ What is not the same is listed at the end, with the reason; docs/how-to/own-loop
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from holdfast.errors import SettingError
 from tests.contracts.kafka.alike import MODES, Side, draw, told
@@ -100,6 +101,33 @@ def test_offsets_beyond_what_was_returned_are_committed_and_the_successor_begins
             assert (reply.offset, reply.error) == (3, None)
             assert each.consumer.committed([each.here()], 20.0)[0].offset == 3
             assert each.successor() == [3, 4, 5]
+
+
+def test_a_consumer_of_no_group_commits_for_it(sides: Any) -> None:
+    with sides("commits") as both:
+        for each in both:
+            each.produce(3)
+            where = TopicPartition(each.topic, 0, 2, metadata="by hand")
+            assert each.consumer.commit(offsets=[where], asynchronous=False)[0].offset == 2
+            [read] = each.consumer.committed([each.here()], 20.0)
+            assert (read.offset, read.metadata) == (2, "by hand")
+            assert each.successor() == [2, 3]
+
+
+@pytest.mark.full
+def test_an_error_is_told_before_what_it_leads_to(sides: Any) -> None:
+    with sides("commits") as both:
+        for each in both:
+            lost: list[object] = []
+            each.produce(1)
+            each.consumer.close()
+            each.consumer = each._made(**{"max.poll.interval.ms": 6_000, "session.timeout.ms": 6_000})
+            each.consumer.subscribe([each.topic], on_lost=lambda *_, lost=lost: lost.append(1))
+            assert each.read(1) == [0]
+            time.sleep(7.0)  # away for longer than it may be
+            assert each.consumer.poll(5.0).error().code() == KafkaError._MAX_POLL_EXCEEDED
+            assert lost == []
+            until(lambda: each.consumer.poll(0.1) is None and lost)  # noqa: B023 - asked at once
 
 
 # ---- what differs

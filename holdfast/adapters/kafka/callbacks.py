@@ -58,6 +58,18 @@ class ClientLog:
             _client_log.debug("%s", said)
 
 
+class _NoLog:
+    """Takes the lines and drops them, without a line of Python: Ctrl-C that comes while the client waits is raised in
+    the first line that runs, and the binding loses what a log's callback raises."""
+
+    log = "".format
+
+
+def client_log() -> ClientLog | _NoLog:
+    """Make what takes a client's own lines."""
+    return ClientLog() if _client_log.isEnabledFor(logging.DEBUG) else _NoLog()
+
+
 def guarded(name: str, call: Callable[..., object]) -> Callable[..., None]:
     """A callback of the application: what it raises is logged."""
 
@@ -93,7 +105,9 @@ class Callbacks:
         self.commits_under_way = 0
         #: What only a person can cure, until it is raised.
         self.trouble: SourceError | None = None
-        self._folding, self._all_down_at = Folding(SYSTEM_CLOCK), -math.inf
+        self._folding = Folding(SYSTEM_CLOCK)
+        #: When the client had lost all of its brokers, last.
+        self.all_down_at = -math.inf
         #: What is ridden out, and when it was told.
         self._told_at: dict[tuple[int, str], float] = {}
         self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
@@ -231,10 +245,10 @@ class Callbacks:
         away. That all of them are is raised by the next poll; one by one they are not told of then."""
         now, where = SYSTEM_CLOCK.now(), f"Kafka at {self._brokers}"
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - librdkafka's name
-            if now - self._all_down_at > 2 * EVERY_S and self._folding.says(error.name()) is not None:
+            if now - self.all_down_at > 2 * EVERY_S and self._folding.says(error.name()) is not None:
                 _log.info("%s: %s (%s)", where, error.str(), error.name())
             return
-        self._all_down_at = now
+        self.all_down_at = now
         if self._folding.says(error.name()) is not None:
             why = refusal(self._brokers, DEFAULT_PORT)
             found = faults.as_source_error(error, f"talking to {where}") if why is None else unreached(why)

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.kafka._client import KafkaException
 from holdfast.adapters.kafka.admin import SOME_TOPIC
-from holdfast.adapters.kafka.properties import as_int
+from holdfast.adapters.kafka.properties import DEFAULT_PORT, as_int
 from holdfast.errors import SourceError, SourceFatal
+from holdfast.plugin.listening import refusal
 from holdfast.plugin.observe.silence import Silence
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -56,7 +57,8 @@ class Brokers:
     """
 
     def __init__(self, admin: Callable[[], Admin], conf: Mapping[str, object]) -> None:
-        self._admin, self._name = admin, f"Kafka at {conf['bootstrap.servers']}"
+        self._bootstrap = str(conf["bootstrap.servers"])
+        self._admin, self._name = admin, f"Kafka at {self._bootstrap}"
         # By half later than it is set to, a client tries to connect again.
         self._again_s = 1.5 * _seconds(conf, "reconnect.backoff.max.ms", 10_000) + _AGAIN_S
         self._ask_s = _seconds(conf, "fetch.wait.max.ms", 500) + _ASK_S
@@ -78,6 +80,11 @@ class Brokers:
         self._missed = self._missed + 1 if self._others_answer() else 0  # else nobody has brokers now
         self._look_at = SYSTEM_CLOCK.now() + self._again_s
         return self._missed >= _ENOUGH
+
+    def lost_at(self, at: float) -> bool:
+        """Whether nothing has come since then, when the client had lost its connections to all of them; and none of the
+        addresses of the configuration takes a connection now."""
+        return at > self._heard_at and refusal(self._bootstrap, DEFAULT_PORT) is not None
 
     @property
     def silence(self) -> Silence | None:

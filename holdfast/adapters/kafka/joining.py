@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException
 from holdfast.adapters.kafka.admin import CALL_S, Wait, request_s
-from holdfast.adapters.kafka.callbacks import ClientLog
+from holdfast.adapters.kafka.callbacks import client_log
 from holdfast.adapters.kafka.config import GroupProtocol
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable
 
@@ -45,7 +45,7 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
         # quicker, the log was cut) nothing may be left out: "latest" would make a gap of what is there.
         "auto.offset.reset": "earliest" if begins_by_itself else "error",
         "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
-        "logger": client.conf.get("logger", ClientLog()),
+        "logger": client.conf.get("logger", client_log()),
     }
     theirs: dict[str, Callable[..., object]] = {
         name: callbacks.applications(name, call) for name in _THEIRS if callable(call := client.conf.get(name))

@@ -51,6 +51,8 @@ _log = logging.getLogger("holdfast.kafka")
 _LOOK_S = 3.0
 #: As short as it may be: the request leaves in any case.
 _WAKE_S = 0.001
+#: So long a client is closed whose brokers have all gone: it would go on trying to leave the group.
+_CUT_OFF_S = 0.2
 
 
 class KafkaSource:
@@ -140,6 +142,10 @@ class KafkaSource:
     def silence(self) -> Silence | None:
         """Brokers that do not answer, some 20 s after the last record at the earliest."""
         return self._brokers.silence
+
+    def cut_off(self) -> bool:
+        """Look whether the brokers have gone, all of them: by connecting."""
+        return self._brokers.lost_at(self._callbacks.all_down_at)
 
     @property
     def in_group(self) -> bool:
@@ -259,7 +265,10 @@ class KafkaSource:
         self._ids.close()
         if consumer is None:
             return
-        if self._callbacks.commits_under_way or self._brokers.may_hang(consumer):
+        if self.cut_off():
+            self._callbacks.clients += 1
+            give_up(consumer, Deadline(min(deadline.left_s(), _CUT_OFF_S)))
+        elif self._callbacks.commits_under_way or self._brokers.may_hang(consumer):
             self._callbacks.clients += 1  # what it calls then comes from another thread, and is nobody's any more
             give_up(consumer, deadline)
         elif self._client is not None and self._client.static_id is not None and (leave or self._leave):

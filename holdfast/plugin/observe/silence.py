@@ -27,3 +27,8 @@ class AsksBrokers(Protocol):
     def silence(self) -> Silence | None:
         """None = they answer, as far as is known. Asks nobody; by the thread that polls."""
         ...
+
+    def cut_off(self) -> bool:
+        """Look whether all brokers are gone: the client has lost them since it heard of one, and none listens now. Who
+        leaves then waits for no answer. By the thread that polls; it may take a second for each."""
+        ...

@@ -254,7 +254,8 @@ class Partitioned:
         self._keep_alive()
         path.drain(self._keep_alive)
         path.settle()
-        committing = Deadline(0.0 if parts.stopping.hurry else _LAST_COMMIT_S, parts.runtime)
+        in_vain = parts.stopping.hurry or (isinstance(self.source, AsksBrokers) and self.source.cut_off())
+        committing = Deadline(0.0 if in_vain else _LAST_COMMIT_S, parts.runtime)
         try:
             while self._commits.finish(self.owners.values()):
                 self.source.poll(1, 0.02)

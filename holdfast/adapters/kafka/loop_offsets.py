@@ -222,10 +222,12 @@ class LoopOffsets:
         return end and (partition is None or place_of(message)[0] == partition)
 
     def _is_ahead(self, message: Message) -> bool:
-        """Whether it is the end of a partition, and something that comes before it is here and was not returned yet."""
+        """Whether it is the end of a partition that is paused, or of which something that is here was not returned."""
         if not self._is_end_of(message):
             return False
         partition, offset = place_of(message)
+        if partition in self._driven.user.held:
+            return True
         owner = self._family.owners.get(partition)
         entries = () if owner is None else owner.entries.values()
         return any(entry.gate in _UNRETURNED and entry.record.offset < offset for entry in entries)

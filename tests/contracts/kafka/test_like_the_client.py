@@ -103,6 +103,18 @@ def test_offsets_beyond_what_was_returned_are_committed_and_the_successor_begins
             assert each.successor() == [3, 4, 5]
 
 
+def test_a_partition_that_is_paused_tells_no_end(sides: Any) -> None:
+    ends = KafkaError._PARTITION_EOF
+    for each in _assigned(sides, "commits", lambda *_: None, **{"enable.partition.eof": True}):
+        polled = [each.consumer.poll(20.0) for _ in range(4)]
+        assert [one.error() and one.error().code() for one in polled] == [None, None, None, ends]
+        each.consumer.pause([each.here()])
+        each.consumer.seek(each.here(3))
+        assert [each.consumer.poll(0.1) for _ in range(10)] == [None] * 10
+        each.consumer.resume([each.here()])
+        until(lambda: (one := each.consumer.poll(0.1)) is not None and one.error().code() == ends)  # noqa: B023 - as above
+
+
 def test_a_consumer_of_no_group_commits_for_it(sides: Any) -> None:
     with sides("commits") as both:
         for each in both:

@@ -21,6 +21,7 @@ ELSEWHERE = {
     "topics=[": "it waits for minutes: tests/unit/engine/test_delayed_retries.py, in virtual time",
     "serve(": "two members need two ports: tests/cli and tests/unit play it",
     "close_old_connections": "Django wants a project: tests/examples has one",
+    "send_offsets_to_transaction": "its transactions are real ones: tests/contracts/kafka/test_consumer.py",
     "REGISTRY": "two members need two registries, as two processes have",
 }
 EXAMPLES = [

@@ -253,7 +253,7 @@ class TestASeekWithoutEffect:
     """The client stays where it is, and goes on from there: that is no second look."""
 
     @pytest.mark.parametrize("at", [0, 3, 9], ids=["the first", "in the midst", "the last"])
-    @pytest.mark.parametrize("lost", [1, 3])
+    @pytest.mark.parametrize("lost", [1, pytest.param(3, marks=pytest.mark.full)])
     @pytest.mark.parametrize("more", [1, 4], ids=["one record more", "more records"])
     def test_what_was_left_out_is_handled_when_more_comes(self, at: int, lost: int, more: int) -> None:
         with Bench() as bench:

@@ -19,11 +19,11 @@ def check_offsets(offsets: Collection[int]) -> None:
     Raises:
         ValueError: naming the offset.
     """
+    if not offsets:
+        return
     # Nearly always these are ranges: of those, the ends say all.
     if isinstance(offsets, Runs):
         lowest, highest = offsets.ranges[0].start, offsets.ranges[-1].stop - 1
-    elif not offsets:
-        return
     elif isinstance(offsets, range):
         lowest, highest = sorted((offsets[0], offsets[-1]))
     elif isinstance(offsets, OffsetSet):

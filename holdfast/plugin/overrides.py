@@ -5,7 +5,6 @@ Each value is checked as in code, and told by the name that it has in its place.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 import types
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 
 from holdfast.errors import SettingError
 from holdfast.plugin.secret_names import MASK
+from holdfast.plugin.setting_names import meant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -196,10 +196,8 @@ def _of_one_place(found: Mapping[str, Given]) -> Overrides:
 
 
 def _unknown(name: str, known: list[str], where: str) -> SettingError:
-    near = difflib.get_close_matches(name, known, 1)
-    meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
     # Not its value: who misspells a name, or thinks that there is one, may have written a password.
-    return SettingError(name, MASK, f"there is no setting of that name: {meant}", origin=where)
+    return SettingError(name, MASK, f"there is no setting of that name: {meant(name, known)}", origin=where)
 
 
 def _paths(settings: type[object], above: str = "") -> Iterator[tuple[str, Any]]:

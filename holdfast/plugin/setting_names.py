@@ -13,7 +13,7 @@ from holdfast.errors import SettingError
 from holdfast.plugin.secret_names import MASK, is_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -63,12 +63,16 @@ def known_arguments(**missing: str) -> Callable[[F], F]:
     return decorate
 
 
+def meant(name: str, names: Collection[str], called: Callable[[str], str] = str) -> str:
+    """Say which of these names may have been meant by one that there is not. Args: called: how each is written."""
+    near = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {called(near[0])}?" if near else f"there are {', '.join(map(called, names))}"
+
+
 def _check_names(given: Mapping[str, object], names: Sequence[str], unknown: str) -> None:
     for name, value in given.items():
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-            raise SettingError(name, MASK if is_secret(name) else value, f"{unknown}: {meant}")
+            raise SettingError(name, MASK if is_secret(name) else value, f"{unknown}: {meant(name, names)}")
 
 
 def check_number(

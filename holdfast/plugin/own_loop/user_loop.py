@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, cast
 
+from holdfast.dedup.offset_set import OffsetSet
 from holdfast.plugin.audit.schema import Outcome
 from holdfast.plugin.engine.record.entry import Gate
-from holdfast.plugin.engine.record.offsets import joined
 from holdfast.plugin.own_loop.handed_out import HandedOut
 from holdfast.plugin.own_loop.run_cursor import RunCursor
 
@@ -279,13 +279,6 @@ class UserLoop:
 
 def _passed(owner: Ownership, below: int) -> list[range]:
     """List what is open below that offset, and in no entry."""
-    entries = joined(span for entry in owner.entries.values() for span in entry.ranges)
-    found = []
-    for each in owner.ledger.open_below(below):
-        at = each.start
-        for span in entries:
-            if at < span.stop and span.start < each.stop:
-                found += [range(at, span.start)] if at < span.start else []
-                at = span.stop
-        found += [range(at, each.stop)] if at < each.stop else []
-    return found
+    taken = OffsetSet()
+    taken.add_all(span for entry in owner.entries.values() for span in entry.ranges)
+    return [gap for each in owner.ledger.open_below(below) for gap in taken.gaps(each)]

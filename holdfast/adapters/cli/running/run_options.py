@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +15,7 @@ from holdfast.adapters.cli.running.restarts import DEFAULT_LIMIT
 from holdfast.errors import SettingError
 from holdfast.plugin.overrides import ENVIRONMENT, NONE, RUN_PREFIX, RUN_TABLE, is_service_link, run_table
 from holdfast.plugin.secret_names import MASK
+from holdfast.plugin.setting_names import meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -137,10 +137,11 @@ def _known(texts: Iterator[tuple[str, _Said]], called: Callable[[str], str]) -> 
     found = dict(texts)
     for name, said in found.items():
         if name not in OPTIONS:
-            near = difflib.get_close_matches(name, OPTIONS, 1)
-            meant = f"did you mean {called(near[0])}?" if near else f"there are {', '.join(map(called, OPTIONS))}"
             # Not its value, as of other settings that nobody knows.
             raise SettingError(
-                said.name, MASK, f"`holdfast run` has no option of that name here: {meant}", origin=said.where
+                said.name,
+                MASK,
+                f"`holdfast run` has no option of that name here: {meant(name, OPTIONS, called)}",
+                origin=said.where,
             )
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.claims import Mark
+from holdfast.dedup.offset_set import OffsetSet, Runs
 from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.events import AdvanceHonoured
 
@@ -42,12 +43,12 @@ class Elsewhere:
                 if entry.record.offset < offset:
                     parts.outcomes.hand_back(entry)
         ledger, had = owner.ledger, [each for each in owner.entries.values() if each.record.offset < offset]
-        started = {each for entry in had for each in entry.offsets}
-        passed = [each for span in ledger.open_below(offset) for each in _without(span, started)]
+        started = OffsetSet([each for entry in had for each in entry.offsets])
+        passed = [each for span in ledger.open_below(offset) for each in started.gaps(span)]
         if not passed:
             return True
         watermark = ledger.watermark_with(passed) if started or offset <= ledger.next else offset
-        done = [each for span in passed for each in span if each >= watermark]
+        done = Runs([range(max(each.start, watermark), each.stop) for each in passed if each.stop > watermark])
         with parts.outage.asking():
             owner.session_.mark([Mark(owner.name, owner.store_epoch, watermark, done)])
             parts.outage.answered()
@@ -59,12 +60,3 @@ class Elsewhere:
             records = sum(map(len, passed))
             parts.tell(AdvanceHonoured(partition=owner.partition, offset=offset, records=records))
         return not parts.outage.down
-
-
-def _without(span: range, started: set[int]) -> list[range]:
-    """The parts of a span that none of these offsets lies in."""
-    found, at = [], span.start
-    for each in sorted(offset for offset in started if offset in span):
-        found += [range(at, each)] if at < each else []
-        at = each + 1
-    return [*found, range(at, span.stop)] if at < span.stop else found

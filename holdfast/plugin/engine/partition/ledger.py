@@ -104,7 +104,7 @@ class Ledger:
     def knows_any_from(self, offset: int) -> bool:
         """Whether anything at or above that offset is done."""
         came = [range(max(at, offset), stop) for at, stop in zip(self._starts, self._stops, strict=True)]
-        return sum(map(len, came)) < self._next - offset or any(known >= offset for known in self._done)
+        return sum(map(len, came)) < self._next - offset or self._done.end > offset
 
     def knows(self, offset: int) -> None:
         """An offset that may not have come yet is done (another's handler has ended)."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
+import traceback
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +19,14 @@ T = TypeVar("T")
 #: What has not come true by then is broken: a slow machine is no failure. Nothing waits for so long where all is well.
 PATIENCE_S = 120.0
 _LOOK_S = 0.01
+
+
+def _show_threads() -> None:
+    """Where each thread stands: a wait that fails once in thousands of runs may never be seen again."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        print(f"\nthread {names.get(ident, ident)}:", file=sys.stderr)
+        traceback.print_stack(frame, file=sys.stderr)
 
 
 def until(
@@ -46,7 +57,9 @@ def until(
             with suppress(*despite):
                 if found := over():
                     return found
-            assert time.monotonic() < ends, (what() if callable(what) else what) or "it has not come true"
+            if time.monotonic() >= ends:
+                _show_threads()
+                raise AssertionError((what() if callable(what) else what) or "it has not come true")
             if meanwhile is not None:
                 meanwhile()
             elif changed is not None:

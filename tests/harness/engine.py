@@ -235,7 +235,9 @@ class Bench:
         return member.start() if start else member
 
     # ---- waiting
-    def wait(self, over: Callable[[], object], what: str = "", *, patience_s: float = PATIENCE_S) -> None:
+    def wait(
+        self, over: Callable[[], object], what: str | Callable[[], str] = "", *, patience_s: float = PATIENCE_S
+    ) -> None:
         """Until it holds. Looked at after each change, and now and then for what nobody notifies of."""
         said = what or (lambda: f"it has not come true; {self.work.story[-10:]}, {self.state()}")
         until(over, said, patience_s=patience_s, changed=self.changed)
@@ -257,7 +259,7 @@ class Bench:
         partition = Partition(topic, number)
         self.wait(
             lambda: self.group.offset(partition) == offset,
-            f"{partition} is committed at {self.group.offset(partition)}, not {offset}",
+            lambda: f"{partition} is committed at {self.group.offset(partition)}, not {offset}; {self.state()}",
         )
 
     def state(self) -> str:

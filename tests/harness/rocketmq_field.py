@@ -194,7 +194,7 @@ class Field:
             return [(record.value or b"").decode() for record in self.records]
 
     # ---- waiting
-    def wait(self, over: Callable[[], object], what: str = "") -> None:
+    def wait(self, over: Callable[[], object], what: str | Callable[[], str] = "") -> None:
         def look() -> object:
             for app in self.apps:
                 if app.over.is_set() and app.error is not None:
@@ -208,7 +208,10 @@ class Field:
 
     def wait_committed(self, topic: str | None = None) -> None:
         """All that is in the logs."""
-        self.wait(lambda: self.committed(topic) == self.ends(topic), f"{self.committed(topic)} of {self.ends(topic)}")
+        self.wait(
+            lambda: self.committed(topic) == self.ends(topic),
+            lambda: f"{self.committed(topic)} of {self.ends(topic)}; {self.state()}",
+        )
 
     def state(self) -> str:
         return f"{len(self.handled)} handled, {[(sorted(app.owns), app.events[-3:]) for app in self.apps]}"

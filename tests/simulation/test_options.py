@@ -5,12 +5,16 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast import BatchOf, DeadLetterLimit, Holdfast, Ramp, Retry, Settings
 from holdfast.testing.draw import draw
 from holdfast.testing.member import registered
+
+if TYPE_CHECKING:
+    from holdfast.testing.world import World
 
 _SEEDS = 300
 #: Options that no seed draws, and why. Empty is how it should be.
@@ -22,7 +26,12 @@ _NOT_DRAWN: dict[str, str] = {
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, set[str]]:
+def worlds() -> list[World]:
+    return [draw(seed) for seed in range(_SEEDS)]
+
+
+@pytest.fixture(scope="module")
+def drawn(worlds: list[World]) -> dict[str, set[str]]:
     """By option: the values that seeds give it."""
     found: defaultdict[str, set[str]] = defaultdict(set)
 
@@ -32,8 +41,7 @@ def drawn() -> dict[str, set[str]]:
             for field in fields(value):
                 note(type(value).__name__, field.name, getattr(value, field.name))
 
-    for seed in range(_SEEDS):
-        world = draw(seed)
+    for world in worlds:
         note("world", "settings", world.settings)
         for handling in world.handlers:
             for name, value in registered(handling).items():
@@ -58,10 +66,10 @@ def test_it_is_drawn(option: str, drawn: dict[str, set[str]]) -> None:
     assert (len(drawn.get(option, ())) > 1) != (option in _NOT_DRAWN), drawn.get(option)
 
 
-def test_some_worlds_have_middlewares() -> None:
-    assert {draw(seed).around for seed in range(_SEEDS)} == {False, True}
+def test_some_worlds_have_middlewares(worlds: list[World]) -> None:
+    assert {world.around for world in worlds} == {False, True}
 
 
-def test_some_batch_handlers_name_what_has_failed_and_no_others_do() -> None:
-    handlers = [each for seed in range(_SEEDS) for each in draw(seed).handlers]
+def test_some_batch_handlers_name_what_has_failed_and_no_others_do(worlds: list[World]) -> None:
+    handlers = [each for world in worlds for each in world.handlers]
     assert {(each.by_record, each.batch is not None) for each in handlers} == {(0, 0), (0, 1), (1, 1)}

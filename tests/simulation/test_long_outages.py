@@ -12,6 +12,7 @@ from holdfast.testing.draw import draw
 from holdfast.testing.judges import Judges
 from holdfast.testing.play import play
 from holdfast.testing.world import Fault
+from tests.tiers import first_and_full
 
 if TYPE_CHECKING:
     from holdfast.testing.book import Placed
@@ -28,7 +29,7 @@ def is_known(self: Judges, record: Placed, session: str, since: float) -> bool:
     return not record.replayed
 
 
-@pytest.mark.parametrize("seed", [*_QUEUES, *_CALM])
+@pytest.mark.parametrize("seed", [*_QUEUES, *first_and_full(_CALM, 1)])
 def test_what_was_done_when_the_store_went_is_not_done_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Judges, "_known", is_known)
     world = replace(draw(seed), clocks=(), faults=_OUTAGES)

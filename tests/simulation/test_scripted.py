@@ -13,6 +13,7 @@ from holdfast.dedup.memory import MemoryClaims
 from holdfast.errors import HandlerFailed, SettingError
 from holdfast.records import Partition
 from holdfast.testing import ScriptedWorld, make_record, simulate
+from tests.harness.group.config import KAFKA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,7 +79,7 @@ MOVES: dict[str, Callable[[ScriptedWorld, Any, Any], object]] = {
 
 
 @pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("protocol", ["consumer", "cooperative", "eager"])
+@pytest.mark.parametrize("protocol", KAFKA)
 def test_what_a_test_does_to_the_group_breaks_no_promise(protocol: Any, move: str) -> None:
     with ScriptedWorld(protocol=protocol) as stage:
         done = stage.effects("done")

@@ -24,6 +24,7 @@ from holdfast.testing.brokers.kafka import MemoryBroker
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
 from tests.harness.engine import FlakyClaims, numbered, partition
 from tests.harness.waiting import PATIENCE_S, until
+from tests.tiers import examples, first_and_full
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -345,7 +346,7 @@ def test_a_thread_that_has_a_record_is_waited_for_within_the_drain(loops: Loops)
 
 
 @pytest.mark.parametrize("done_when", ["next_poll", "commit", "explicit"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", first_and_full(range(10), 4))
 def test_whatever_happens_to_the_group_every_record_is_done_once(  # noqa: C901 - one history, read top down
     seed: int, done_when: DoneWhen
 ) -> None:
@@ -502,7 +503,7 @@ def interrupted(line: int, done_when: DoneWhen, at_most: int, where: str = "") -
 def test_a_loop_that_goes_on_after_ctrl_c_misses_nothing(done_when: DoneWhen, at_most: int) -> None:
     """Wherever it strikes: what the client had given, or was about to be handed out, comes again."""
     dice = random.Random(f"{done_when} {at_most}")
-    for _ in range(15):
+    for _ in range(examples(15)):
         interrupted(dice.randrange(6_000), done_when, at_most)
 
 

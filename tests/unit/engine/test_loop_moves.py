@@ -11,6 +11,7 @@ from holdfast import MemoryClaims
 from holdfast.errors import SourceUnavailable
 from tests.harness.engine import FlakyClaims, numbered, partition
 from tests.harness.waiting import until
+from tests.tiers import first_and_full
 from tests.unit.engine.test_driven import Loops, end, records, take
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ class Said:
 
 
 @pytest.mark.parametrize("done_when", ["commit", "explicit"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first_and_full(range(12), 4))
 def test_wherever_a_loop_seeks_its_successor_gets_what_it_has_not_said_to_be_done(
     loops: Loops, done_when: DoneWhen, seed: int
 ) -> None:

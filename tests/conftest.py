@@ -27,7 +27,7 @@ __all__ = ["kafka", "redis_cluster", "redis_server", "redis_url", "shared_redis_
 # Time is asserted nowhere, so a machine that is busy makes no test fail. Each run draws the same examples, as it plays
 # the same stories; with `--hypothesis-profile=free`, as in `make test-all`, it draws others, and more of them.
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("holdfast", _CALM, derandomize=True)
+settings.register_profile("holdfast", _CALM, derandomize=True, max_examples=_CALM.max_examples // 3)
 settings.register_profile("free", _CALM)
 settings.load_profile("holdfast")
 

@@ -322,7 +322,7 @@ class ClaimsMachine(RuleBasedStateMachine):
 
 #: With digests all keys are in one bucket.
 @pytest.mark.parametrize("layout", [{}, {"hash_keys": True, "keys_expected": 1}], ids=["plain", "digests"])
-@pytest.mark.parametrize("examples", [25, pytest.param(80, marks=pytest.mark.full)])
+@pytest.mark.parametrize("examples", [12, pytest.param(80, marks=pytest.mark.full)])
 def test_redis_does_what_the_specification_says(redis_url: str, layout: dict[str, Any], examples: int) -> None:
     run_state_machine_as_test(
         type("ClaimsMachineHere", (ClaimsMachine,), {"url": redis_url, "settings": layout}),

@@ -19,11 +19,11 @@ from tests.simulation.worlds_kept import OPEN, kept, names
 from tests.tiers import first_and_full
 
 #: `make test` plays the first of these, and no others: no landing hangs on luck. `make simulate` plays any.
-_FIXED, _AT_ONCE = 150, 10
+_FIXED, _AT_ONCE = 100, 10
 #: `make test-all` plays all of these, and so many more, that nobody has chosen.
 _FIXED_IN_ALL, _RANDOM = 500, 2_000
 _DIGESTS = "from holdfast.testing.draw import draw; from holdfast.testing.play import play; \
-print([play(draw(seed)).figures.digest for seed in (*range(3), 46, 61)])"  # the last two lease their messages
+print([play(draw(seed)).figures.digest for seed in (0, 2, 46)])"  # queues, partitions, messages that are leased
 
 
 @pytest.mark.parametrize("first", first_and_full(range(0, _FIXED_IN_ALL, _AT_ONCE), _FIXED // _AT_ONCE))
@@ -81,7 +81,7 @@ def test_a_world_of_another_version_is_refused() -> None:
         World.from_json(draw(1).to_json().replace('"version": 1', '"version": 0'))
 
 
-@pytest.mark.parametrize("seed", first_and_full(range(6), 2))
+@pytest.mark.parametrize("seed", first_and_full([2, 0, 1, 3, 4, 5], 1))
 def test_four_times_as_many_records_cost_no_more_each(seed: int) -> None:
     # What is quadratic shows in calls, not in virtual time. Each time as many records of a key as before: a lane of
     # which most wait for their key is looked through for each of them.

@@ -151,7 +151,7 @@ def test_wherever_a_call_is_broken_off_its_error_comes_out_and_no_reply_is_left(
     claims.close()
 
 
-@pytest.mark.parametrize("raised", [SoftTimeLimit, SilentForTooLong])
+@pytest.mark.parametrize("raised", [pytest.param(SoftTimeLimit, marks=pytest.mark.full), SilentForTooLong])
 def test_nor_is_one_left_in_a_redis_cluster(redis_cluster: RedisCluster, raised: type[Exception]) -> None:
     claims = RedisClaims.from_url(redis_cluster.url, shards=4)
     session = claims.begin(3600.0)
@@ -199,7 +199,7 @@ def test_a_time_limit_is_not_lost_while_a_cluster_is_asked_for_its_nodes(redis_c
     claims.close()
 
 
-@pytest.mark.parametrize("raised", [SoftTimeLimit, SilentForTooLong])
+@pytest.mark.parametrize("raised", [pytest.param(SoftTimeLimit, marks=pytest.mark.full), SilentForTooLong])
 def test_nor_while_sentinels_are_asked_for_the_master(raised: type[Exception]) -> None:
     with Sentinels() as sentinels:
         claims = RedisClaims.from_url(sentinels.url())

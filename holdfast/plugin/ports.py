@@ -148,6 +148,11 @@ class PartitionedSource(Protocol):
         """A topic in which failed records come again: each goes to the handler of the topic where it was born."""
         ...
 
+    def brings_again(self, topic: str) -> bool:
+        """Whether records of that topic were tried before, and say where they were born: `retry_topic`, and what the
+        broker has for other ways to consume for the group."""
+        ...
+
     @property
     def unroutable_letters(self) -> str | None:
         """The dead letter topic for what comes by `retry_topic` and does not say where it was born: somebody has put it

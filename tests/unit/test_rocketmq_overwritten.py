@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from holdfast.adapters.rocketmq.offsets import Offsets
-from holdfast.errors import SourceUnavailable
+from holdfast.errors import NotAuthorised, SourceUnavailable
 from holdfast.records import Partition
 from holdfast.timing import Deadline
 
@@ -24,6 +24,8 @@ class Broker:
     def __init__(self) -> None:
         self.offsets: dict[Partition, int] = {}
         self.away: set[Partition] = set()
+        self.closed: set[Partition] = set()
+        self.asked: list[Partition] = []
         #: Commits are answered when a test says so.
         self.slow = False
         self._waits: list[Callable[[None], None]] = []
@@ -31,6 +33,10 @@ class Broker:
     def begin_query_offset(
         self, queue: Partition, group: str, on_answer: Callable[[Any], None], *, timeout_s: float
     ) -> None:
+        self.asked.append(queue)
+        if queue in self.closed:
+            on_answer(NotAuthorised("closed"))
+            return
         on_answer(SourceUnavailable("away") if queue in self.away else self.offsets.get(queue))
 
     def begin_commit(
@@ -115,3 +121,15 @@ def test_who_hands_a_queue_over_waits_for_its_own_commit_and_not_for_those_of_a_
     assert not offsets.wait(Deadline(0.0))
     broker.answer()
     assert offsets.wait(Deadline(0.0), [Q0, Q1])
+
+
+def test_a_queue_of_which_a_broker_tells_nothing_keeps_no_other_of_that_broker_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker, offsets = made()
+    closed = Partition("refunds", 0, Q0.broker)
+    broker.closed, broker.offsets[Q0] = {closed}, 7
+    assert offsets.committed_of_some([Q0, closed], Deadline(1.0)) == {Q0: 7}
+    assert offsets.committed_of_some([Q0, closed], Deadline(1.0)) == {Q0: 7}
+    assert broker.asked == [Q0, closed, Q0]
+    assert caplog.text.count("stands still") == 1

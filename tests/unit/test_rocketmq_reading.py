@@ -32,6 +32,10 @@ def read(
     return records, error
 
 
+#: Where a broker puts what "billing" was given of "orders" one by one, and did not acknowledge.
+LEFT = "%RETRY%billing_orders"
+
+
 def read_chunk(
     *messages: Stored | bytes, topic: str = "orders", tags: str = "*"
 ) -> tuple[Chunk, Sequence[Record], HoldfastError | None]:
@@ -42,7 +46,8 @@ def read_chunk(
         Subscription(topic=topic, expression=tags),
         0,
         paused=False,
-        reads=lambda named: named == "orders",
+        group="billing",
+        born_in=lambda named: "orders" if named in ("orders", LEFT) else None,
     )
     chunk = Chunk(answer, 0)
     return chunk, *in_parts(reading, chunk)
@@ -227,3 +232,23 @@ def test_a_batch_without_the_place_for_its_messages_is_refused_before_any_is_mad
         tracemalloc.stop()
     assert (error, record.offset, list(chunk.unreadable)) == (None, 0, [0])
     assert most < 3 * len(inner)
+
+
+def test_what_a_broker_has_given_out_one_by_one_is_born_in_the_topic_that_its_retry_topic_is_for() -> None:
+    [record], error = read(Stored(LEFT, b"left", {"1ST_POP_TIME": "1", "ORIGIN_GROUP": "billing"}), topic=LEFT)
+    assert error is None
+    assert (record.topic, record.value, record.header("holdfast-retry-of")) == (LEFT, b"left", b"orders")
+
+
+def test_what_another_group_has_in_a_retry_topic_of_the_same_name_is_not_ours() -> None:
+    """%RETRY%billing_orders is the retry topic of a group "billing_orders" too, and of "billing_x" for a topic."""
+    of_others = (
+        Stored(LEFT, b"sent back", {"RETRY_TOPIC": "orders"}),
+        Stored(LEFT, b"given out", {"1ST_POP_TIME": "1", "ORIGIN_GROUP": "billing_x"}, offset=1),
+    )
+    assert read(*of_others, topic=LEFT) == ([], None)
+
+
+def test_what_was_sent_back_once_more_out_of_such_a_topic_is_still_born_where_it_was() -> None:
+    [record], _ = read(Stored("%RETRY%billing", b"again", {"RETRY_TOPIC": LEFT}), topic="%RETRY%billing")
+    assert record.header("holdfast-retry-of") == b"orders"

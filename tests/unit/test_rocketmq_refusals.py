@@ -54,8 +54,8 @@ class TestTroubles:
     """With one of NotAuthorised."""
 
     @staticmethod
-    def raised(*, let_in: bool) -> Exception:
-        troubles: deque[Any] = deque([(QUEUE, CLOSED)])
+    def raised(*, let_in: bool, queue: Partition = QUEUE) -> Exception:
+        troubles: deque[Any] = deque([(queue, CLOSED)])
         prefetch: Any = SimpleNamespace(broken=None, troubles=troubles, let_in=let_in)
         watch: Any = SimpleNamespace(alarms=[], broker_was_away=lambda: None)
         logs: Any = SimpleNamespace(troubles=deque())
@@ -66,6 +66,10 @@ class TestTroubles:
 
     def test_at_the_start_it_ends_the_app(self) -> None:
         assert self.raised(let_in=False) is CLOSED
+
+    def test_of_what_another_way_of_consumption_has_left_it_is_told_and_ends_nothing(self) -> None:
+        left = Partition("%RETRY%billing_orders", 0, QUEUE.broker)
+        assert isinstance(self.raised(let_in=False, queue=left), SourceUnavailable)
 
     def test_later_it_is_told_and_passes(self) -> None:
         assert isinstance(self.raised(let_in=True), SourceUnavailable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -13,9 +13,12 @@ from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.routes import QueueData, Route
 from holdfast.adapters.rocketmq.topics import Topics
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
-from holdfast.errors import SourceUnavailable, UnknownTopic
+from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
 from tests.unit.test_rocketmq_connection import unused_address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def test_a_name_server_that_is_not_there_is_told_by_the_topic_that_somebody_has_named() -> None:
@@ -33,10 +36,17 @@ class _NameServer:
 
     def __init__(self) -> None:
         self.topics: dict[str, list[str]] = {}
+        #: Of these it does not answer.
+        self.silent: set[str] = set()
 
-    def route(self, topic: str, deadline: Deadline, *, fresh: bool) -> Route:
+    def routes_of(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Route | SourceError]:
+        return {topic: self._route(topic) for topic in topics}
+
+    def _route(self, topic: str) -> Route | SourceError:
+        if topic in self.silent:
+            return SourceUnavailable(topic)
         if topic not in self.topics:
-            raise UnknownTopic(topic)
+            return UnknownTopic(topic)
         names = self.topics[topic]
         return Route(
             topic=topic,
@@ -99,6 +109,35 @@ def test_all_names_that_do_not_exist_are_told_together() -> None:
     topics = _looking(server, "orders", "refunds", "returns")
     with pytest.raises(UnknownTopic, match=r"^refunds; returns$"):
         topics.look(Deadline(1.0), first=True)
+
+
+def test_a_topic_of_which_nothing_is_known_now_hides_no_new_queue_of_another(clock: Any) -> None:
+    server = _NameServer()
+    server.topics = {"orders": ["broker-a"], "refunds": ["broker-a"]}
+    topics = _looking(server, "orders", "refunds")
+    topics.look(Deadline(1.0), first=True)
+    server.silent = {"orders"}
+    server.topics["refunds"] = ["broker-a", "broker-b"]
+    with pytest.raises(SourceUnavailable, match="orders"):
+        topics.look(Deadline(1.0))
+    assert [(queue.topic, queue.broker) for queue in topics.queues] == [
+        ("orders", "broker-a"),
+        ("refunds", "broker-a"),
+        ("refunds", "broker-b"),
+    ]
+
+
+@pytest.mark.parametrize("named", ["orders", "^ord"])
+@pytest.mark.parametrize("between", ["_", "+"])
+def test_what_was_given_out_one_by_one_and_not_acknowledged_is_read(named: str, between: str, clock: Any) -> None:
+    server = _NameServer()
+    left = f"%RETRY%billing{between}orders"
+    server.topics = {"orders": ["broker-a"], left: ["broker-a"], f"%RETRY%billing{between}refunds": ["broker-a"]}
+    topics = _looking(server, named)
+    assert {queue.topic for queue in topics.look(Deadline(1.0), first=True)} == {"orders", left}
+    assert (topics.brings_again(left), topics.born_in(left)) == (True, "orders")
+    assert not topics.brings_again("orders")
+    assert left not in {each.topic for each in topics.subscriptions}  # of the group's members some may not know it
 
 
 def test_a_source_says_in_one_sentence_that_nothing_listens_at_its_name_servers() -> None:

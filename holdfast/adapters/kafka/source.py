@@ -112,6 +112,10 @@ class KafkaSource:
     identity = retry_topic = retries = unroutable_letters = None
     _begins_by_default, gaps_are_the_logs = OF_AN_APP, False
 
+    def brings_again(self, topic: str) -> bool:  # noqa: ARG002 - the port's signature
+        """Nothing comes again by the broker."""
+        return False
+
     @property
     def group(self) -> str:
         """The consumer group's name."""

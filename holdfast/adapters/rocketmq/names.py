@@ -37,6 +37,20 @@ def retry_topic(group: str) -> str:
     return RETRY + group
 
 
+def pop_retry_topics(group: str, topic: str) -> tuple[str, str]:
+    """Where brokers put what they have given out one by one (POP, as to gRPC clients) and nobody has acknowledged, of a
+    topic: as RocketMQ 5 names it by default, and with enableRetryTopicV2 (KeyBuilder of 5.5.0)."""
+    return f"{RETRY}{group}_{topic}", f"{RETRY}{group}+{topic}"
+
+
+def popped_from(group: str, name: str) -> str | None:
+    """The topic of which that is such a retry topic, if the group is the one that the name begins with; else None. With
+    "_" between, the name alone does not tell whether it is."""
+    prefix = RETRY + group
+    rest = name.removeprefix(prefix)
+    return rest[1:] if name.startswith(prefix) and rest[:1] in ("_", "+") else None
+
+
 def client_id(instance_name: str | None) -> str:
     """Such as 10.0.0.7@web1-4711#holdfast#9f86d081: as RocketMQ's own, address and instance, then what makes it one
     start of one process. A broker counts members by it."""

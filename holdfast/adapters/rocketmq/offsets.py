@@ -14,8 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.adapters.rocketmq.group_settings import missing
-from holdfast.adapters.rocketmq.names import retry_topic
+from holdfast.adapters.rocketmq.names import RETRY, retry_topic
 from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused, CommitIgnored, NoAnswer, codes
+from holdfast.adapters.rocketmq.remoting.answers import is_of_broker
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 from holdfast.plugin.ports import CommitFate
 from holdfast.plugin.retrying.retry import BACKOFF
@@ -34,6 +35,8 @@ _log = logging.getLogger("holdfast.rocketmq")
 
 #: A request that is not waited for; the engine asks again.
 _REQUEST_S = 5.0
+#: Until a question about a queue is asked again that was refused.
+_REFUSED_S = 5.0
 #: A refusal that lasts so long is no passing one.
 _LASTS_S = 10.0
 #: A broker that does not say in time whether we may ask is taken at its word later.
@@ -76,8 +79,8 @@ class Offsets:
         self.never_taken = True
         #: Queues whose offset at the broker is not the one that it has acknowledged, with that offset.
         self.overwritten: deque[tuple[Partition, int]] = deque()
-        #: Brokers that did not answer, and until when they are not asked.
-        self._away: dict[str, _Away] = {}
+        #: Brokers that did not answer, and queues of which one refused to, and until when they are not asked.
+        self._away: dict[str | Partition, _Away] = {}
         self._asked_ends: dict[Partition, int | SourceError] | None = None
         self._asked_of: Sequence[Partition] = ()
 
@@ -133,6 +136,8 @@ class Offsets:
                 self._acknowledged.pop(queue, None)
                 self._next.pop(queue, None)
                 self._refusals.pop(queue, None)
+                self._away.pop(queue, None)
+                self._refused.discard(queue)
                 if queue in self._under_way:
                     self._gone.add(queue)
 
@@ -210,18 +215,23 @@ class Offsets:
         SourceError:
         none of them did."""
         now = SYSTEM_CLOCK.now()
-        asked = [queue for queue in queues if now >= self._away.get(queue.broker, _HERE).until]
+        away = self._away
+        asked = [each for each in queues if now >= max(away.get(key, _HERE).until for key in (each.broker, each))]
         found: dict[Partition, int | None] = {}
         trouble: SourceError | None = None
         for queue, answer in self._answers(asked, self._begin_query, deadline).items():
             if isinstance(answer, SourceError):
                 trouble = answer
-                before = self._away.get(queue.broker, _HERE)
+                key = queue.broker if is_of_broker(answer) else queue
+                before = away.get(key, _HERE)
+                if key is queue and not before.times:
+                    _log.warning("%s stands still: its broker does not say where the group is there: %s", queue, answer)
                 if before.until <= now:
                     times = before.times + 1
-                    self._away[queue.broker] = _Away(times, now + (BACKOFF.wait_s(times, answer) or 0.0))
+                    away[key] = _Away(times, now + (BACKOFF.wait_s(times, answer) or _REFUSED_S))
             else:
-                self._away.pop(queue.broker, None)
+                away.pop(queue.broker, None)
+                away.pop(queue, None)
                 found[queue] = answer
         with self._changed:
             for queue, at in found.items():
@@ -243,7 +253,9 @@ class Offsets:
 
         Raises NotAuthorised. Brokers that do not answer are not waited for.
         """
-        one_each = {(queue.topic, queue.broker): queue for queue in queues}
+        # What another way of consumption has left may be another group's by the same name: rights for it are not asked.
+        mine = [queue for queue in queues if not queue.topic.startswith(RETRY)]
+        one_each = {(queue.topic, queue.broker): queue for queue in mine}
         for broker in {queue.broker for queue in queues}:
             one_each[self._retries, broker] = Partition(self._retries, 0, broker)  # which need not exist yet
         asked = list(one_each.values())

@@ -46,7 +46,7 @@ class Prefetch:
         changed: of the source.
         settings: how much.
         logs: say which queues may be read; None: all.
-        reads: whether records may have been born in that topic, and come by the retry topic.
+        born_in: see `Topics`.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Prefetch:
         changed: threading.Condition,
         settings: PullSettings,
         logs: Logs | None = None,
-        reads: Callable[[str], bool] = lambda _: True,
+        born_in: Callable[[str], str | None] = lambda named: named,
     ) -> None:
         self._client, self._changed, self._settings, self._logs = client, changed, settings, logs
-        self._reads = reads
+        self._born_in = born_in
         self._readings: dict[Partition, Reading] = {}
         self._row: deque[Reading] = deque()
         self._count = self._size = 0
@@ -84,7 +84,9 @@ class Prefetch:
     def add(self, queue: Partition, subscription: Subscription, offset: int | None, *, paused: bool) -> None:
         """Read that queue. `offset` None: not before a seek."""
         with self._changed:
-            self._readings[queue] = reading = Reading(queue, subscription, offset, paused=paused, reads=self._reads)
+            self._readings[queue] = reading = Reading(
+                queue, subscription, offset, paused=paused, group=self._settings.group, born_in=self._born_in
+            )
         self._pull([reading])
 
     def remove(self, queues: Iterable[Partition]) -> None:

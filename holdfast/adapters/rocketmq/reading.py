@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.adapters.rocketmq.headers import Headers, headers_of, value_of
-from holdfast.adapters.rocketmq.names import RETRY, tags_of
+from holdfast.adapters.rocketmq.names import RETRY, popped_from, tags_of
 from holdfast.adapters.rocketmq.pulls import Pulls
 from holdfast.adapters.rocketmq.remoting import Malformed
 from holdfast.adapters.rocketmq.remoting.decoding import Plain, entries, read_plain
@@ -28,6 +28,8 @@ MOST_RECORDS: Final = 10_000
 _OURS = PREFIX.encode()
 _TRIES = RECONSUME_TIMES.encode()
 _RETRY_TOPIC = RETRY_TOPIC.encode()
+#: What a broker adds to a message that it has given out (POP) and brings again (PopReviveService of 5.5.0).
+_ORIGIN_GROUP, _FIRST_POP_TIME = b"ORIGIN_GROUP", b"1ST_POP_TIME"
 #: Headers that say what sources alone know; what others have written under these names is left out.
 _ONLY_OURS = frozenset({RECONSUME_TIMES, RETRY_OF})
 
@@ -124,7 +126,9 @@ class Reading:
     """The reading of a queue. The lock of its Prefetch guards all fields but those that never change."""
 
     __slots__ = (
-        "_reads",
+        "_born_in",
+        "_group",
+        "_popped_from",
         "chunks",
         "count",
         "is_retry",
@@ -146,12 +150,22 @@ class Reading:
         offset: int | None,
         *,
         paused: bool,
-        reads: Callable[[str], bool] = lambda _: True,
+        group: str = "",
+        born_in: Callable[[str], str | None] = lambda named: named,
     ) -> None:
-        """Args: reads: whether that topic is read by this source."""
-        self.queue, self.subscription, self._reads = queue, subscription, reads
+        """Args:
+        queue: which.
+        subscription: what of it.
+        offset: where to begin; None: not before a seek.
+        paused: nothing is read before it is resumed.
+        group: who reads.
+        born_in: see `Topics`.
+        """
+        self.queue, self.subscription, self._group, self._born_in = queue, subscription, group.encode(), born_in
         self.tags = tags_of(subscription.expression)
         self.is_retry = queue.topic.startswith(RETRY)
+        #: Of a topic into which brokers put what they gave out one by one, and was not acknowledged: of which one.
+        self._popped_from = born_in(queue.topic) if popped_from(group, queue.topic) else None
         self.pulls = Pulls(offset)
         self.paused = paused
         self.chunks: deque[Chunk] = deque()
@@ -172,6 +186,8 @@ class Reading:
         try:
             for offset, born_ms, tries, body, raw in chunk.read(queue, at_most, room):
                 headers: Sequence[tuple[str, bytes]]
+                if self._popped_from is not None and not self._was_popped_by_us(raw):
+                    continue
                 if plain and not tries and _OURS not in raw and _TRIES not in raw:
                     headers, key = Headers(raw), (value_of(raw, b"KEYS") or None) if b"KEYS" in raw else None
                 else:
@@ -201,11 +217,20 @@ class Reading:
         added: list[tuple[str, bytes]] = []
         if tries or self.is_retry:
             added.append((RECONSUME_TIMES, str(tries).encode()))
-        if self.is_retry:
-            origin = value_of(raw, _RETRY_TOPIC)
-            if origin is not None and self._reads(origin.decode("utf-8", "replace")):
-                added.append((RETRY_OF, origin))
+        if self.is_retry and (origin := self._popped_from or self._origin(raw)) is not None:
+            added.append((RETRY_OF, origin.encode()))
         return (*(each for each in headers if each[0] not in _ONLY_OURS), *added)
+
+    def _origin(self, raw: bytes) -> str | None:
+        """The topic that is read, which a message says that it was born in."""
+        said = value_of(raw, _RETRY_TOPIC)
+        return None if said is None else self._born_in(said.decode("utf-8", "replace"))
+
+    def _was_popped_by_us(self, raw: bytes) -> bool:
+        """Not of a group whose own retry topic has the same name: that of "billing_orders" is also where brokers put
+        what "billing" had of "orders"."""
+        group = value_of(raw, _ORIGIN_GROUP)
+        return group == self._group if group is not None else value_of(raw, _FIRST_POP_TIME) is not None
 
 
 def _stops(place: str, error: HoldfastError) -> SourceError:

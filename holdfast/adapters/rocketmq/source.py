@@ -74,7 +74,7 @@ class RocketMQSource:
         self._client = settings.connect(client_id(settings.instance_name), self._noticed)
         self._logs = Logs(self._client, self._changed, group, coordinator)
         self._topics = Topics(self._client, group, settings.subscriptions)
-        self._prefetch = Prefetch(self._client, self._changed, settings, self._logs, self._topics.reads)
+        self._prefetch = Prefetch(self._client, self._changed, settings, self._logs, self._topics.born_in)
         self._logs.on_proved = self._proved
         self._offsets = Offsets(self._client, group, self._changed)
         self._starting_offsets = StartingOffsets(self._offsets, settings)
@@ -126,6 +126,11 @@ class RocketMQSource:
     def max_poll_interval_s(self) -> float:
         """The poll interval as configured."""
         return self._settings.max_poll_interval_s
+
+    def brings_again(self, topic: str) -> bool:
+        """Whether it is the group's retry topic, or one of those of another way of consumption: what was given out
+        one by one, as to a LeasedSource, and not acknowledged, comes there."""
+        return self._topics.brings_again(topic)
 
     def check_settings(self, settings: Settings) -> None:
         """Hold the app's settings against ours. Raises SettingError."""

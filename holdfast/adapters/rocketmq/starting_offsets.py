@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.names import retry_topic
+from holdfast.adapters.rocketmq.names import RETRY
 from holdfast.errors import SourceError, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ class StartingOffsets:
 
     def __init__(self, offsets: Offsets, settings: PullSettings) -> None:
         self._offsets, self._settings = offsets, settings
-        self._retry_topic = retry_topic(settings.group)
         self._never_read: Collection[Partition] = ()
 
     def look(self, queues: Sequence[Partition], deadline: Deadline) -> None:
@@ -58,6 +57,6 @@ class StartingOffsets:
     def of(self, queue: Partition, deadline: Deadline) -> int:
         """Now, as a number. A retry topic from its start: what is there has failed before. Raises SourceError."""
         start = self._settings.start
-        if queue.topic == self._retry_topic or (start == "latest" and queue not in self._never_read):
+        if queue.topic.startswith(RETRY) or (start == "latest" and queue not in self._never_read):
             start = "earliest"
         return self._offsets.first(queue, start, self._settings.start_ms, deadline)

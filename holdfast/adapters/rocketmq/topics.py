@@ -9,7 +9,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.names import EVERYTHING, canonical, matching, retry_topic, subscription_text
+from holdfast.adapters.rocketmq.names import (
+    EVERYTHING,
+    canonical,
+    matching,
+    pop_retry_topics,
+    popped_from,
+    retry_topic,
+    subscription_text,
+)
 from holdfast.adapters.rocketmq.remoting import Subscription, codes
 from holdfast.errors import SourceError, UnknownTopic
 from holdfast.timing import SYSTEM_CLOCK, wall_ms
@@ -29,7 +37,7 @@ class Topics:
     """The subscription of one source, and the queues that it means. One thread at a time."""
 
     def __init__(self, client: RemotingClient, group: str, expressions: Mapping[str, str]) -> None:
-        self._client, self._retry = client, retry_topic(group)
+        self._client, self._group, self._retry = client, group, retry_topic(group)
         self._expressions = dict(expressions)
         self._version = wall_ms()
         self._names: list[str] = []
@@ -46,6 +54,16 @@ class Topics:
     def reads(self, topic: str) -> bool:
         """Whether somebody has named it, or it is meant by a pattern."""
         return topic in self._names or bool(matching([topic], self._patterns))
+
+    def born_in(self, name: str) -> str | None:
+        """The topic that is read of which that name tells, where it stands in a message that was tried before, or is
+        that of a retry topic. None: no such topic."""
+        topic = popped_from(self._group, name) or name
+        return topic if self.reads(topic) else None
+
+    def brings_again(self, topic: str) -> bool:
+        """Whether what comes of it was tried before, and was born elsewhere."""
+        return topic == self._retry or (popped_from(self._group, topic) is not None and self.born_in(topic) is not None)
 
     @property
     def text(self) -> str:
@@ -68,27 +86,31 @@ class Topics:
         return sorted(self._queues)
 
     def look(self, deadline: Deadline, *, first: bool = False) -> list[Partition]:
-        """Ask the name servers. Raises SourceError; UnknownTopic, at the first time, for all names that do not
-        exist."""
+        """Ask the name servers of all topics at once, each by itself: `queues` has whatever was answered, also where
+        this raises. Raises SourceError; UnknownTopic, at the first time, for all names that do not exist."""
         if self._patterns:
             self._found = matching(self.all_names(deadline), self._patterns)
         now = SYSTEM_CLOCK.now()
-        # The retry topic, which nobody has named, last: an error is about what somebody knows.
-        asked, missing = [*sorted({*self._names, *self._found}), self._retry], list[UnknownTopic]()
-        for topic in asked:
-            try:
-                route = self._client.route(topic, deadline, fresh=not first)
-            except UnknownTopic as error:
-                # The retry topic is made with the group. Others are deleted, or not known yet to a new name server.
+        # Retry topics, which nobody has named, last: an error is about what somebody knows.
+        named = sorted({*self._names, *self._found})
+        asked = [*named, self._retry, *(each for topic in named for each in pop_retry_topics(self._group, topic))]
+        missing, trouble = list[UnknownTopic](), list[SourceError]()
+        for topic, route in self._client.routes_of(asked, deadline).items():
+            if isinstance(route, UnknownTopic):
+                # Retry topics are made when they are needed. Others are deleted, or not known yet to a new name server.
                 if first and topic in self._names:
-                    missing.append(error)
+                    missing.append(route)
                 self._note(topic, (), (), now)
-                continue
-            self._note(topic, route.queues(read=True), set(route.brokers), now)
+            elif isinstance(route, SourceError):
+                trouble.append(route)
+            else:
+                self._note(topic, route.queues(read=True), set(route.brokers), now)
         for topic in {queue.topic for queue in self._queues}.difference(asked):
             self._note(topic, (), (), now)  # a pattern's that the name server lists no more
         if missing:
             raise missing[0] if len(missing) == 1 else UnknownTopic("; ".join(map(str, missing)))
+        if trouble:
+            raise trouble[0]
         return self.queues
 
     def _note(self, topic: str, listed: Collection[Partition], brokers: Collection[str], now: float) -> None:

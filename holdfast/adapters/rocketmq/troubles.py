@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.adapters.rocketmq.names import RETRY
+from holdfast.adapters.rocketmq.remoting.answers import is_of_broker
 from holdfast.errors import NotAuthorised, SourceFatal, SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK
 
@@ -27,12 +29,14 @@ class Troubles:
     ) -> None:
         self._prefetch, self._logs, self._watch, self._offsets = prefetch, logs, watch, offsets
         self._changed = changed
-        self._told: dict[str, float] = {}
+        #: By broker, or by topic and broker.
+        self._told: dict[str | tuple[str, str], float] = {}
 
     def raise_one(self) -> None:
         """Raise one of them, if there are any. What a broker will never do stops the app; the rest is told, now and
-        then. Rights that are missing are an error of the start; once a broker has let us in, they are a slip that
-        somebody mends."""
+        then: a queue that is refused stands still by itself. Rights that are missing are an error of the start; once a
+        broker has let us in, they are a slip that somebody mends. So they are for what another way of consumption has
+        left, which nobody has named."""
         if self._prefetch.broken is not None:
             raise self._prefetch.broken
         with self._changed:
@@ -42,8 +46,9 @@ class Troubles:
             self._logs.troubles.clear()
         if troubles:
             self._watch.broker_was_away()
-        for _, error in troubles:
-            if isinstance(error, SourceFatal) or (isinstance(error, NotAuthorised) and not self._prefetch.let_in):
+        for queue, error in troubles:
+            closed = isinstance(error, NotAuthorised) and not (self._prefetch.let_in or queue.topic.startswith(RETRY))
+            if closed or isinstance(error, SourceFatal):
                 raise error
         for error in alarms:
             raise error
@@ -53,6 +58,7 @@ class Troubles:
             troubles.append(refusal)
         now = SYSTEM_CLOCK.now()
         for queue, error in troubles:
-            if now - self._told.get(queue.broker, 0.0) > _TROUBLE_S:
-                self._told[queue.broker] = now
+            key = queue.broker if is_of_broker(error) else (queue.topic, queue.broker)
+            if now - self._told.get(key, 0.0) > _TROUBLE_S:
+                self._told[key] = now
                 raise SourceUnavailable(f"{queue} cannot be read for now: {error}") from error

@@ -175,9 +175,12 @@ class Watch:
         return self._client.heartbeat([consumer], deadline)
 
     def look_at_routes(self, deadline: Deadline) -> None:
-        """Raises SourceError."""
+        """Raises SourceError: of some topics nothing is known now; what was found of others is offered all the same."""
         before = set(self._topics.queues)
-        self._place.offer(after := self._topics.look(deadline))
+        try:
+            self._topics.look(deadline)
+        finally:
+            self._place.offer(after := self._topics.queues)
         for queue in before.difference(after):
             left = self._offsets.unread(queue, deadline)
             _log.warning(

@@ -93,6 +93,10 @@ class MemoryPartitionedSource(Questions):
         return f"MemoryPartitionedSource({self.group}, {self.name or hex(id(self))})"
 
     # ---- for the broker, with its lock
+    def brings_again(self, topic: str) -> bool:
+        """See the port."""
+        return topic == self.retry_topic
+
     def wants(self, topic: str) -> bool:
         """Whether a topic is subscribed to."""
         return any(re.match(each, topic) if each.startswith("^") else each == topic for each in self._topics)

@@ -81,6 +81,10 @@ class RocketSource:
     def __repr__(self) -> str:
         return f"RocketSource({self.group}, {self.name})"
 
+    def brings_again(self, topic: str) -> bool:
+        """See the port."""
+        return topic == self.retry_topic
+
     def wake(self) -> None:
         """There may be news. Any thread."""
         self._news.set()

@@ -89,6 +89,24 @@ class TestByTheBroker:
             wait_bodies(field, f"%DLQ%{field.group}", b"x")
 
 
+class TestGivenOut:
+    @pytest.mark.full
+    def test_what_was_given_out_one_by_one_and_not_acknowledged_is_handled_by_who_pulls(
+        self, rocketmq: RocketMQServer, redis_url: str
+    ) -> None:
+        """As by a proxy to clients over gRPC, a LeasedSource say, which have died since. The shortest lease is 10 s."""
+        with Field(rocketmq, redis_url, queues=2) as field:
+            field.pop()  # a group begins at its first pop
+            field.produce("one", "two", "three")
+            field.wait(lambda: field.pop() == 0 and set(field.committed().values()) == {1, 2})
+            app = field.app(poll_name_server_interval_s=1)
+            field.wait_handled("one", "two", "three")
+            left = f"%RETRY%{field.group}_{field.topic}"
+            assert {record.topic for record in field.records} == {left}
+            field.wait_committed(left)
+            assert not app.told(DeadLettered)
+
+
 class TestUnroutable:
     def test_what_somebody_has_put_into_the_retry_topic_by_hand_is_put_away_and_the_app_goes_on(
         self, rocketmq: RocketMQServer, redis_url: str

@@ -44,6 +44,11 @@ class ReadingForbidden(SourceUnavailable):
     anybody knows. No credentials are wrong, and reading goes on when it is switched on again."""
 
 
+def is_of_broker(error: SourceError) -> bool:
+    """Whether what went wrong concerns all queues of that broker: it is away or busy. A refusal concerns one topic."""
+    return isinstance(error, SourceUnavailable) and not isinstance(error, ReadingForbidden)
+
+
 class BrokerRefused(SourceError):
     """The broker answers no.
 

@@ -117,6 +117,10 @@ class RemotingClient:
         """
         return self.routes.route(topic, deadline, fresh=fresh)
 
+    def routes_of(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Route | SourceError]:
+        """The routes of many topics, asked for now and all at once: each topic has its own answer or error."""
+        return self.routes.ask(topics, deadline)
+
     def known_route(self, topic: str) -> Route | None:
         """The newest one known; None = none yet. Begins a refresh where it is old, or a connection broke. Never waits.
 

@@ -164,12 +164,15 @@ class Network:
     def begin_name_servers(
         self, request: Request, read: Callable[[Answer], T], on_answer: Callable[[T | SourceError], None]
     ) -> None:
-        """Ask name servers without waiting. Raises SourceFatal."""
+        """Ask name servers without waiting; the answer is as of `ask_name_servers`. Raises SourceFatal."""
         order = self._order()
+        unknown: list[UnknownTopic] = []  # one that was restarted knows topics only when the brokers have told it
 
         def next_one(last: T | SourceError | None = None) -> None:
+            if isinstance(last, UnknownTopic):
+                unknown.append(last)
             if last is not None and (not isinstance(last, SourceError) or isinstance(last, SourceFatal) or not order):
-                on_answer(last)
+                on_answer(unknown[0] if unknown and isinstance(last, SourceUnavailable) else last)
                 return
             try:
                 self.begin(order.pop(0), request, _REFRESH_S, read, next_one)

@@ -1,7 +1,8 @@
 """Where a topic's queues are: what a name server answers, and what is known of it.
 
 A name server that was restarted knows a topic, or some of its brokers, only when they have told it (30 s): a refresh
-that finds nothing changes nothing, and a broker that no route names is remembered for ten minutes, to commit there.
+that finds nothing changes nothing for ten minutes, and a broker that no route names is remembered for as long, to
+commit there. Those minutes are counted only while name servers answer: an outage of theirs says nothing.
 """
 
 from __future__ import annotations
@@ -9,25 +10,30 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.adapters.rocketmq.remoting import codes
-from holdfast.adapters.rocketmq.remoting.answers import Shape, loose_json
+from holdfast.adapters.rocketmq.remoting.answers import NoAnswer, Shape, loose_json
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
-from holdfast.errors import SourceError, SourceUnavailable
+from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
 from holdfast.records import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from holdfast.adapters.rocketmq.remoting.answers import Answer
     from holdfast.adapters.rocketmq.remoting.network import Network
     from holdfast.timing import Clock, Deadline
 
 _LEAST_BETWEEN_S: Final = 1.0  # two refreshes of a topic, however many connections break
-#: A broker that no route names any more is remembered for so long: name servers forget one that is down, and all of
-#: them when they are restarted, while what was read from it is still to be committed there.
+#: A broker that no route names any more, and a topic that no name server knows, are remembered so long: name servers
+#: forget a broker that is down, and all of them when they are restarted, while what was read from it is still to be
+#: committed there.
 _REMEMBERED_S: Final = 600.0
+#: Between two answers of name servers no more than this counts as time in which they answered.
+_LONGEST_S: Final = 60.0
 _MOST_QUEUES: Final = 65536  # of a topic on one broker; a number from outside decides how much is allocated
 
 
@@ -96,8 +102,12 @@ class Routes:
         self._network, self._max_age_s, self._clock = network, max_age_s, clock
         self._lock = threading.Lock()
         self._routes: dict[str, tuple[Route, float]] = {}
-        #: With the time at which a route named it last.
+        #: The time for which name servers have answered, and when the last answer came. Ages of what follows go by it.
+        self._heard_s, self._heard_at = 0.0, clock.now()
+        #: Brokers by the newest route that named them; with the age at which one did last.
         self._brokers: dict[str, tuple[Mapping[int, str], float]] = {}
+        #: Topics that no name server knows; with the age at which that was said first since one knew them.
+        self._missing: dict[str, float] = {}
         self._began: dict[str, float] = {}
         self._doubted_at = float("-inf")
 
@@ -105,9 +115,33 @@ class Routes:
         """Known, or asked for now. Raises UnknownTopic, SourceError."""
         if not fresh and topic in self._routes and (known := self.known(topic)) is not None:
             return known
-        found = self._network.ask_name_servers(_request(topic), deadline, lambda answer: read_route(topic, answer))
+        try:
+            found = self._network.ask_name_servers(_request(topic), deadline, lambda answer: read_route(topic, answer))
+        except UnknownTopic:
+            self._note_missing(topic)
+            raise
         self._learn(found)
         return found
+
+    def ask(self, topics: Sequence[str], deadline: Deadline) -> dict[str, Route | SourceError]:
+        """Ask for the routes of all of these now, at once: each with its own answer, or why there is none. Waits."""
+        answers: SimpleQueue[tuple[str, Route | SourceError]] = SimpleQueue()
+        for topic in topics:
+            read, note = partial(read_route, topic), partial(_put, answers, topic)
+            try:
+                self._network.begin_name_servers(_request(topic), read, note)
+            except SourceError as error:
+                note(error)
+        found: dict[str, Route | SourceError] = {}
+        with suppress(Empty):
+            while len(found) < len(topics):
+                topic, result = answers.get(timeout=deadline.left_s())
+                found[topic] = result
+                self._answered(topic, result)
+        return {
+            topic: found.get(topic) or NoAnswer(f"{_request(topic).what}: no answer of name servers in time")
+            for topic in topics
+        }
 
     def known(self, topic: str) -> Route | None:
         """The newest one known; begins a refresh where it is old or in doubt. Never waits."""
@@ -123,7 +157,8 @@ class Routes:
     def brokers(self) -> dict[str, Mapping[int, str]]:
         """The brokers that the newest routes name: names to addresses by id."""
         with self._lock:
-            return {name: members for route, _ in self._routes.values() for name, members in route.brokers.items()}
+            named = {name for route, _ in self._routes.values() for name in route.brokers}
+            return {name: members for name, (members, _) in self._brokers.items() if name in named}
 
     def addresses(self, broker: str) -> Mapping[int, str]:
         """A broker's members, also of one that no route names just now; empty = it is not known."""
@@ -140,23 +175,52 @@ class Routes:
                 return
             self._began[topic] = now
         with suppress(SourceUnavailable):
-            self._network.begin_name_servers(_request(topic), lambda answer: read_route(topic, answer), self._refreshed)
+            self._network.begin_name_servers(
+                _request(topic), partial(read_route, topic), partial(self._answered, topic)
+            )
 
-    def _refreshed(self, result: Route | SourceError) -> None:
+    def _answered(self, topic: str, result: Route | SourceError) -> None:
         # An error leaves what is known: a name server that was restarted knows no topic for up to 30 s.
-        if not isinstance(result, SourceError):
+        if isinstance(result, UnknownTopic):
+            self._note_missing(topic)
+        elif not isinstance(result, SourceError):
             self._learn(result)
 
     def _learn(self, route: Route) -> None:
         now = self._clock.now()
         with self._lock:
+            heard = self._hear(now)
             self._routes[route.topic] = (route, now)
-            self._brokers.update({name: (members, now) for name, members in route.brokers.items()})
-            for name, (_, named_at) in list(self._brokers.items()):
-                if now - named_at > _REMEMBERED_S:
-                    del self._brokers[name]
+            self._missing.pop(route.topic, None)
+            self._brokers.update({name: (members, heard) for name, members in route.brokers.items()})
+            self._forget_old(heard)
             wanted = {address for members, _ in self._brokers.values() for address in members.values()}
         self._network.keep(wanted)
+
+    def _note_missing(self, topic: str) -> None:
+        with self._lock:
+            heard = self._hear(self._clock.now())
+            if topic in self._routes:
+                self._missing.setdefault(topic, heard)
+            self._forget_old(heard)
+
+    # ---- under the lock
+    def _hear(self, now: float) -> float:
+        """A name server has answered; the age at which it did."""
+        self._heard_s += min(now - self._heard_at, _LONGEST_S)
+        self._heard_at = now
+        return self._heard_s
+
+    def _forget_old(self, heard: float) -> None:
+        for topic in [topic for topic, since in self._missing.items() if heard - since > _REMEMBERED_S]:
+            del self._missing[topic], self._routes[topic]
+            self._began.pop(topic, None)
+        for name in [name for name, (_, at) in self._brokers.items() if heard - at > _REMEMBERED_S]:
+            del self._brokers[name]
+
+
+def _put(answers: SimpleQueue[tuple[str, Route | SourceError]], topic: str, result: Route | SourceError) -> None:
+    answers.put((topic, result))
 
 
 def _request(topic: str) -> Request:

@@ -98,18 +98,18 @@ class Partitioned:
         return self.source.identity is not None
 
     def mixes(self, topic: str) -> bool:
-        """The broker's retry topic, and ours."""
-        return topic == self.source.retry_topic or topic in self._retries.steps
+        """The broker's retry topics, and ours."""
+        return topic in self._retries.steps or self.source.brings_again(topic)
 
     def born_in(self, record: Record) -> str:
         """The topic where the record was born: as the name of a retry topic of ours says, or the source, of what the
         broker's retry topic brings."""
         topic = record.partition.topic
-        return retried_from(record) if topic == self.source.retry_topic else self._retries.born_in(topic)
+        return retried_from(record) if self.source.brings_again(topic) else self._retries.born_in(topic)
 
     def unroutable(self, topic: str) -> Handler | None:
-        """Of the broker's retry topic: what lies there was born elsewhere, or is nobody's."""
-        return self._unroutable if topic == self.source.retry_topic else None
+        """Of the broker's retry topics: what lies there was born elsewhere, or is nobody's."""
+        return self._unroutable if self.source.brings_again(topic) else None
 
     def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:
         """The broker's retry topic, if the source says so."""

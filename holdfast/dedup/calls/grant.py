@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.calls.here import Finish, GiveBack
+from holdfast.dedup.calls.debts import Finish, GiveBack, Said, say_done
 from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.errors import StoreError, StoreUnavailable
 
@@ -84,7 +84,12 @@ class Grant:
         keys: all different.
     """
 
+    #: Neither done nor given back yet, nor owed.
+    _rest: frozenset[Claim] = frozenset()
+
     def __init__(self, calls: Calls, scope: str, keys: Sequence[str]) -> None:
+        #: What to keep with those of them whose body has run.
+        self._texts: Callable[[], dict[Claim, str]] = dict
         self._calls = calls
         self._scope = scope
         here = calls.here
@@ -93,9 +98,6 @@ class Grant:
         #: Under which they were asked for; None = the store gave none.
         self.session: ClaimSession | None = None
         self._fences: dict[Claim, int] = {}
-        #: Neither done nor given back yet, nor owed; and of those whose body has run, what is to be kept as results.
-        self._rest: set[Claim] = set()
-        self._ran: tuple[Sequence[Claim], Callable[[], Sequence[str]]] | None = None
         #: Used without an answer of the store, by choice.
         self.unprotected = False
 
@@ -114,10 +116,10 @@ class Grant:
         """NEW, DONE or BUSY for each.
 
         Raises:
-            StoreUnavailable: no answer; some may be held all the same: `owe_back`.
+            StoreUnavailable: no answer; some may be held all the same: `owe_rest`.
             StoreRefused: the store says no.
         """
-        self._rest.update(self.claims)
+        self._rest = frozenset(self.claims)
         for _ in range(_SESSIONS):
             with suppress(StoreError):  # whether the store is there, the claim is told
                 self._here.debts.pay()
@@ -126,9 +128,9 @@ class Grant:
             verdicts = [verdict for verdict, _ in replies]
             if Verdict.FENCED not in verdicts:
                 self._fences = {claim: fence for claim, (_, fence) in zip(self.claims, replies, strict=True)}
-                self._rest = {
+                self._rest = frozenset(
                     claim for claim, (verdict, _) in zip(self.claims, replies, strict=True) if verdict is Verdict.NEW
-                }
+                )
                 self._here.answered()
                 return verdicts
         raise StoreUnavailable(
@@ -151,9 +153,14 @@ class Grant:
         self._here.unanswered(self._scope, error)
         return [Verdict.NEW] * len(self.claims)
 
-    def ran(self, claims: Sequence[Claim], results: Callable[[], Sequence[str]]) -> None:
-        """Note that the body has run. Does not block."""
-        self._ran = claims, results
+    def runs(self, texts: Callable[[], dict[Claim, str]]) -> None:
+        """Note that a body begins.
+
+        Args:
+            texts: of the claims that it has done, what to keep as results; of none, where it has not ended. May be
+                called at any time.
+        """
+        self._texts = texts
 
     def results(self, claims: Sequence[Claim]) -> list[str | None]:
         """The results kept with keys that were DONE; None = their window has passed since.
@@ -163,52 +170,53 @@ class Grant:
         """
         return self._calls.session().results([claim.key for claim in claims])
 
-    def finish(self, claims: Sequence[Claim], results: Sequence[str]) -> list[Verdict] | None:
+    def finish(self, claims: Sequence[Claim], results: Sequence[str]) -> Said | None:
         """The body has run. NEW for each that is done by this; DONE or FENCED: another has taken the key over, and has
         finished or not. None = no answer, it stays owed."""
         if self.session is None or self.unprotected:
-            self.owe(claims, results)  # perhaps they are held all the same
-            return [Verdict.NEW] * len(claims)
+            self._owe(claims, results)  # perhaps they are held all the same
+            return Said([Verdict.NEW] * len(claims))
         try:
-            verdicts = self.session.finish(claims, results)
+            said = say_done(self.session, claims, results)
         except StoreError as error:
             log.warning("what is done is not known to the store yet, and will be told again: %s", error)
-            self.owe(claims, results)
+            self._owe(claims, results)
             return None
         self._settle(claims)
-        return verdicts
-
-    def owe(self, claims: Sequence[Claim], results: Sequence[str]) -> None:
-        """Owe the store a `finish`. Does not block."""
-        if self.session is not None:
-            self._here.debts.add(Finish(self.session, claims, results))
-        self._settle(claims)
+        return said
 
     def give_back(self, claims: Sequence[Claim]) -> None:
         """The body has failed or was not run; without an answer it stays owed."""
-        if self.session is None:
-            return
         try:
-            self.session.unclaim(claims)
+            if self.session is not None:
+                self.session.unclaim(claims)
         except StoreError:
-            self.owe_back(claims)
-        self._settle(claims)
-
-    def owe_back(self, claims: Sequence[Claim] | None = None) -> None:
-        """Owe the store a `give_back`, of all keys where none are given. Does not block."""
-        claims = self.claims if claims is None else claims
-        if self.session is not None:
-            self._here.debts.add(GiveBack(self.session, claims))
+            self._owe_back(claims)
         self._settle(claims)
 
     def owe_rest(self) -> None:
         """Owe the store what it was not told yet, nor is owed: who was broken off leaves no key behind. Does not
-        block."""
-        if self._ran is not None and self._rest.issuperset(self._ran[0]):
-            claims, results = self._ran
-            self.owe(claims, results())
+        block; any line may be interrupted by it, and it may be interrupted at any line and called again."""
+        if not self._rest:
+            return
+        done = {claim: text for claim, text in self._texts().items() if claim in self._rest}
+        if done:
+            self._owe(list(done), list(done.values()))
         if self._rest:
-            self.owe_back(list(self._rest))
+            self._owe_back(list(self._rest))
+
+    #: A call that was broken off twice, the second time while it was about the first, has told nothing.
+    __del__ = owe_rest
+
+    def _owe(self, claims: Sequence[Claim], results: Sequence[str]) -> None:
+        if self.session is not None:
+            self._here.debts.add(Finish(self.session, claims, results))
+        self._settle(claims)
+
+    def _owe_back(self, claims: Sequence[Claim]) -> None:
+        if self.session is not None:
+            self._here.debts.add(GiveBack(self.session, claims))
+        self._settle(claims)
 
     def _settle(self, claims: Sequence[Claim]) -> None:
-        self._rest.difference_update(claims)
+        self._rest = self._rest.difference(claims)

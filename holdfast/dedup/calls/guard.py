@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from holdfast.dedup.calls.grant import CURRENT
 from holdfast.dedup.calls.names import ArgumentKey, BatchParameter, ItemKey
 from holdfast.dedup.calls.results import Skipped
-from holdfast.dedup.calls.work import Ask, Ended, Pause, Work
-from holdfast.dedup.not_run import not_run
-from holdfast.errors import BatchFailed, KeyMissing, SettingError
+from holdfast.dedup.calls.work import Ask, Pause, Work
+from holdfast.errors import BatchFailed, KeyMissing, StoreError
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
+    from holdfast.dedup.calls.grant import CurrentClaim
     from holdfast.dedup.calls.here import Calls
     from holdfast.dedup.calls.names import CallKey
     from holdfast.dedup.calls.results import CallPolicy
@@ -175,22 +175,26 @@ def drive(steps: Generator[Ask | Pause | Run, Any, None], body: Callable[[Sequen
         steps: of a `Work`.
         body: runs the function for some of the keys.
     """
-    reply, error = None, None
-    while True:
-        try:
-            step = steps.throw(error) if error is not None else steps.send(reply)
-        except StopIteration:
-            return
-        reply, error = None, None
-        try:
-            if isinstance(step, Ask):
-                reply = step.call()
-            elif isinstance(step, Pause):
-                SYSTEM_CLOCK.sleep(step.seconds)
-            else:
-                reply = _run(step, body)
-        except BaseException as raised:  # noqa: BLE001 - the steps decide, and raise it again
-            error = raised
+    reply: Any = None
+    error: BaseException | None = None
+    try:
+        while True:
+            try:
+                step = steps.throw(error) if error is not None else steps.send(reply)
+            except StopIteration:
+                return
+            reply, error = None, None
+            try:
+                if isinstance(step, Ask):
+                    reply = step.call()
+                elif isinstance(step, Pause):
+                    SYSTEM_CLOCK.sleep(step.seconds)
+                else:
+                    _run(step, body)
+            except BaseException as raised:  # noqa: BLE001 - the steps decide, and raise it again
+                error = raised
+    finally:
+        steps.close()  # where a signal's handler has raised in a line of this function, they have not ended
 
 
 async def drive_async(
@@ -198,60 +202,96 @@ async def drive_async(
     body: Callable[[Sequence[str]], Awaitable[Any]],
     pool: ThreadPoolExecutor,
 ) -> None:
-    """Take all steps in this task; the store is asked by threads of `pool`. May be cancelled anywhere."""
-    reply, error = None, None
-    while True:
-        try:
-            step = steps.throw(error) if error is not None else steps.send(reply)
-        except StopIteration:
-            return
-        reply, error = None, None
-        try:
-            if isinstance(step, Ask):
-                reply = await _ask_async(step, pool)
-            elif isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-            else:
-                reply = await _run_async(step, body)
-        except BaseException as raised:  # noqa: BLE001 - the steps decide, and raise it again
-            error = raised
+    """Take all steps in this task; the store is asked by threads of `pool`. May be cancelled, or closed, anywhere."""
+    reply: Any = None
+    error: BaseException | None = None
+    try:
+        while True:
+            try:
+                step = steps.throw(error) if error is not None else steps.send(reply)
+            except StopIteration:
+                return
+            reply, error = None, None
+            try:
+                if isinstance(step, Ask):
+                    reply = await _ask_async(step, pool)
+                elif isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                else:
+                    await _run_async(step, body)
+            except BaseException as raised:  # noqa: BLE001 - the steps decide, and raise it again
+                error = raised
+    finally:
+        steps.close()  # as above
 
 
 async def _ask_async(step: Ask, pool: ThreadPoolExecutor) -> Any:  # noqa: ANN401 - as the store answers
-    future = pool.submit(step.call)
+    question = _Question(step)
     try:
-        return await asyncio.wrap_future(future)
-    except asyncio.CancelledError:
-        future.add_done_callback(lambda _: step.undo())
+        return await asyncio.wrap_future(pool.submit(question))
+    except StoreError:
+        raise
+    except BaseException:  # cancelled, closed, collected; another loop than asyncio's
+        question.abandon()
         raise
 
 
-def _run(step: Run, body: Callable[[Sequence[str]], Any]) -> Ended:
-    token = CURRENT.set(step.claim)
+class _Question:
+    """An `Ask` that a thread of the pool asks, and that its task may leave at any time.
+
+    No lock: a collection that closes the task may come in the middle of anything. Whichever of the two comes second
+    undoes it; it does no harm if both do.
+    """
+
+    def __init__(self, step: Ask) -> None:
+        self._step = step
+        self._begun = self._ended = self._abandoned = False
+
+    def __call__(self) -> Any:  # noqa: ANN401 - as the store answers
+        """In the thread."""
+        self._begun = True
+        try:
+            return None if self._abandoned else self._step.call()
+        finally:
+            self._ended = True
+            if self._abandoned:
+                self._step.undo()
+
+    def abandon(self) -> None:
+        """In the task. Does not block."""
+        self._abandoned = True
+        if self._ended or not self._begun:
+            self._step.undo()
+
+
+def _run(step: Run, body: Callable[[Sequence[str]], Any]) -> None:
+    before = CURRENT.get()
     try:
-        returned = body(step.keys)
-        _check_ran(step, returned)
-        return Ended(returned)
-    except Exception as error:  # noqa: BLE001 - the caller gets it
-        return Ended(error=error)
+        try:
+            CURRENT.set(step.claim)
+            step.ended.returned = body(step.keys)
+        except Exception as error:  # noqa: BLE001 - the caller gets it
+            step.ended.error = error
+        finally:
+            _leave(step, before)
     finally:
-        CURRENT.reset(token)
+        _leave(step, before)  # again: a signal's handler may have raised right before the first
 
 
-async def _run_async(step: Run, body: Callable[[Sequence[str]], Awaitable[Any]]) -> Ended:
-    token = CURRENT.set(step.claim)
+async def _run_async(step: Run, body: Callable[[Sequence[str]], Awaitable[Any]]) -> None:
+    before = CURRENT.get()
     try:
-        returned = await body(step.keys)
-        _check_ran(step, returned)
-        return Ended(returned)
-    except Exception as error:  # noqa: BLE001 - the caller gets it
-        return Ended(error=error)
+        try:
+            CURRENT.set(step.claim)
+            step.ended.returned = await body(step.keys)
+        except Exception as error:  # noqa: BLE001 - the caller gets it
+            step.ended.error = error
+        finally:
+            _leave(step, before)
     finally:
-        CURRENT.reset(token)
+        _leave(step, before)  # as above
 
 
-def _check_ran(step: Run, returned: object) -> None:
-    """Refuse an outcome of a body that has not run yet: its keys are not done."""
-    if (kind := not_run(returned)) is not None:
-        remedy = f"it returned a {kind}, which has not run yet: make it an `async def`, or let it return a list"
-        raise SettingError("function", step.claim.name, remedy)
+def _leave(step: Run, before: CurrentClaim | None) -> None:
+    if CURRENT.get() is step.claim:  # a task that is collected is closed in the context of another
+        CURRENT.set(before)

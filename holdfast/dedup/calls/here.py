@@ -2,118 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import threading
 import weakref
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from holdfast.dedup.calls.debts import Debts
 from holdfast.dedup.calls.names import Names
-from holdfast.dedup.claims import ClaimStore, Verdict
+from holdfast.dedup.claims import ClaimStore
 from holdfast.dedup.forks import after_fork
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from holdfast.dedup.claims import Claim, ClaimSession
+    from holdfast.dedup.claims import ClaimSession
 
 log = logging.getLogger("holdfast.dedup")
-
-_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0
-
-
-class Finish(NamedTuple):
-    """A `finish` of keys whose body has run."""
-
-    session: ClaimSession
-    claims: Sequence[Claim]
-    results: Sequence[str]
-
-    def pay(self) -> None:
-        """Raises StoreError: no answer."""
-        verdicts = self.session.finish(self.claims, self.results)
-        for claim, verdict in zip(self.claims, verdicts, strict=True):
-            if verdict is Verdict.FENCED:
-                log.warning("a call of %s had been taken over before it was known to be done", claim.key.scope)
-
-
-class GiveBack(NamedTuple):
-    """A `give_back` of keys that are not in use: the body has failed, or was never run."""
-
-    session: ClaimSession
-    claims: Sequence[Claim]
-
-    def pay(self) -> None:
-        """Raises StoreError: no answer."""
-        if self.session.live():  # else the keys are free already, or soon will be
-            self.session.unclaim(self.claims)
-
-
-class Debts:
-    """Of one process to one store. Any thread; nothing here blocks but `pay`."""
-
-    def __init__(self) -> None:
-        self._owed: deque[Finish | GiveBack] = deque()
-        self._lock = threading.Lock()  # innermost; around the queue and the thread's start and end
-        self._paying = threading.Lock()  # held while the store is asked
-        self._thread: threading.Thread | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self._owed)
-
-    def add(self, debt: Finish | GiveBack) -> None:
-        """Owe it. A thread pays, for as long as anything is owed."""
-        with self._lock:
-            self._owed.append(debt)
-            if self._thread is None:
-                thread = threading.Thread(target=self._pay_all, name="holdfast-debts", daemon=True)
-                with suppress(RuntimeError):  # the interpreter ends: it is paid then, or the lease decides
-                    thread.start()
-                    self._thread = thread
-
-    def pay(self) -> None:
-        """Pay what is owed now, unless another thread is about it.
-
-        Raises:
-            StoreError: no answer; it stays owed, behind the others.
-        """
-        if not self._owed or not self._paying.acquire(blocking=False):
-            return
-        try:
-            for debt in list(self._owed):
-                try:
-                    debt.pay()
-                except BaseException:
-                    with self._lock:
-                        self._owed.rotate(-1)  # a store that never takes this one may take the others
-                    raise
-                with self._lock:
-                    self._owed.popleft()  # only who holds `_paying` takes from the left
-        finally:
-            self._paying.release()
-
-    def _pay_all(self) -> None:
-        pause_s, wait = _PAUSE_FIRST_S, threading.Event().wait
-        while True:
-            try:
-                self.pay()
-                pause_s = _PAUSE_FIRST_S
-            except StoreError:
-                pass  # no answer: it stays owed
-            except Exception:
-                # Must not end the thread: nobody else would pay, and the keys would stay busy for as long as we live.
-                log.exception("what is owed to the store was not told, and will be told again")
-            with self._lock:
-                if not self._owed:
-                    self._thread = None
-                    return
-            wait(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_MOST_S)
-
 
 #: Where the store has no setting of its own.
 _LEASE_S = 10.0
@@ -127,14 +36,15 @@ class Here:
     def __init__(self) -> None:
         self.debts = Debts()
         self._numbers = itertools.count(1)
-        self._beginning = threading.Lock()  # held while the store is asked for a session
+        # A collection inside of one may run a call of the same thread, if somebody's destructor makes one.
+        self._beginning = threading.RLock()  # held while the store is asked for a session
         self._failures = 0
         self._failure = StoreError()
         self._session: ClaimSession | None = None
         self._open = 0
-        self._lock = threading.Lock()  # innermost; around the count and the pool's start
-        self._running = 0
+        self._lock = threading.RLock()  # innermost; around the pool's start and the session's end
         self._pool: ThreadPoolExecutor | None = None
+        _ALL.add(self)
 
     def number(self) -> int:
         """Another one for each claim: no two calls under one session ask for a key as one."""
@@ -155,6 +65,7 @@ class Here:
             if self._failures != failures:
                 # Who has waited here while another asked in vain has waited long enough.
                 raise type(self._failure)(str(self._failure))
+            self.debts.start()  # it ends the session, if nothing else does
             try:
                 self._session = begin()
             except StoreError as error:
@@ -175,16 +86,6 @@ class Here:
             log.warning("the store is back; calls that ran without protection: %d", self._open)
             self._open = 0
 
-    def enter(self) -> None:
-        """A call begins that may hold keys."""
-        with self._lock:
-            self._running += 1
-
-    def leave(self) -> None:
-        """Note that a call has ended."""
-        with self._lock:
-            self._running -= 1
-
     def pool(self) -> ThreadPoolExecutor:
         """Threads that ask the store, so that no event loop waits for it; not a loop's own pool, which the user's own
         blocking calls may fill."""
@@ -198,12 +99,28 @@ class Here:
         with suppress(StoreError):
             self.debts.pay()
         with self._lock:
-            if self._running or self.debts:
+            if self.debts.expected:
                 return
             session, self._session = self._session, None
             self._pool = None  # its threads end with the last call that uses it
+        self.debts.end()
         if session is not None:
             session.end()
+
+    def end_unseen(self) -> None:
+        """Do as `end`, by the thread that pays: a collection that finds the store comes in the middle of anything, and may
+        ask nothing."""
+        self.debts.end(self.end)
+
+
+#: To be ended with the process.
+_ALL: weakref.WeakSet[Here] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for here in list(_ALL):
+        here.end()
 
 
 class Calls:
@@ -223,8 +140,8 @@ class Calls:
 
     def _start(self) -> None:
         self.here = Here()
-        # At the end of the process, or when nobody has the store any more.
-        self._ends = weakref.finalize(self, self.here.end)
+        self._ends = weakref.finalize(self, self.here.end_unseen)  # when nobody has the store any more
+        self._ends.atexit = False  # there it is `_end_all`, which waits
 
     def _renew(self) -> None:
         self._ends.detach()  # the session is the parent's

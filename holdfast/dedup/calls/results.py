@@ -63,6 +63,8 @@ def _check(field: str, value: object, allowed: tuple[str, ...]) -> None:
 
 #: Begins what is kept for a result that cannot be kept; no JSON begins so.
 _LOST = "!"
+#: Kept where the store has refused the result; short, since that may be a matter of its length.
+TOO_LARGE = _LOST
 
 
 def encode(result: object) -> tuple[str, ResultNotStored | None]:
@@ -87,7 +89,8 @@ def encode(result: object) -> tuple[str, ResultNotStored | None]:
 
 def lose(what: str) -> tuple[str, ResultNotStored]:
     """Encode a result that cannot be kept, by what it is instead."""
-    return _LOST + what, _not_stored(what)
+    text = _LOST + what
+    return text, not_stored(text)
 
 
 def decode(text: str) -> Any:  # noqa: ANN401 - whatever the function returned
@@ -99,14 +102,16 @@ def decode(text: str) -> Any:  # noqa: ANN401 - whatever the function returned
     if not text:
         return None
     if text.startswith(_LOST):
-        raise _not_stored(text.removeprefix(_LOST))
+        raise not_stored(text)
     return json.loads(text)
 
 
-def _not_stored(what: str) -> ResultNotStored:
+def not_stored(text: str) -> ResultNotStored:
+    """The error that is told in place of the result, for what is kept instead."""
+    what = text.removeprefix(_LOST) or "text that the store refuses, as a rule since it is too large"
     return ResultNotStored(
-        f"the function has run and is not run again for this key, but its result is {what}: return None, text, "
-        "numbers, True and False, lists, and dicts with text keys, or decorate with on_done='marker'"
+        f"the function has run and is not run again for this key, but its result is {what}: return "
+        "None, text, numbers, True and False, lists, and dicts with text keys, or decorate with on_done='marker'"
     )
 
 

@@ -12,14 +12,16 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.dedup.calls.grant import Grant
-from holdfast.dedup.calls.results import Skipped, decode, encode, lose
+from holdfast.dedup.calls.results import TOO_LARGE, Skipped, decode, encode, lose, not_stored
 from holdfast.dedup.claims import Verdict
-from holdfast.errors import BatchFailed, Fenced, KeyBusy, ResultNotStored, StoreError, Unconfirmed
+from holdfast.dedup.not_run import not_run
+from holdfast.errors import BatchFailed, Fenced, KeyBusy, ResultNotStored, SettingError, StoreError, Unconfirmed
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from holdfast.dedup.calls.debts import Said
     from holdfast.dedup.calls.grant import CurrentClaim
     from holdfast.dedup.calls.here import Calls
     from holdfast.dedup.calls.results import CallPolicy
@@ -43,18 +45,36 @@ class Pause(NamedTuple):
     seconds: float
 
 
+class Ended:
+    """How a body has ended. The driver writes it here at once: also who is broken off in its next line has run it."""
+
+    __slots__ = ("error", "returned")
+
+    def __init__(self) -> None:
+        self.returned: Any = _NOTHING
+        self.error: Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has returned, or failed."""
+        return self.returned is not _NOTHING or self.error is not None
+
+    def judge(self, name: str) -> None:
+        """Make it an error, where what it returned has not run yet: its keys are not done."""
+        if self.error is None and (kind := not_run(self.returned)) is not None:
+            remedy = f"it returned a {kind}, which has not run yet: make it an `async def`, or let it return a list"
+            self.error = SettingError("function", name, remedy)
+
+
+_NOTHING = object()
+
+
 class Run(NamedTuple):
-    """Run the body for these keys. The reply is an `Ended`; what is no Exception is thrown in."""
+    """Run the body for these keys, and write in `ended` how it went; what is no Exception is thrown in."""
 
     keys: Sequence[str]
     claim: CurrentClaim
-
-
-class Ended(NamedTuple):
-    """A body that has returned, or failed."""
-
-    returned: Any = None
-    error: Exception | None = None
+    ended: Ended
 
 
 class Work:
@@ -84,12 +104,15 @@ class Work:
 
     def steps(self) -> Generator[Ask | Pause | Run, Any, None]:
         """Until each key is in `results` or `failures`, or there is an `error`. Raises StoreError."""
-        here = self._calls.here
-        here.enter()
+        here, number = self._calls.here, self._calls.here.number()
         try:
-            yield from self._rounds()
+            try:
+                here.debts.enter(number)
+                yield from self._rounds()
+            finally:
+                here.debts.leave(number)
         finally:
-            here.leave()
+            here.debts.leave(number)  # again: a signal's handler may have raised right before the first
 
     def _rounds(self) -> Generator[Ask | Pause | Run, Any, None]:
         patience, pauses = Deadline(self._policy.wait_s), _pauses()
@@ -107,17 +130,18 @@ class Work:
         """Ask once, and do what can be done. Returns the keys to wait for."""
         grant = Grant(self._calls, self._name, keys)
         try:
-            return (yield from self._with(grant))
-        except BaseException:  # also of a signal handler, between any two lines: no key is left in our hands
-            grant.owe_rest()
-            raise
+            try:
+                return (yield from self._with(grant))
+            finally:
+                grant.owe_rest()  # nothing, unless it was cancelled, interrupted, closed, in whatever line
+        finally:
+            grant.owe_rest()  # again: a signal's handler may have raised while the first was about it
 
     def _with(self, grant: Grant) -> Generator[Ask | Pause | Run, Any, list[str]]:
         try:
-            verdicts: list[Verdict] = yield from _ask(grant.ask, grant.owe_back)
+            verdicts: list[Verdict] = yield Ask(grant.ask, grant.owe_rest)
         except StoreError as error:
             if self._policy.store_down != "open" or not error.retriable:
-                grant.owe_back()
                 raise
             verdicts = grant.go_without(error)
         found: dict[Verdict, list[Claim]] = {verdict: [] for verdict in Verdict}
@@ -126,7 +150,7 @@ class Work:
         new, done, busy = found[Verdict.NEW], found[Verdict.DONE], _keys(found[Verdict.BUSY])
         if busy and self._policy.on_busy == "raise":
             if new:
-                yield from _ask(lambda: grant.give_back(new), lambda: grant.owe_back(new))
+                yield Ask(lambda: grant.give_back(new), grant.owe_rest)
             self.error = self._busy()
             return []
         if new:
@@ -139,42 +163,51 @@ class Work:
         return busy
 
     def _run(self, grant: Grant, claims: list[Claim]) -> Generator[Ask | Pause | Run, Any, None]:
-        keys, self._ran = _keys(claims), True
-        try:
-            ended: Ended = yield Run(keys, grant.current(claims))
-        except BaseException:  # cancelled, interrupted, exiting
-            grant.owe_back(claims)
-            raise
+        keys, self._ran, ended = _keys(claims), True, Ended()
+
+        def texts() -> dict[Claim, str]:
+            if not ended.done:
+                return {}
+            ended.judge(self._name)
+            failed, returned = self._failed(keys, ended), self._returned(keys, ended)
+            return {claim: self._text(returned, claim.key.key)[0] for claim in claims if claim.key.key not in failed}
+
+        grant.runs(texts)
+        yield Run(keys, grant.current(claims), ended)
+        ended.judge(self._name)
         failed = self._failed(keys, ended)
         if failed:
+            if ended.error is not None and not self._of_items(keys, ended.error):
+                self.error = ended.error
             self.failures |= failed
             lost = [claim for claim in claims if claim.key.key in failed]
-            yield from _ask(lambda: grant.give_back(lost), lambda: grant.owe_back(lost))
+            yield Ask(lambda: grant.give_back(lost), grant.owe_rest)
         done = [claim for claim in claims if claim.key.key not in failed]
         if done:
-            returned = self._returned(keys, ended)
-            grant.ran(done, lambda: [self._text(returned, key)[0] for key in _keys(done)])
-            yield from self._finish(grant, done, returned)
+            yield from self._finish(grant, done, self._returned(keys, ended))
 
     def _failed(self, keys: list[str], ended: Ended) -> dict[str, Exception]:
-        if ended.error is None:
+        """The keys that are not done, and why."""
+        error = ended.error
+        if error is None:
             return {}
-        if self._batch and isinstance(ended.error, BatchFailed):
-            if ended.error.fits(len(keys)):
-                return {keys[position]: error for position, error in ended.error.failures.items()}
-            if len(keys) < len(self._keys):  # raised as it is, its positions would be those of a longer list
-                return dict.fromkeys(keys, ended.error)
-        self.error = ended.error
-        return dict.fromkeys(keys, ended.error)
+        if self._batch and isinstance(error, BatchFailed) and error.fits(len(keys)):
+            return {keys[position]: each for position, each in error.failures.items()}
+        return dict.fromkeys(keys, error)
+
+    def _of_items(self, keys: list[str], error: Exception) -> bool:
+        """Whether it is raised with positions in the call's own list, and so not as it is."""
+        return self._batch and isinstance(error, BatchFailed) and (error.fits(len(keys)) or len(keys) < len(self._keys))
 
     def _returned(self, keys: list[str], ended: Ended) -> dict[str, Any]:
         """The body's result for each key; nothing, where that cannot be told."""
+        returned = None if ended.returned is _NOTHING else ended.returned
         if not self._batch:
-            return {keys[0]: ended.returned}
-        if ended.returned is None:
+            return {keys[0]: returned}
+        if returned is None:
             return dict.fromkeys(keys)
-        if isinstance(ended.returned, list | tuple) and len(ended.returned) == len(keys):
-            return dict(zip(keys, ended.returned, strict=True))
+        if isinstance(returned, list | tuple) and len(returned) == len(keys):
+            return dict(zip(keys, returned, strict=True))
         return {}
 
     def _finish(
@@ -187,11 +220,11 @@ class Work:
             texts.append(text)
             if error is not None:
                 lost[key] = error
-        verdicts: list[Verdict] | None = yield from _ask(
-            lambda: grant.finish(claims, texts), lambda: grant.owe(claims, texts)
-        )
+        said: Said | None = yield Ask(lambda: grant.finish(claims, texts), grant.owe_rest)
         for i, key in enumerate(_keys(claims)):
-            failure = self._failure(verdicts[i] if verdicts else None) or lost.get(key)
+            if said and i in said.without:
+                lost[key] = not_stored(TOO_LARGE)
+            failure = self._failure(said.verdicts[i] if said else None) or lost.get(key)
             if failure is not None:
                 self.failures[key] = failure
             else:
@@ -222,7 +255,7 @@ class Work:
         if self._policy.on_done == "marker":
             self.results |= dict.fromkeys(keys, Skipped.DONE)
             return []
-        texts: list[str | None] = yield from _ask(lambda: grant.results(claims), lambda: None)
+        texts: list[str | None] = yield Ask(lambda: grant.results(claims), grant.owe_rest)
         gone = []
         for key, text in zip(keys, texts, strict=True):
             if text is None:
@@ -240,18 +273,6 @@ class Work:
             + (f", and has not ended within {self._policy.wait_s} s" if self._policy.on_busy == "wait" else "")
             + ": call again later. If its process died, the key is free when its lease ends"
         )
-
-
-def _ask(call: Callable[[], Any], undo: Callable[[], None]) -> Generator[Ask | Pause | Run, Any, Any]:
-    try:
-        return (yield Ask(call, undo))
-    except StoreError:
-        raise
-    except BaseException:
-        # Cancelled, interrupted, exiting; a signal handler may raise an Exception as well (Celery's soft time limit).
-        # The store may have done it all the same.
-        undo()
-        raise
 
 
 def _keys(claims: Sequence[Claim]) -> list[str]:

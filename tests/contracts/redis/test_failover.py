@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from holdfast import idempotent
-from holdfast.dedup.calls.here import Debts, Finish
+from holdfast.dedup.calls.debts import Debts, Finish
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_groups import RedisGroupSession
@@ -188,6 +188,7 @@ def test_what_is_owed_is_paid_whatever_was_raised(caplog: pytest.LogCaptureFixtu
 
     session: Any = Session()
     debts = Debts()
+    debts.start()
     debts.add(Finish(session, [ONE], [""]))
     until(lambda: not debts)
     assert session.asked == 3

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import linecache
-import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +17,6 @@ from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
 
 @pytest.fixture(params=["memory", "redis", "redis in 3 shards with digests"])
@@ -55,30 +51,6 @@ def other(claims: Claims) -> Iterator[Claims]:
 
 class SoftTimeLimit(Exception):
     """As Celery's: what a signal handler raises, anywhere."""
-
-
-@contextmanager
-def struck_at(line: int) -> Iterator[None]:
-    """At the line of that number, of those that a call's steps take, a signal handler raises."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal lines
-        name = frame.f_code.co_filename
-        if not name.endswith(("calls/work.py", "calls/grant.py")):
-            return None
-        if event == "line" and not linecache.getline(name, frame.f_lineno).strip().startswith("with "):
-            lines += 1
-            if lines == line:
-                sys.settrace(None)
-                raise SoftTimeLimit
-        return trace
-
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(None)
 
 
 class Body:
@@ -193,26 +165,6 @@ class TestFailure:
         assert f(1) == "done"
         assert len(ran) == {"claim_fenced": 1, "finish": 1, "unclaim": 2}[method]
         until(lambda: not claims.calls.here.debts)
-
-    def test_nor_does_one_between_two_questions(self) -> None:
-        """At each line that a call takes, one after the other."""
-        for at in range(1, 1000):
-            claims, ran = MemoryClaims(renewals=False, lease_s=3600.0), list[int]()
-
-            @idempotent(claims, key="order_id", name="f", wait_s=20.0)
-            def f(order_id: int, ran: list[int] = ran) -> str:
-                ran.append(order_id)
-                return "done"
-
-            try:
-                with struck_at(at):
-                    f(1)
-            except SoftTimeLimit:
-                assert f(1) == "done"
-            else:
-                assert at > 50
-                return
-        raise AssertionError
 
     def test_what_has_run_is_done_wherever_the_interruption_came(
         self, claims: Claims, monkeypatch: pytest.MonkeyPatch

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import MemoryClaims, RedisClaims, Skipped, current_claim, idempotent
+from holdfast import BatchFailed, MemoryClaims, RedisClaims, Skipped, current_claim, idempotent
 from holdfast.dedup.calls.here import Here
 from holdfast.dedup.memory_session import MemorySession
-from holdfast.errors import StoreRefused, StoreUnavailable, Unconfirmed
+from holdfast.errors import ResultNotStored, StoreRefused, StoreUnavailable, Unconfirmed
 from tests.contracts.redis.test_faults import answered
 from tests.harness.servers.redis import RedisServer
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,7 +221,7 @@ class TestAfter:
         finish = MemorySession.finish
 
         def limited(session: MemorySession, done: Any, results: Any = None) -> Any:
-            if any(len(result) > 10 for result in results):  # as a server with a limit does
+            if results[0] in ('"a result"', "!"):  # and nothing in its place either
                 raise StoreRefused("too large")
             return finish(session, done, results)
 
@@ -229,10 +231,10 @@ class TestAfter:
         @idempotent(claims, key="order_id", name="f")
         def f(order_id: int) -> str:
             ran.append(order_id)
-            return "a long result" if order_id == 0 else "ok"
+            return "a result" if order_id == 0 else ""
 
-        assert f(0) == "a long result"
-        assert [f(n % 5 + 1) for n in range(20)] == ["ok"] * 20
+        assert f(0) == "a result"
+        assert [f(n % 5 + 1) for n in range(20)] == [""] * 20
         assert ran == [0, 1, 2, 3, 4, 5]
 
     def test_the_session_is_not_ended_before_all_is_paid(self, claims: MemoryClaims) -> None:
@@ -246,6 +248,47 @@ class TestAfter:
             pass
         claims.calls.close()
         assert not session.live()
+
+    @pytest.mark.parametrize("length", [1_500_000, 20_000_000], ids=["it says no", "it closes the connection"])
+    def test_a_result_above_the_servers_limit_is_left_out_and_its_key_is_done(
+        self, server: RedisServer, length: int
+    ) -> None:
+        with server.client() as raw:
+            raw.config_set("proto-max-bulk-len", "1mb")
+        claims = RedisClaims.from_url(server.url, lease_s=3600.0)
+        ran: list[int] = []
+
+        @idempotent(claims, key="order_id", name="f", wait_s=60.0)
+        def f(order_id: int) -> str:
+            ran.append(order_id)
+            return "x" * length if order_id == 0 else "small"
+
+        with suppress(ResultNotStored):  # it is told at once, or as after a call without an answer
+            f(0)
+        with pytest.raises(ResultNotStored, match="too large"):
+            f(0)
+        until(lambda: not claims.calls.here.debts)
+        assert f(1) == "small"
+        assert ran == [0, 1]
+        claims.close()
+
+    def test_in_a_batch_the_others_keep_theirs(self, server: RedisServer) -> None:
+        with server.client() as raw:
+            raw.config_set("proto-max-bulk-len", "1mb")
+        claims = RedisClaims.from_url(server.url, lease_s=3600.0, shards=4)
+
+        @idempotent(claims, key="id", name="f", batch=True)
+        def f(orders: list[dict[str, int]]) -> list[str]:
+            return ["x" * (1_500_000 if order["id"] == 2 else order["id"]) for order in orders]
+
+        items = [{"id": n} for n in range(5)]
+        with suppress(BatchFailed):
+            f(items)
+        with pytest.raises(BatchFailed) as caught:
+            f(items)
+        assert {n: type(error) for n, error in caught.value.failures.items()} == {2: ResultNotStored}
+        assert f([items[n] for n in (0, 1, 3, 4)]) == ["", "x", "xxx", "xxxx"]
+        claims.close()
 
     def test_on_a_real_server(self, server: RedisServer) -> None:
         claims = RedisClaims.from_url(server.url, timeout_s=0.3, lease_s=3600.0)

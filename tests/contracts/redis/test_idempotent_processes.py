@@ -21,6 +21,7 @@ import pytest
 from holdfast import KeyBusy, RedisClaims, Skipped, current_claim, idempotent
 from holdfast.errors import StateError
 from tests.harness.processes import die_with_parent
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,7 +207,7 @@ class TestExit:
         session = use()
         gc.collect()
         with redis_server.client() as raw:
-            assert not raw.hexists(SESSIONS, session)
+            until(lambda: not raw.hexists(SESSIONS, session))
 
 
 class TestForked:

@@ -1,0 +1,240 @@
+"""Debts of the calls of one process to one store: keys that it has to be told are done, or not in use any more.
+
+A call may end between any two of its lines: a signal's handler raises, an event loop that ends closes its coroutine, a
+collection of Python's finds a task without an owner. So `Debts.add` takes no lock and starts no thread: it may run
+inside of any other line of this process, also of `add` itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.dedup.calls.results import TOO_LARGE
+from holdfast.dedup.claims import Verdict
+from holdfast.errors import AccessRefused, StoreError, StoreRefused, StoreUnavailable
+from holdfast.timing import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.dedup.claims import Claim, ClaimSession
+
+log = logging.getLogger("holdfast.dedup")
+
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.05, 1.0
+#: Between two tries of what the store refuses: an operator has to do something first.
+_PAUSE_REFUSED_S = 30.0
+#: Characters of results. A server that takes no text of such a length may close the connection without a word.
+_LARGE = 65_536
+
+
+class Said(NamedTuple):
+    """The store's answer to a `finish`."""
+
+    verdicts: list[Verdict]
+    #: The positions of those that are done without their result: the store has refused it.
+    without: frozenset[int] = frozenset()
+
+
+def say_done(session: ClaimSession, claims: Sequence[Claim], results: Sequence[str]) -> Said:
+    """Tell that the bodies of these have run. A result that the store refuses (its limit is below) is left out.
+
+    Raises:
+        StoreError: no answer, or a no that is not about results.
+    """
+    try:
+        return Said(session.finish(claims, results))
+    except AccessRefused:
+        raise
+    except StoreRefused as error:
+        if not any(results):
+            raise
+        if len(claims) == 1:
+            verdicts = session.finish(claims, [TOO_LARGE])
+            log.warning("a result of %s is not stored, its key is done all the same: %s", claims[0].key.scope, error)
+            return Said(verdicts, frozenset({0}))
+    parts = [say_done(session, [claim], [result]) for claim, result in zip(claims, results, strict=True)]
+    verdicts = [part.verdicts[0] for part in parts]
+    if session.live():  # one shard may have taken its part before: who lives was taken over by no other
+        verdicts = [Verdict.NEW if verdict is Verdict.DONE else verdict for verdict in verdicts]
+    return Said(verdicts, frozenset(n for n, part in enumerate(parts) if part.without))
+
+
+class Finish(NamedTuple):
+    """A `finish` of keys whose body has run."""
+
+    session: ClaimSession
+    claims: Sequence[Claim]
+    results: Sequence[str]
+
+    def pay(self) -> None:
+        """Raises StoreError: no answer."""
+        try:
+            verdicts = say_done(self.session, self.claims, self.results).verdicts
+        except StoreUnavailable:
+            if sum(map(len, self.results)) < _LARGE:
+                raise
+            self.session.results([claim.key for claim in self.claims])  # does it answer to what is small?
+            verdicts = self._again()
+        for claim, verdict in zip(self.claims, verdicts, strict=True):
+            if verdict is Verdict.FENCED:
+                log.warning("a call of %s had been taken over before it was known to be done", claim.key.scope)
+
+    def _again(self) -> list[Verdict]:
+        try:
+            return say_done(self.session, self.claims, self.results).verdicts
+        except StoreUnavailable as error:
+            large = _LARGE / len(self.results)
+            rest = [result if len(result) < large else TOO_LARGE for result in self.results]
+            verdicts = self.session.finish(self.claims, rest)
+            log.warning(
+                "the store answers, and twice it did not to a result of %s with %d characters; the key is done "
+                "without it: %s",
+                self.claims[0].key.scope,
+                max(map(len, self.results)),
+                error,
+            )
+            return verdicts
+
+
+class GiveBack(NamedTuple):
+    """A `give_back` of keys that are not in use: the body has failed, or was never run."""
+
+    session: ClaimSession
+    claims: Sequence[Claim]
+
+    def pay(self) -> None:
+        """Raises StoreError: no answer."""
+        if self.session.live():  # else the keys are free already, or soon will be
+            self.session.unclaim(self.claims)
+
+
+class Debts:
+    """Of one process to one store. Any thread.
+
+    A thread of its own pays. It is started before the first key is asked for, and ends when it is told to and no call
+    is left that may come to owe.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        #: Each step is one of a dict of the interpreter: so no lock. Told twice does no harm, so two may pay at once.
+        self._owed: dict[int, Finish | GiveBack] = {}
+        #: Those that the store, or a defect, has refused: they wait apart, and no call waits for them.
+        self._refused: dict[int, Finish | GiveBack] = {}
+        #: Calls that have not ended.
+        self._entered: set[int] = set()
+        self._paying = False
+        #: Its `put` may run inside of another, says its documentation; no Event and no Condition allows that.
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._starting = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._ending = False
+        self._last: Callable[[], None] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._owed or self._refused)
+
+    @property
+    def expected(self) -> bool:
+        """Whether something is owed, or a call runs that may come to owe."""
+        return bool(self or self._entered)
+
+    def enter(self, number: int) -> None:
+        """A call begins that may come to owe: from now on there is a thread that pays."""
+        self._entered.add(number)
+        self.start()
+
+    def leave(self, number: int) -> None:
+        """Note that a call has ended. Does not block; any line may be interrupted by it."""
+        self._entered.discard(number)
+
+    def start(self) -> None:
+        """See to it that there is a thread that pays."""
+        self._ending = False
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    thread = threading.Thread(target=self._pay_all, name="holdfast-debts", daemon=True)
+                    with suppress(RuntimeError):  # the interpreter ends, or has no threads: the next call pays
+                        thread.start()
+                        self._thread = thread
+
+    def end(self, last: Callable[[], None] | None = None) -> None:
+        """Let the thread end, once nothing is expected any more. Does not block; any line may be interrupted by it.
+
+        Args:
+            last: the thread's last deed.
+        """
+        self._last, self._ending = last, True
+        self._wake.put(None)
+
+    def add(self, debt: Finish | GiveBack) -> None:
+        """Owe it. Does not block; any line may be interrupted by it."""
+        self._owed[next(self._numbers)] = debt
+        self._wake.put(None)
+
+    def pay(self) -> None:
+        """Pay what is owed now, but what was refused before; unless another thread is about it.
+
+        Raises:
+            StoreError: no answer; it stays owed.
+        """
+        if not self._owed or self._paying:
+            return
+        try:
+            try:
+                self._paying = True
+                self._pay(self._owed)
+            finally:
+                self._paying = False
+        finally:
+            self._paying = False  # again: a signal's handler may have raised right before the first
+
+    def _pay(self, owed: dict[int, Finish | GiveBack]) -> None:
+        for number, debt in list(owed.items()):
+            try:
+                debt.pay()
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                if number not in self._refused:
+                    trace = None if isinstance(error, StoreError) else error
+                    log.warning("what is owed to the store was refused, will be told again: %s", error, exc_info=trace)
+                    self._refused[number] = debt
+            else:
+                self._refused.pop(number, None)
+            self._owed.pop(number, None)
+
+    def _pay_all(self) -> None:
+        me = threading.current_thread()
+        while True:
+            self._wake.get()
+            self._pay_until_nothing_is_owed()
+            # In this order: a call that begins meanwhile finds no thread, or is found by this one.
+            self._thread = None
+            if self._ending and not self.expected:
+                break
+            self._thread = me
+        self._wake.put(None)  # there may be a second one
+        if self._last is not None:
+            self._last()
+
+    def _pay_until_nothing_is_owed(self) -> None:
+        pause_s = _PAUSE_FIRST_S
+        while self:
+            with suppress(StoreUnavailable):
+                self._pay(self._owed)
+                self._pay(self._refused)
+            if self._owed:
+                pause_s = min(pause_s, _PAUSE_MOST_S)
+                SYSTEM_CLOCK.sleep(pause_s)  # however many come to owe meanwhile
+            elif self._refused:
+                with suppress(Empty):
+                    self._wake.get(timeout=min(pause_s, _PAUSE_REFUSED_S))  # or until another is owed
+            pause_s *= 2

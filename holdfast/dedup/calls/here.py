@@ -108,8 +108,8 @@ class Here:
             session.end()
 
     def end_unseen(self) -> None:
-        """Do as `end`, by the thread that pays: a collection that finds the store comes in the middle of anything, and may
-        ask nothing."""
+        """Do as `end`, by the thread that pays: a collection that finds the store comes in the middle of anything, and
+        may ask nothing."""
         self.debts.end(self.end)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -154,11 +155,23 @@ def test_columns_with_odd_names_are_keys_and_values(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    "type_name",
-    ["decimal(10,0)", "date", "timestamp", "boolean", "float", "struct<id: string>", "string collate UTF8_LCASE"],
+    ("type_name", "remedy"),
+    [
+        ("decimal(10,0)", "take cast(order_id AS string)"),
+        ("date", "take cast(order_id AS string)"),
+        ("timestamp", "take unix_micros(order_id)"),  # as bigint two orders of one second would be one
+        ("timestamp_ntz", "take cast(order_id AS string)"),
+        ("boolean", "take cast(order_id AS string)"),
+        ("float", "take cast(order_id AS string)"),
+        ("struct<id: string>", "make its fields columns"),
+        ("array<string>", "take to_json(order_id)"),
+        ("string collate UTF8_LCASE", "take collate(order_id, 'UTF8_BINARY')"),
+    ],
 )
-def test_a_type_that_makes_no_key_is_refused_before_anything_runs(lake: Lake, type_name: str) -> None:
-    with pytest.raises(SettingError, match=r"makes no key: cast it to string or bigint before the sink"):
+def test_a_type_that_makes_no_key_is_refused_before_anything_runs_and_the_remedy_keeps_two_keys_two(
+    lake: Lake, type_name: str, remedy: str
+) -> None:
+    with pytest.raises(SettingError, match=f"makes no key: before the sink, {re.escape(remedy)}"):
         lake.sink(query="q")(lake.spark.createDataFrame([], f"order_id {type_name}"), 0)
 
 

@@ -42,9 +42,29 @@ def check_columns(rows: DataFrame, columns: Sequence[str]) -> None:
             raise SettingError(
                 "key",
                 name,
-                f"a column of type {found[name].simpleString()} makes no key: cast it to string or bigint "
-                "before the sink",
+                f"a column of type {found[name].simpleString()} makes no key: before the sink, "
+                f"{_as_a_key(found[name], name)}",
             )
+
+
+#: What makes keys of values of a type: two values are two keys, in each session and at each start.
+_AS_KEYS = (
+    # A cast to bigint would drop what is below a second; one to string has the hour twice that summer time ends with.
+    ((types.TimestampType,), "take unix_micros({0})"),
+    ((types.DecimalType, types.TimestampNTZType, types.DateType, types.BooleanType), "take cast({0} AS string)"),
+    ((types.FloatType, types.DoubleType), "take cast({0} AS string), and better a number that is no fraction"),
+    ((types.StringType,), "take collate({0}, 'UTF8_BINARY'), or lower({0}) where 'a' and 'A' are to be one key"),
+    ((types.BinaryType,), "take hex({0})"),  # of several columns
+    ((types.StructType,), "make its fields columns, and name these in key=[...]"),
+    ((types.ArrayType, types.MapType, types.VariantType), "take to_json({0})"),
+)
+
+
+def _as_a_key(kind: types.DataType, name: str) -> str:
+    for these, said in _AS_KEYS:
+        if isinstance(kind, these):
+            return said.format(name if name.isidentifier() else quoted(name))
+    return "take a column of text or of whole numbers"
 
 
 def check_names(rows: DataFrame) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.spark.ordering import AT_ONCE, in_order
+from holdfast.adapters.spark.store import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,3 +86,21 @@ def _open_below(folder: Path) -> list[str]:
         except OSError:
             continue  # the one that lists them
     return [each for each in found if each.startswith(str(folder))]
+
+
+def test_the_calls_of_a_task_share_its_patience_and_those_that_need_not_wait_use_none_of_it() -> None:
+    """Else a task with many keys in other hands would wait for each of its calls as long as is said for all."""
+    patience, asked = Patience(0.2), []
+
+    def ask(answer: str) -> str:
+        asked.append(answer)
+        return answer
+
+    for _ in range(1000):
+        assert patience.ask(lambda: ask("done"), lambda said: said == "busy") == "done"
+    asked.clear()
+    assert patience.ask(lambda: ask("busy"), lambda said: said == "busy") == "busy"
+    assert len(asked) > 1
+    asked.clear()
+    assert patience.ask(lambda: ask("busy"), lambda said: said == "busy") == "busy"
+    assert len(asked) == 1

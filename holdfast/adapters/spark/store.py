@@ -20,6 +20,7 @@ from holdfast.adapters.spark.session import resolved_url
 from holdfast.dedup.redis_spark_batches import RedisBatches
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError, StoreUnavailable
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,3 +110,26 @@ def patiently(patience_s: float, ask: Callable[[], T], again: Callable[[T], bool
             error.reraise()
         answer: T = error.last_attempt.result()
         return answer
+
+
+class Patience:
+    """How long all calls of one task wait together. What they take without a wait counts for nothing: a task may have
+    thousands."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._left_s = patience_s
+
+    def ask(self, ask: Callable[[], T], again: Callable[[T], bool] = lambda _: False) -> T:
+        """See `patiently`. Where nothing is left, it asks once."""
+        answered: list[float] = []
+
+        def asked() -> T:
+            try:
+                return ask()
+            finally:
+                answered.append(SYSTEM_CLOCK.now())
+
+        try:
+            return patiently(self._left_s, asked, again)
+        finally:
+            self._left_s = max(0.0, self._left_s - (answered[-1] - answered[0]))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.spark._pyspark import np, pa, pc, types
 from holdfast.adapters.spark.keys import key_texts
 from holdfast.adapters.spark.ordering import in_order, joined
-from holdfast.adapters.spark.store import patiently
+from holdfast.adapters.spark.store import Patience
 from holdfast.dedup.spark_batches import BatchVerdict
 from holdfast.errors import StoreError
 
@@ -56,10 +56,11 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
     Args:
         at: the store.
         attempt: that claims.
-        patience_s: how long a busy key, or a store that does not answer, is waited for.
+        patience_s: how long the task waits for busy keys and a store that does not answer, all of its calls together.
     """
 
     def claim(rows: Batches) -> Iterator[pa.RecordBatch]:
+        patience = Patience(patience_s)
         counts = np.zeros(256, np.int64)
         failed, last, of_last = "", None, _NO_KEY
         kind: pa.DataType = pa.binary() if at.hash_keys else pa.string()  # a conf of Spark's may make them large ones
@@ -70,7 +71,7 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
             told = _to_ask(names, last)
             new = told == 0
             try:
-                said = _claimed(patiently(patience_s, at.batches), attempt, names.filter(pa.array(new)), patience_s)
+                said = _claimed(patience.ask(at.batches), attempt, names.filter(pa.array(new)), patience)
             except StoreError as error:
                 failed = FAILED + str(error)
                 continue
@@ -115,7 +116,7 @@ def _rows(*columns: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns), TOLD)
 
 
-def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience_s: float) -> bytes:
+def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience: Patience) -> bytes:
     """The verdicts on keys, a byte each. Busy ones are asked again.
 
     Raises:
@@ -124,13 +125,13 @@ def _claimed(batches: RedisBatches, attempt: Attempt, names: pa.Array, patience_
     if batches.takes_digests:
         digests = joined(names)
         calls = [digests[first : first + 16 * _CALL] for first in range(0, len(digests), 16 * _CALL)]
-        return b"".join(_one_call(partial(batches.claim_digests, attempt), call, patience_s) for call in calls)
+        return b"".join(_one_call(partial(batches.claim_digests, attempt), call, patience) for call in calls)
     keys = names.to_pylist()
     texts = [keys[first : first + _CALL] for first in range(0, len(keys), _CALL)]
-    return b"".join(_one_call(partial(batches.claim_texts, attempt), some, patience_s) for some in texts)
+    return b"".join(_one_call(partial(batches.claim_texts, attempt), some, patience) for some in texts)
 
 
-def _one_call(claim: Callable[[Any], bytes], keys: Any, patience_s: float) -> bytes:  # noqa: ANN401 - of either layout
+def _one_call(claim: Callable[[Any], bytes], keys: Any, patience: Patience) -> bytes:  # noqa: ANN401 - of either layout
     found = b""
 
     def ask() -> bytes:
@@ -139,7 +140,7 @@ def _one_call(claim: Callable[[Any], bytes], keys: Any, patience_s: float) -> by
         found = bytes(new if old == _BUSY else old for old, new in zip(found, now, strict=True)) if found else now
         return found
 
-    return patiently(patience_s, ask, lambda said: _BUSY in said)
+    return patience.ask(ask, lambda said: _BUSY in said)
 
 
 def _letters(told: np.ndarray) -> pa.Array:
@@ -165,13 +166,14 @@ def counting(at: StoreAt, scope: str, patience_s: float) -> Callable[[Batches], 
     there was one."""
 
     def count(rows: Batches) -> Iterator[pa.RecordBatch]:
+        patience = Patience(patience_s)
         left, bad, failed = 0, 0, ""
         for batch in rows:
             if failed:
                 continue  # Spark wants its input read
             keys = batch.column(0).to_pylist()
             try:
-                done = patiently(patience_s, partial(_done_at, at, scope, keys))
+                done = patience.ask(partial(_done_at, at, scope, keys))
             except StoreError as error:
                 failed = str(error)
             else:

@@ -12,11 +12,12 @@ Beside the log, for what Redis has as finished, as Delta's readers and VACUUM pa
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.adapters.spark._pyspark import JavaPackage
+from holdfast.adapters.spark._pyspark import JavaPackage, types
 from holdfast.adapters.spark.keys import quoted
 from holdfast.adapters.spark.values import BatchFenced, BatchRefused
 from holdfast.adapters.spark.writers.files import Files, check_path
@@ -71,10 +72,15 @@ class Table:
 
     @property
     def there(self) -> bool:
-        """Whether it exists."""
+        """Whether it exists. A log without a commit is none: a driver leaves it that dies while it makes the table."""
         if is_path(self._at):
-            return bool(self._files.found(f"{self._at}/_delta_log"))
+            return int(self._snapshot(self._at).version()) >= 0
         return bool(self._spark.catalog.tableExists(self._at))
+
+    @property
+    def columns(self) -> types.StructType:
+        """As they are now, if it exists."""
+        return types.StructType.fromJson(json.loads(self._snapshot(self.path).schema().json()))
 
     @property
     def path(self) -> str:
@@ -95,12 +101,15 @@ class Table:
 
     def log(self, sink: str) -> Log:
         """The table's log as it is now, if it exists."""
-        snapshot = self._delta_log.forTableWithSnapshot(self._spark._jsparkSession, self.path)._2()  # noqa: SLF001 - as above
+        snapshot = self._snapshot(self.path)
         found = snapshot.setTransactions()
         fences = (found.apply(i) for i in range(found.size()))
         return Log(
             int(snapshot.version()), next((int(each.version()) for each in fences if each.appId() == app(sink)), None)
         )
+
+    def _snapshot(self, path: str) -> Any:  # noqa: ANN401 - Java's
+        return self._delta_log.forTableWithSnapshot(self._spark._jsparkSession, path)._2()  # noqa: SLF001 - as above
 
     def check(self, batch: BatchWrite) -> int | None:
         """The fence of the sink's last attempt that has written.

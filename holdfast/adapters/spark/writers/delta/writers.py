@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from holdfast.adapters.spark._pyspark import F
 from holdfast.adapters.spark.keys import lacking, quoted
 from holdfast.adapters.spark.session import changed
+from holdfast.adapters.spark.writers.delta.columns import fitted
 from holdfast.adapters.spark.writers.delta.table import MarkedTable, Table, app
 from holdfast.errors import SettingError
 
@@ -61,10 +62,12 @@ class DeltaReplaceWriter(MarkedTable):
         return rows.where(F.col(_FENCE) == attempt.fence) if attempt else rows
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Add the rows, and remove those of an attempt that did not finish, in one commit.
+        """Add the rows, and remove those of an attempt that did not finish, in one commit. New columns are added to the
+        table.
 
         Raises:
             BatchFenced: a later attempt has written.
+            BatchRefused: a column of the table does not hold what the rows have.
             SettingError: the session has no Delta.
         """
         table = Table(rows.sparkSession, self.table)
@@ -77,7 +80,8 @@ class DeltaReplaceWriter(MarkedTable):
         )
         table.make(own, self.partition_by)
         last = table.check(batch)
-        writer = own.write.format("delta").mode("append")
+        own = fitted(own, table.columns, batch.key, batch, self.table)
+        writer = own.write.format("delta").mode("append").option("mergeSchema", "true")
         if last is not None and not table.is_finished(batch.sink, last):
             writer = writer.mode("overwrite").option("replaceWhere", f"{_FENCE} IN ({last}, {batch.fence})")
         with table.fenced(batch):
@@ -137,16 +141,19 @@ class DeltaMergeWriter(MarkedTable):
         return lacking(rows, rows.sparkSession.read.format("delta").load(table.path), batch.key)
 
     def write(self, rows: DataFrame, batch: BatchWrite) -> None:
-        """Merge, in one commit.
+        """Merge, in one commit. New columns are added to the table; one that the rows lack keeps its values, and is
+        null in new rows.
 
         Raises:
             BatchFenced: a later attempt has written.
+            BatchRefused: a column of the table does not hold what the rows have, or tell their keys apart.
             SettingError: the session has no Delta.
         """
         spark = rows.sparkSession
         table = Table(spark, self.table)
         table.make(rows)
         table.check(batch)
+        rows = fitted(rows, table.columns, batch.key, batch, self.table)
         same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in batch.key)
         update = "WHEN MATCHED THEN UPDATE SET * " if self.matched == "update" else ""
         view = "hf_" + batch.attempt.replace("-", "_")
@@ -155,7 +162,8 @@ class DeltaMergeWriter(MarkedTable):
         try:
             with table.fenced(batch), changed(spark, identified):
                 spark.sql(
-                    f"MERGE INTO {table.name} t USING {view} s ON {same} {update}WHEN NOT MATCHED THEN INSERT *"
+                    f"MERGE WITH SCHEMA EVOLUTION INTO {table.name} t USING {view} s ON {same} {update}"
+                    "WHEN NOT MATCHED THEN INSERT *"
                 ).collect()
         finally:
             spark.catalog.dropTempView(view)

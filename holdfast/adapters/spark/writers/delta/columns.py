@@ -1,0 +1,85 @@
+"""A batch's columns beside those that a Delta table has.
+
+Columns may come and go, as in a lake; the table's types stay. Delta itself casts in a MERGE: a fraction, the time of a
+day and all that makes two keys two would be gone without a word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.adapters.spark._pyspark import types
+from holdfast.adapters.spark.keys import column
+from holdfast.adapters.spark.values import BatchRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.adapters.spark._pyspark import Column, DataFrame
+    from holdfast.adapters.spark.values import BatchWrite
+
+_WHOLE = (types.ByteType, types.ShortType, types.IntegerType, types.LongType)
+#: Decimal digits of the widest value.
+_DIGITS = dict(zip(_WHOLE, (3, 5, 10, 19), strict=True))
+#: Spark reads char(n) and varchar(n) as strings, and says so here.
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def fitted(rows: DataFrame, table: types.StructType, key: Sequence[str], batch: BatchWrite, at: str) -> DataFrame:
+    """The rows with the types of the table, where these hold all values; new columns as they are.
+
+    Raises:
+        BatchRefused: a column's type cannot hold the rows' values, or cannot tell keys apart.
+    """
+    where = f"batch {batch.batch} of sink {batch.sink!r} was not written"
+    there = {field.name.lower(): field for field in table.fields}  # Delta's names differ by more than their case
+    chosen: list[Column] = []
+    for field in rows.schema.fields:
+        into = there.get(field.name.lower())
+        if into is not None:
+            if not _holds(into.dataType, field.dataType):
+                raise BatchRefused(
+                    f"{where}: column {field.name!r} is {field.dataType.simpleString()} here and "
+                    f"{into.dataType.simpleString()} in {at}, which does not hold all of its values: cast it "
+                    "before the sink, or alter the table"
+                )
+            if field.name in key and str(into.metadata.get(_DECLARED, "")).startswith("char"):
+                raise BatchRefused(
+                    f"{where}: the key {field.name!r} is {into.metadata[_DECLARED]} in {at}, which fills it up with "
+                    "spaces: two keys would be one there. Make the column a string"
+                )
+        chosen.append(_cast(field, into))
+    return rows.select(*chosen)
+
+
+def _cast(field: types.StructField, into: types.StructField | None) -> Column:
+    if into is None or not isinstance(into.dataType, types.NumericType) or into.dataType == field.dataType:
+        return column(field.name)
+    return column(field.name).cast(into.dataType).alias(field.name)
+
+
+def _holds(into: types.DataType, of: types.DataType) -> bool:
+    """Whether each value of that type is one of this type too."""
+    if into == of or isinstance(into, types.NullType) or isinstance(of, types.NullType):
+        return True
+    if isinstance(of, _WHOLE):
+        if isinstance(into, types.DecimalType):
+            return into.precision - into.scale >= _DIGITS[type(of)]
+        return isinstance(into, _WHOLE) and _WHOLE.index(type(into)) > _WHOLE.index(type(of))
+    if isinstance(of, types.DecimalType) and isinstance(into, types.DecimalType):
+        return into.scale >= of.scale and into.precision - into.scale >= of.precision - of.scale
+    if isinstance(of, types.FloatType):
+        return isinstance(into, types.DoubleType)
+    return _same_shape(into, of)
+
+
+def _same_shape(into: types.DataType, of: types.DataType) -> bool:
+    """Whether they differ in fields that only one of them has, and in what may be null."""
+    if isinstance(into, types.StructType) and isinstance(of, types.StructType):
+        there = {field.name.lower(): field.dataType for field in into.fields}
+        return all(_same_shape(there.get(field.name.lower(), field.dataType), field.dataType) for field in of.fields)
+    if isinstance(into, types.ArrayType) and isinstance(of, types.ArrayType):
+        return _same_shape(into.elementType, of.elementType)
+    if isinstance(into, types.MapType) and isinstance(of, types.MapType):
+        return _same_shape(into.keyType, of.keyType) and _same_shape(into.valueType, of.valueType)
+    return into == of

@@ -8,7 +8,6 @@ import pickle
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchWrite, WriteFailed, idempotent_sink, writers
@@ -168,34 +167,39 @@ def test_a_zombie_that_has_copied_already_is_refused_in_the_transaction(table: T
         into = target.look(connection, "orders", rows.columns, frozen.key)
         stage = staging.Stage.of(into, frozen)
         staging.make(connection, stage, into)
-    staged = staging.fill(rows, at, stage, 4)
+    staged = staging.fill(rows, at, stage, into, 4)
     assert staged.rows == 1
     table.write(("a", 2))
     assert table.staging() == []  # the next attempt has removed it
     with pytest.raises(BatchFenced), at.connected() as connection:
-        merging.merge(connection, into, stage, staged, frozen, update=True, wait_s=30)
+        merging.merge(connection, into, stage, staged, frozen, update=True)
     assert table.read() == [("a", 2)]
 
 
 def test_a_driver_that_is_frozen_in_its_transaction_holds_nobody_up(table: Table) -> None:
     table.write()  # makes the table of batches
     frozen = table.of(table.attempt())
-    with psycopg.connect(table.url) as connection:
-        into = target.look(connection, "orders", ["order_id"], frozen.key)
-        stage = staging.Stage.of(into, frozen)
-        merging.merge(connection, into, stage, staging.Staged([], 0), frozen, update=True, wait_s=1)
-        table.write(("a", 1))  # waits for the lock, until the server has ended that transaction
-        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
-            connection.execute("SELECT 1")
+
+    def freeze() -> None:
+        with table.writer(timeout_s=1).at.connected() as connection:
+            into = target.look(connection, "orders", ["order_id"], frozen.key)
+            stage = staging.Stage.of(into, frozen)
+            merging.merge(connection, into, stage, staging.Staged([], 0), frozen, update=True)
+            table.write(("a", 1))  # waits for the lock, until the server has ended that transaction
+
+    with pytest.raises(WriteFailed, match="the driver stood still in its transaction, which is undone"):
+        freeze()
     assert table.read() == [("a", 1)]
 
 
 def test_nor_one_that_is_frozen_while_it_makes_the_table_of_batches(table: Table) -> None:
-    with psycopg.connect(table.url) as connection:
-        merging.prepare(connection, "public", 1)
-        table.write(("a", 1))
-        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
-            connection.execute("SELECT 1")
+    def freeze() -> None:
+        with table.writer(timeout_s=1).at.connected() as connection:
+            merging.prepare(connection, "public")
+            table.write(("a", 1))
+
+    with pytest.raises(WriteFailed, match="the driver stood still in its transaction, which is undone"):
+        freeze()
     assert table.read() == [("a", 1)]
 
 

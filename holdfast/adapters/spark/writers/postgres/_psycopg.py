@@ -16,16 +16,20 @@ if TYPE_CHECKING:
 try:
     import psycopg
     from psycopg import Connection, Cursor, conninfo, errors, sql
+    from psycopg.sql import Composable
 except ImportError as error:  # or its C part without a libpq, which the extra brings
     raise MissingExtraError("psycopg", "postgres") from error
 
-__all__ = ["Connection", "Cursor", "conninfo", "errors", "psycopg", "said", "sql"]
+__all__ = ["Composable", "Connection", "Cursor", "conninfo", "errors", "psycopg", "said", "sql"]
 
 
 _AGAIN = "start the query again"
 _REMEDIES: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.InsufficientPrivilege, "grant the user INSERT, UPDATE and SELECT on the table, and CREATE on the schema"),
-    (errors.LockNotAvailable, f"another attempt's transaction holds the sink for long: end it, or {_AGAIN} later"),
+    (errors.LockNotAvailable, f"another transaction holds the table or the sink for long: end it, or {_AGAIN} later"),
+    (errors.DeadlockDetected, f"another transaction changes the same rows in another order: {_AGAIN}"),
+    (errors.QueryCanceled, f"the server's operator or its rules ended the statement: {_AGAIN}"),
+    (errors.CardinalityViolation, "two keys of the batch are one in the table: make the key's column tell them apart"),
     (errors.IdleInTransactionSessionTimeout, f"the driver stood still in its transaction, which is undone: {_AGAIN}"),
     (errors.NotNullViolation, "fill the column before the sink, or let it be null"),
     (errors.UniqueViolation, "another unique index than the key's refuses a row: drop it, or make it part of the key"),

@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 
 _SCHEMES = ("postgresql://", "postgres://")
 _SECRETS = ("password", "sslpassword")
+#: In ms. The first comes first, as a short one would end the others. A merge takes what it takes; its waits are bound.
+_BOUNDS = (
+    "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {locks}; "
+    "SET LOCAL idle_in_transaction_session_timeout = {idle}"
+)
+_SINCE_17 = "; SET LOCAL transaction_timeout = 0"
+#: Of this database, with a lock by which others wait for a table, a row or a sink.
+_OLDEST = """
+SELECT a.pid, a.usename, a.application_name, a.state
+FROM pg_catalog.pg_stat_activity a
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL AND EXISTS (
+    SELECT FROM pg_catalog.pg_locks l
+    WHERE l.pid = a.pid AND l.granted
+        AND (l.locktype = 'advisory' OR l.locktype = 'relation' AND l.mode <> 'AccessShareLock')
+)
+ORDER BY a.xact_start LIMIT 3
+"""
 _REMEDY = "give it as postgresql://user:password@host:port/database, with the password percent-encoded"
 
 
@@ -48,14 +65,21 @@ class PostgresAt:
         return self if url == self.url else replace(self, url=url)
 
     @contextmanager
-    def connected(self) -> Iterator[Connection[Any]]:
+    def connected(self, *, lock_s: float | None = None) -> Iterator[Connection[Any]]:
         """A connection, and one transaction: committed in the end, rolled back by an error.
+
+        It reads what others have committed, may write, and ends by no clock but its own, whatever the database, the
+        user or the URL say: what a zombie must see and a wait's end are no matter of somebody's defaults.
+
+        Args:
+            lock_s: how long a lock is waited for; None: twice `timeout_s`, since after one of it the server ends a
+                transaction of ours that stands still.
 
         Raises:
             WriteFailed: no connection, it broke, or the server refused. After a commit without an answer nobody
                 knows whether it has happened.
         """
-        from holdfast.adapters.spark.writers.postgres._psycopg import psycopg, said  # noqa: PLC0415 - of an extra
+        from holdfast.adapters.spark.writers.postgres._psycopg import errors, psycopg, said  # noqa: PLC0415 - of an extra
 
         parameters = self._parameters()
         where = _place(parameters)
@@ -70,9 +94,35 @@ class PostgresAt:
             ) from None
         try:
             with connection:
+                self._begin(connection, 2 * self.timeout_s if lock_s is None else lock_s)
                 yield connection
         except psycopg.Error as error:
-            raise WriteFailed(f"PostgreSQL at {where}: {said(error, secrets)}") from None
+            held = self._holders() if isinstance(error, errors.LockNotAvailable) else ""
+            raise WriteFailed(f"PostgreSQL at {where}: {said(error, secrets)}{held}") from None
+
+    def _begin(self, connection: Connection[Any], lock_s: float) -> None:
+        from holdfast.adapters.spark.writers.postgres._psycopg import psycopg, sql  # noqa: PLC0415 - of an extra
+
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        connection.read_only, connection.deferrable = False, False
+        bounds = _BOUNDS + (_SINCE_17 if connection.info.server_version >= 170_000 else "")
+        locks, idle = round(lock_s * 1000), round(self.timeout_s * 1000)
+        connection.execute(sql.SQL(bounds).format(locks=sql.Literal(locks), idle=sql.Literal(idle)))
+
+    def _holders(self) -> str:
+        """The transactions that have others wait, in words; "": none is seen any more, or nobody answers."""
+        from holdfast.adapters.spark.writers.postgres._psycopg import psycopg  # noqa: PLC0415 - of an extra
+
+        try:
+            with psycopg.connect(**self._parameters()) as connection:
+                found = connection.execute(_OLDEST).fetchall()
+        except psycopg.Error:
+            return ""
+        told = [
+            f"process {pid} of user {user} ({name or 'no application_name'}, {state})"
+            for pid, user, name, state in found
+        ]
+        return f". The oldest transactions with locks there: {'; '.join(told)}" if told else ""
 
     def _parameters(self) -> dict[str, Any]:
         from holdfast.adapters.spark.writers.postgres._psycopg import conninfo, psycopg  # noqa: PLC0415 - of an extra
@@ -86,7 +136,17 @@ class PostgresAt:
             raise SettingError("url", "postgresql://...", _REMEDY) from None
         if "@" in str(parameters.get("host", "")):
             raise SettingError("url", "postgresql://...", _REMEDY)
-        return {"connect_timeout": max(2, round(self.timeout_s)), "application_name": "holdfast"} | parameters
+        timeout_s = max(2, round(self.timeout_s))
+        # A server that is gone without a word: libpq would wait for its answer for hours.
+        usual = {
+            "connect_timeout": timeout_s,
+            "application_name": "holdfast",
+            "keepalives_idle": max(1, timeout_s // 2),
+            "keepalives_interval": max(1, timeout_s // 6),
+            "keepalives_count": 3,
+            "tcp_user_timeout": timeout_s * 1000,
+        }
+        return usual | parameters
 
 
 def _place(parameters: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark.values import BatchFenced, BatchRefused, WriteFailed
 from holdfast.adapters.spark.writers.postgres._psycopg import sql
-from holdfast.adapters.spark.writers.postgres.staging import TASK
+from holdfast.adapters.spark.writers.postgres.staging import TASK, respelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +35,10 @@ ON CONFLICT (sink, query) DO UPDATE SET batch = excluded.batch, attempt = exclud
 """
 
 
-def prepare(connection: Connection[Any], schema: str, wait_s: float) -> None:
-    """Make the table of batches, if it is not there. Args: wait_s: as of `merge`."""
+def prepare(connection: Connection[Any], schema: str) -> None:
+    """Make the table of batches, if it is not there."""
     if not _there(connection, schema):
-        _lock(connection, f"holdfast {schema}", wait_s)  # two that create it at once: one of them would fail
+        _lock(connection, f"holdfast {schema}")  # two that create it at once: one of them would fail
         connection.execute(sql.SQL(_CREATE).format(sql.Identifier(schema, _TABLE)))
 
 
@@ -96,27 +96,27 @@ def merge(
     batch: BatchWrite,
     *,
     update: bool,
-    wait_s: float,
 ) -> None:
     """Rows and the batch's row, in the connection's transaction.
 
     Args:
-        connection: nothing else is in its transaction.
+        connection: of `PostgresAt.connected`; nothing else is in its transaction.
         target: where rows go.
         stage: where they are.
         staged: by which tasks.
         batch: of this attempt.
         update: a row whose key is there is replaced; else it stays as it is.
-        wait_s: how long the server lets a transaction stand still. Another attempt's is waited for twice as long.
 
     Raises:
         BatchFenced, BatchRefused: see `check`.
+        BatchRefused: the table would take two keys for one.
         WriteFailed: rows are missing.
     """
-    _lock(connection, f"holdfast {target.schema} {batch.sink}", wait_s)
+    _lock(connection, f"holdfast {target.schema} {batch.sink}")
     check(connection, target.schema, batch)
     if batch.rows:
         _count(connection, stage, staged, batch)
+        _check_keys(connection, target, stage, batch)
         connection.execute(_upsert(target, stage, staged, batch.key, update=update))
     noted = (batch.sink, batch.query, batch.batch, batch.attempt, batch.fence, batch.rows)
     _ask(connection, _NOTE, target.schema, *noted)
@@ -134,21 +134,41 @@ def _count(connection: Connection[Any], stage: Stage, staged: Staged, batch: Bat
         )
 
 
+def _check_keys(connection: Connection[Any], target: Target, stage: Stage, batch: BatchWrite) -> None:
+    if not target.raw:
+        return
+    asking = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(sql.Identifier(*stage), respelled(target))
+    [[found]] = connection.execute(asking).fetchall()
+    if found:
+        kinds = ", ".join(f"{name!r} ({target.columns[name].name})" for name in target.raw)
+        raise BatchRefused(
+            f"batch {batch.batch} of sink {batch.sink!r} was not written: {found} of its keys are written otherwise "
+            f"than column {kinds} of {target.schema}.{target.table} writes them, so that two keys would be one there: "
+            "give each key in one spelling before the sink, the column's own (lower() for uuid and citext, rtrim() for "
+            "char and varchar, a cast for numbers)"
+        )
+
+
 def _upsert(target: Target, stage: Stage, staged: Staged, key: Sequence[str], *, update: bool) -> sql.Composed:
     columns = sql.SQL(", ").join(map(sql.Identifier, target.columns))
+    # In the order of keys: of two transactions with the same rows one would have to be undone, if each had locked some.
+    keys = sql.SQL(", ").join(map(sql.Identifier, sorted(key)))
     others = [name for name in target.columns if name not in key]
     action: sql.Composable = sql.SQL("NOTHING")
     if update and others:
         set_all = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others]
         action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(set_all))
-    return sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} WHERE {} = ANY ({}) ON CONFLICT ({}) DO {}").format(
+    return sql.SQL(
+        "INSERT INTO {} ({}) SELECT {} FROM {} WHERE {} = ANY ({}) ORDER BY {} ON CONFLICT ({}) DO {}"
+    ).format(
         target.name,
         columns,
         columns,
         sql.Identifier(*stage),
         sql.Identifier(TASK),
         sql.Literal(staged.tasks),
-        sql.SQL(", ").join(map(sql.Identifier, key)),
+        keys,
+        keys,
         action,
     )
 
@@ -160,19 +180,13 @@ def _ask(connection: Connection[Any], statement: LiteralString, schema: str, *va
 
 
 def _there(connection: Connection[Any], schema: str) -> bool:
-    find = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = %s"
+    find = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = %s"
     return connection.execute(find, [schema, _TABLE]).fetchone() is not None
 
 
-def _lock(connection: Connection[Any], name: str, wait_s: float) -> None:
+def _lock(connection: Connection[Any], name: str) -> None:
     """Until the transaction's end. A driver that is frozen in it holds the lock: the server ends its transaction."""
-    _set(connection, "idle_in_transaction_session_timeout", wait_s)
-    _set(connection, "lock_timeout", 2 * wait_s)
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
-
-
-def _set(connection: Connection[Any], name: str, seconds: float) -> None:
-    connection.execute("SELECT set_config(%s, %s, true)", [name, f"{round(seconds * 1000)}ms"])
+    connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended(%s, 0))", [name])
 
 
 def _behind(batch: BatchWrite, last: int) -> BatchRefused:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.spark._pyspark import DataFrame
     from holdfast.adapters.spark.values import BatchWrite
-    from holdfast.adapters.spark.writers.postgres._psycopg import Connection
+    from holdfast.adapters.spark.writers.postgres._psycopg import Composable, Connection
     from holdfast.adapters.spark.writers.postgres.at import PostgresAt
     from holdfast.adapters.spark.writers.postgres.target import Target
 
 log = logging.getLogger("holdfast.spark")
 
-#: The column with the number of the task.
-TASK = "__hf_task"
+#: The column with the number of the task; and of a key column its text as it came: see kinds.py.
+TASK, _RAW = "__hf_task", "__hf_raw_"
 _TOLD = "task bigint, rows bigint, error string"
 
 
@@ -56,24 +56,44 @@ def _prefix(sink: str) -> str:
 
 
 def make(connection: Connection[Any], stage: Stage, target: Target) -> None:
-    """With the target's columns and types."""
+    """With the target's columns and types, and the text of keys that these may make others."""
     from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - executors may lack the extra
 
-    columns = sql.SQL(", ").join(map(sql.Identifier, target.columns))
+    own = [sql.SQL("0::bigint AS {}").format(sql.Identifier(TASK)), *_raw_columns(target)]
+    columns = sql.SQL(", ").join([*map(sql.Identifier, target.columns), *own])
     connection.execute(
-        sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT {}, 0::bigint AS {} FROM {} WITH NO DATA").format(
-            sql.Identifier(*stage), columns, sql.Identifier(TASK), target.name
+        sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT {} FROM {} WITH NO DATA").format(
+            sql.Identifier(*stage), columns, target.name
         )
     )
 
 
-def fill(rows: DataFrame, at: PostgresAt, stage: Stage, connections: int) -> Staged:
+def _raw_columns(target: Target) -> list[Composable]:
+    from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
+
+    return [sql.SQL("''::text AS {}").format(sql.Identifier(_RAW + name)) for name in target.raw]
+
+
+def respelled(target: Target) -> Composable:
+    """Of what is staged: whether a key is another text in the table's column than it was in the batch."""
+    from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
+
+    found = [
+        sql.SQL("{} IS DISTINCT FROM {}").format(
+            sql.SQL(as_text).format(sql.Identifier(name)), sql.Identifier(_RAW + name)
+        )
+        for name, as_text in target.raw.items()
+    ]
+    return sql.SQL(" OR ").join(found) if found else sql.SQL("false")
+
+
+def fill(rows: DataFrame, at: PostgresAt, stage: Stage, target: Target, connections: int) -> Staged:
     """Copy the rows, by tasks.
 
     Raises:
         WriteFailed: one of them could not.
     """
-    copied = rows.coalesce(connections).mapInArrow(_copying(at, stage, tuple(rows.columns)), _TOLD).collect()
+    copied = rows.coalesce(connections).mapInArrow(_copying(at, stage, target), _TOLD).collect()
     for each in copied:
         if each.error:
             raise WriteFailed(each.error)
@@ -93,7 +113,7 @@ def remove(at: PostgresAt, schema: str, sink: str, *, below: int) -> None:
     """Drop what attempts of the sink with a lower fence have left. One that is being filled is left to the next."""
     from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
 
-    find = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)"
+    find = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)"
     prefix = _prefix(sink)
     name = prefix + "*"
     try:
@@ -102,15 +122,14 @@ def remove(at: PostgresAt, schema: str, sink: str, *, below: int) -> None:
         for name in names:
             fence = name.removeprefix(prefix)
             if fence.isdecimal() and int(fence) < below:
-                with at.connected() as connection:
-                    connection.execute("SET LOCAL lock_timeout = '1s'")
+                with at.connected(lock_s=1) as connection:
                     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, name)))
     except WriteFailed as error:
         log.warning("table %s of an attempt that is over was not dropped, and is by the next one: %s", name, error)
 
 
 def _copying(
-    at: PostgresAt, stage: Stage, columns: Sequence[str]
+    at: PostgresAt, stage: Stage, target: Target
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """On executors: one row a task. What goes wrong comes back as text, as in tasks.py."""
 
@@ -122,7 +141,7 @@ def _copying(
         first = next(filled, None)
         if first is not None:
             try:
-                rows = _copied(at, stage, columns, task, chain([first], filled))
+                rows = copied(at, stage, target, task, chain([first], filled))
             except HoldfastError as error:
                 error_text = str(error)
                 for _ in filled:
@@ -137,7 +156,7 @@ def _asking(at: PostgresAt, target: Target) -> Callable[[Iterable[pa.RecordBatch
         rows, error_text = 0, ""
         for batch in batches:
             try:
-                rows += 0 if error_text else _absent(at, target, batch)
+                rows += 0 if error_text else absent(at, target, batch)
             except HoldfastError as error:
                 error_text = str(error)
         yield pa.RecordBatch.from_pydict({"task": [0], "rows": [rows], "error": [error_text]})
@@ -145,11 +164,12 @@ def _asking(at: PostgresAt, target: Target) -> Callable[[Iterable[pa.RecordBatch
     return ask
 
 
-def _absent(at: PostgresAt, target: Target, batch: pa.RecordBatch) -> int:
+def absent(at: PostgresAt, target: Target, batch: pa.RecordBatch) -> int:
+    """How many of these keys the target does not have, or only in another spelling. Raises WriteFailed."""
     from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
 
-    names = sql.SQL(", ").join(map(sql.Identifier, batch.schema.names))
-    asked = sql.Identifier("hf_asked")
+    names = sql.SQL(", ").join([*map(sql.Identifier, batch.schema.names), *_raw_columns(target)])
+    asked = sql.Identifier("pg_temp", "hf_asked")
     with at.connected() as connection, connection.cursor() as cursor:
         cursor.execute(
             sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
@@ -157,11 +177,12 @@ def _absent(at: PostgresAt, target: Target, batch: pa.RecordBatch) -> int:
             )
         )
         with cursor.copy(sql.SQL("COPY {} FROM STDIN").format(asked)) as copy:
-            for row in _rows(batch):
+            for row in _rows(batch, target):
                 copy.write_row(row)
         cursor.execute(
-            sql.SQL("SELECT count(*) FROM {} a WHERE NOT EXISTS (SELECT FROM {} t WHERE ({}) = ({}))").format(
+            sql.SQL("SELECT count(*) FROM {} a WHERE {} OR NOT EXISTS (SELECT FROM {} t WHERE ({}) = ({}))").format(
                 asked,
+                respelled(target),
                 target.name,
                 sql.SQL(", ").join(sql.Identifier("a", name) for name in batch.schema.names),
                 sql.SQL(", ").join(sql.Identifier("t", name) for name in batch.schema.names),
@@ -170,30 +191,51 @@ def _absent(at: PostgresAt, target: Target, batch: pa.RecordBatch) -> int:
         return int((cursor.fetchone() or (0,))[0])
 
 
-def _copied(at: PostgresAt, stage: Stage, columns: Sequence[str], task: int, batches: Iterable[pa.RecordBatch]) -> int:
-    from holdfast.adapters.spark.writers.postgres._psycopg import sql  # noqa: PLC0415 - as above
+def copied(at: PostgresAt, stage: Stage, target: Target, task: int, batches: Iterable[pa.RecordBatch]) -> int:
+    """Copy what this task has into the attempt's table. Returns how many rows. Raises WriteFailed."""
+    from holdfast.adapters.spark.writers.postgres._psycopg import psycopg, sql  # noqa: PLC0415 - as above
 
-    names = sql.SQL(", ").join(map(sql.Identifier, [*columns, TASK]))
+    columns = [*target.columns, *(_RAW + name for name in target.raw), TASK]
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
     into = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(*stage), names)
     rows = 0
     with at.connected() as connection, connection.cursor() as cursor, cursor.copy(into) as copy:
         for batch in batches:
-            for row in _rows(batch):
-                copy.write_row((*row, task))
+            for row in _rows(batch, target):
+                try:
+                    copy.write_row((*row, task))
+                except psycopg.DataError:
+                    _check_nul(columns, row)
+                    raise
             rows += batch.num_rows
     return rows
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Read them as Python does. Raises WriteFailed: it has no such value, as for a year 10000."""
-    columns = []
+def _check_nul(columns: Sequence[str], row: tuple[Any, ...]) -> None:
+    """Raises WriteFailed: one of these values has a NUL."""
+    for name, value in zip(columns, row, strict=False):
+        if _has_nul(value):
+            raise WriteFailed(
+                f"column {name!r} has a text with a NUL, which PostgreSQL does not keep: take it out before the sink, "
+                f"by translate({name}, chr(0), '')"
+            ) from None
+
+
+def _has_nul(value: object) -> bool:
+    return any(map(_has_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
+
+
+def _rows(batch: pa.RecordBatch, target: Target) -> Iterator[tuple[Any, ...]]:
+    """Read them as Python does, and keys once more as they are. Raises WriteFailed: it has no such value, as for a year
+    10000."""
+    columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            columns.append(column.to_pylist())
+            columns[name] = column.to_pylist()
         except (ValueError, ArithmeticError, LookupError) as error:
             # Not chained, and without its text: that quotes the value.
             raise WriteFailed(
                 f"column {name!r} has a value of type {column.type} that Python does not have "
                 f"({type(error).__name__}): cast or mend it before the sink"
             ) from None
-    return zip(*columns, strict=True)
+    return zip(*columns.values(), *(columns[name] for name in target.raw), strict=True)

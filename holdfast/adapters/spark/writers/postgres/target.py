@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.spark._pyspark import F, types
 from holdfast.adapters.spark.keys import column as column_of
 from holdfast.adapters.spark.writers.postgres._psycopg import sql
+from holdfast.adapters.spark.writers.postgres.kinds import Kind, canonical, check_holds
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import LiteralString
 
-    from holdfast.adapters.spark._pyspark import DataFrame
+    from holdfast.adapters.spark._pyspark import Column, DataFrame
     from holdfast.adapters.spark.writers.postgres._psycopg import Connection
 
 _FIND = """
 SELECT c.oid, n.nspname, c.relname, c.relkind
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)
 """
+# A domain's base, and the modifier that counts there.
 _COLUMNS = """
-SELECT attname, typname, attgenerated <> '' OR attidentity = 'a'
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+SELECT a.attname, t.typname, a.attgenerated <> '' OR a.attidentity = 'a',
+    CASE WHEN b.typtype = 'e' THEN 'enum' ELSE b.typname END, e.typname, b.typmod, COALESCE(c.collisdeterministic, true)
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+CROSS JOIN LATERAL (
+    WITH RECURSIVE base (oid, typmod) AS (
+        SELECT a.atttypid, a.atttypmod
+        UNION ALL
+        SELECT d.typbasetype, d.typtypmod FROM base JOIN pg_catalog.pg_type d ON d.oid = base.oid WHERE d.typtype = 'd'
+    )
+    SELECT k.typname, k.typtype, k.typcategory, k.typelem, base.typmod
+    FROM base JOIN pg_catalog.pg_type k ON k.oid = base.oid WHERE k.typtype <> 'd'
+) b
+LEFT JOIN pg_catalog.pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
+LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 """
-# Those that ON CONFLICT (columns) may take: whole, checked at once, of columns alone.
+# Those that ON CONFLICT (columns) may take: whole, checked at once, of columns alone; and whether they tell texts apart
+# that differ.
 _UNIQUE = """
-SELECT array_agg(a.attname::text)
-FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
+SELECT array_agg(a.attname::text), NOT EXISTS (
+    SELECT FROM pg_catalog.pg_collation c WHERE c.oid = ANY (i.indcollation::oid[]) AND NOT c.collisdeterministic
+)
+FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a
+    ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
 WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
-GROUP BY i.indexrelid
+GROUP BY i.indexrelid, i.indcollation
 """
 _JSON = ("json", "jsonb")
 #: Spark's own formats end at milliseconds, without a word: what is a column of its own arrives with its microseconds.
@@ -47,7 +66,10 @@ class Target:
 
     schema: str
     table: str
-    columns: dict[str, str]  #: name -> name of its type
+    columns: dict[str, Kind]
+    raw: dict[str, LiteralString] = field(
+        default_factory=dict
+    )  #: see kinds.py: of key columns that do not take any text as it is
 
     @property
     def name(self) -> sql.Identifier:
@@ -68,25 +90,30 @@ def look(connection: Connection[Any], table: str, columns: Sequence[str], key: S
         SettingError: there is no such table, it lacks a column or a unique index on the key, or it is a view.
     """
     oid, schema, name = _find(connection, table)
-    has = {each: (kind, own) for each, kind, own in connection.execute(_COLUMNS, [oid])}
+    own, has = {}, {}
+    for each, kind, by_itself, base, element, modifier, deterministic in connection.execute(_COLUMNS, [oid]):
+        own[each] = by_itself
+        has[each] = Kind(name=kind, base=base, element=element, modifier=modifier, exact=deterministic)
     for each in columns:
         if each not in has:
             raise SettingError(
                 "table", table, f"has no column {each!r} (it has: {', '.join(has)}): add it, or drop it before the sink"
             )
-        if has[each][1]:
+        if own[each]:
             raise SettingError(
                 "table", table, f"makes the values of {each!r} by itself (GENERATED ALWAYS): drop it before the sink"
             )
-    unique = [set(each) for (each,) in connection.execute(_UNIQUE, [oid])]
-    if set(key) not in unique:
+    unique = [tells_apart for each, tells_apart in connection.execute(_UNIQUE, [oid]) if set(each) == set(key)]
+    if not unique:
         raise SettingError(
             "table",
             table,
             "an upsert needs a unique index on exactly the sink's key: "
             f"CREATE UNIQUE INDEX CONCURRENTLY ON {table} ({', '.join(key)})",
         )
-    return Target(schema=schema, table=name, columns={each: has[each][0] for each in columns})
+    if not all(unique):
+        raise SettingError("table", table, "a unique index on the key has a collation that takes two texts for one")
+    return Target(schema=schema, table=name, columns={each: has[each] for each in columns})
 
 
 def schema_of(connection: Connection[Any], table: str) -> str:
@@ -109,24 +136,30 @@ def _find(connection: Connection[Any], table: str) -> tuple[int, str, str]:
     return oid, schema, name
 
 
-def fitted(rows: DataFrame, target: Target) -> DataFrame:
-    """The rows as COPY can take them: what has fields goes to JSON.
+def fitted(rows: DataFrame, target: Target, key: Sequence[str]) -> tuple[DataFrame, Target]:
+    """The rows as COPY can take them: what has fields goes to JSON. And the target with what its key columns make of
+    texts.
 
     Raises:
-        SettingError: a column with fields goes to one that is not JSON.
+        SettingError: a column's type there does not hold what it has here, or does not tell its keys apart.
     """
-    chosen = []
-    for field in rows.schema.fields:
-        column, into = column_of(field.name), target.columns[field.name]
-        if isinstance(field.dataType, types.StructType | types.MapType | types.VariantType):
-            if into not in _JSON:
+    chosen: list[Column] = []
+    raw: dict[str, LiteralString] = {}
+    for each in rows.schema.fields:
+        column, into = column_of(each.name), target.columns[each.name]
+        if isinstance(each.dataType, types.StructType | types.MapType | types.VariantType):
+            if into.base not in _JSON:
                 raise SettingError(
                     "table",
                     target.table,
-                    f"{field.name!r} is {field.dataType.simpleString()} and goes to jsonb or json, not to {into}",
+                    f"{each.name!r} is {each.dataType.simpleString()} and goes to jsonb or json, not to {into.name}",
                 )
-            column = F.to_json(column, _WHOLE_TIMES).alias(field.name)
-        elif isinstance(field.dataType, types.ArrayType) and into in _JSON:
-            column = F.to_json(column, _WHOLE_TIMES).alias(field.name)
+            column = F.to_json(column, _WHOLE_TIMES).alias(each.name)
+        elif isinstance(each.dataType, types.ArrayType) and into.base in _JSON:
+            column = F.to_json(column, _WHOLE_TIMES).alias(each.name)
+        elif each.name in key:
+            raw |= canonical(target.table, each, into)
+        else:
+            check_holds(target.table, each, into)
         chosen.append(column)
-    return rows.select(*chosen)
+    return rows.select(*chosen), replace(target, raw=raw)

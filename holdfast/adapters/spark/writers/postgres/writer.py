@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.adapters.spark.values import BatchWrite, Safe
     from holdfast.adapters.spark.writers.postgres.staging import Stage, Staged
+    from holdfast.adapters.spark.writers.postgres.target import Target
     from holdfast.dedup.spark_batches import Attempt
 
 
@@ -44,7 +45,8 @@ def postgres(
         url: `postgresql://...`, or the name of a conf of the Spark session that holds it.
         on_conflict: what happens to a row whose key is there: "update" replaces its columns, "nothing" leaves it.
         connections: that copy at a time.
-        timeout_s: for a connection; and for how long the server lets our transaction stand still.
+        timeout_s: for a connection, and a server that is silent; and for how long the server lets our transaction stand
+            still. A lock is waited for twice as long.
 
     Raises:
         MissingExtraError: there is no psycopg.
@@ -83,7 +85,7 @@ class PostgresWriter:
 
         Raises:
             BatchFenced: a later attempt has written.
-            BatchRefused: a later batch of the query was written.
+            BatchRefused: a later batch of the query was written, or the table would take two keys for one.
             WriteFailed: PostgreSQL refuses, or does not answer.
             SettingError: the table does not fit the rows or the key.
         """
@@ -91,9 +93,9 @@ class PostgresWriter:
 
         at = self.at.resolved(rows.sparkSession)
         with at.connected() as connection:
-            into = target.look(connection, self.table, rows.columns, batch.key)
-            fitted = target.fitted(rows, into)
-            merging.prepare(connection, into.schema, at.timeout_s)
+            looked = target.look(connection, self.table, rows.columns, batch.key)
+            fitted, into = target.fitted(rows, looked, batch.key)
+            merging.prepare(connection, into.schema)
             merging.check(connection, into.schema, batch)
         staging.remove(at, into.schema, batch.sink, below=batch.fence)
         stage, staged = staging.Stage.of(into, batch), staging.Staged([], 0)
@@ -101,20 +103,18 @@ class PostgresWriter:
             if batch.rows:
                 with at.connected() as connection:
                     staging.make(connection, stage, into)
-                staged = self._filled(fitted, at, stage, batch)
+                staged = self._filled(fitted, at, stage, into, batch)
             with at.connected() as connection:
-                merging.merge(
-                    connection, into, stage, staged, batch, update=self.on_conflict == "update", wait_s=at.timeout_s
-                )
+                merging.merge(connection, into, stage, staged, batch, update=self.on_conflict == "update")
         finally:
             if batch.rows:
                 staging.remove(at, into.schema, batch.sink, below=batch.fence + 1)
 
-    def _filled(self, rows: DataFrame, at: PostgresAt, stage: Stage, batch: BatchWrite) -> Staged:
+    def _filled(self, rows: DataFrame, at: PostgresAt, stage: Stage, into: Target, batch: BatchWrite) -> Staged:
         from holdfast.adapters.spark.writers.postgres import merging, staging  # noqa: PLC0415 - of an extra
 
         try:
-            return staging.fill(rows, at, stage, self.connections)
+            return staging.fill(rows, at, stage, into, self.connections)
         except WriteFailed:  # because a later attempt has removed the table?
             with at.connected() as connection:
                 merging.check(connection, stage.schema, batch)
@@ -141,9 +141,11 @@ class PostgresWriter:
         from holdfast.adapters.spark.writers.postgres import staging, target  # noqa: PLC0415 - of an extra
 
         at = self.at.resolved(rows.sparkSession)
+        keys = rows.select(*map(column, batch.key)).dropna()
         with at.connected() as connection:
-            into = target.look(connection, self.table, batch.key, batch.key)
-        return staging.lacking(rows.select(*map(column, batch.key)).dropna(), at, into, self.connections)
+            looked = target.look(connection, self.table, batch.key, batch.key)
+        fitted, into = target.fitted(keys, looked, batch.key)
+        return staging.lacking(fitted, at, into, self.connections)
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
         """Set the row's `finished_at`."""

@@ -10,10 +10,12 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from holdfast.adapters.spark import BatchRefused, BatchReport, idempotent_sink, reason, writers
+from holdfast.adapters.spark.batch_status import is_replay
 from holdfast.dedup.redis_store import RedisClaims
+from holdfast.dedup.spark_batches import Attempt, BatchId, Finished
 from holdfast.errors import KeyMissing
 from tests.harness.servers.postgres import ask
 
@@ -225,3 +227,12 @@ def test_a_finished_batch_that_redis_has_forgotten_is_looked_up_in_the_sink(lake
         lake.put(0, ("a", 1), ("c", 1))
     assert lake.put(0, ("b", 1), ("a", 1)).finished_before
     assert lake.read() == [("a", 1), ("b", 1)]
+
+
+def test_a_batch_that_is_skipped_unseen_is_evaluated_all_the_same(lake: Lake) -> None:
+    """Spark goes on from the state that an operator above the sink has of it, and that is kept by its evaluation."""
+    sink = lake.sink(query="q", write=lambda rows, batch: None, safe="upsert")
+    forgotten = Finished(Attempt(BatchId("orders", "q", 0), 1, "s1"), "the-query", kept=False)
+    rows = lake.spark.range(1).selectExpr("raise_error('evaluated') AS order_id")
+    with pytest.raises(PySparkException, match="evaluated"):
+        is_replay(rows, forgotten, at=sink.at, origin="the-query", key=("order_id",), writer=sink.writer, patience_s=1)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 
-from holdfast.adapters.spark import BatchRefused, BatchWrite, WriteFailed, writers
+from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchWrite, WriteFailed, writers
 from holdfast.adapters.spark.writers.postgres import kinds, merging, staging, target
 from holdfast.dedup.spark_batches import Attempt, BatchId
 from holdfast.errors import SettingError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.full
 
 _TEXT, _WHOLE = types.StringType(), types.LongType()
-_ARROW = {_TEXT: pa.string(), _WHOLE: pa.int64()}
+_ARROW: dict[types.DataType, pa.DataType] = {_TEXT: pa.string(), _WHOLE: pa.int64()}
 _UUID = "a0938eac-5cdb-48be-ae34-8800c7e7450d"
 
 
@@ -249,7 +249,7 @@ def test_a_zombie_is_refused_whatever_isolation_the_database_has_by_default(
         slow.execute("SELECT 1")  # under another isolation it would have seen by now all that it ever sees
         with keys.at.connected() as connection:
             merging.merge(connection, into, *nothing, later, update=True)
-        with pytest.raises(merging.BatchFenced, match="knows a later attempt"):
+        with pytest.raises(BatchFenced, match="knows a later attempt"):
             merging.merge(slow, into, *nothing, zombie, update=True)
 
 
@@ -272,10 +272,26 @@ def test_a_table_that_is_locked_is_waited_for_as_long_as_is_said_and_the_holder_
     keys.put("a")
     with psycopg.connect(url, application_name="an-alter") as other:
         other.execute("LOCK TABLE k IN ACCESS EXCLUSIVE MODE")
-        for wait in (lambda: keys.put("b"), lambda: keys.lacking("b")):
-            with pytest.raises(WriteFailed, match=r"holds the table or the sink for long: .*an-alter, idle in transac"):
-                wait()
+        says = r"holds the table or the sink for long: .*an-alter, idle in transaction"
+        with pytest.raises(WriteFailed, match=says):
+            keys.put("b")
+        with pytest.raises(WriteFailed, match=says):
+            keys.lacking("b")
     with psycopg.connect(url, application_name="an-audit") as other:
         other.execute("LOCK TABLE holdfast_batches IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(WriteFailed, match="an-audit"), keys.at.connected() as connection:
             merging.confirm(connection, "public", "s", "q", "a1-s")
+
+
+def test_queries_that_ended_long_ago_are_forgotten_once_there_are_many(url: str) -> None:
+    keys = Keys(url, "text")
+    keys.put("a")
+    Keys._ask(
+        url,
+        "INSERT INTO holdfast_batches SELECT 's', 'old' || n, 0, 'a1-s', 1, 1, now(), now() - interval '1 year' "
+        "FROM generate_series(1, 200) n",
+    )
+    Keys._ask(url, "UPDATE holdfast_batches SET finished_at = now() WHERE query = 'old7'")
+    Keys._ask(url, "UPDATE holdfast_batches SET sink = 'another' WHERE query = 'old8'")
+    assert keys.put("b") == 2
+    assert Keys._ask(url, "SELECT query FROM holdfast_batches ORDER BY 1") == [("old7",), ("old8",), ("q",)]

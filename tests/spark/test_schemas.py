@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast.adapters.spark import BatchRefused, writers
+from holdfast.adapters.spark import BatchRefused, BatchWrite, writers
+from holdfast.dedup.spark_batches import Attempt, BatchId
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
@@ -57,3 +58,16 @@ def test_a_column_with_a_name_of_the_lakes_own_is_refused_before_its_values_are_
     with pytest.raises(SettingError, match="the lake has a column of that name by itself: rename it, or drop it"):
         put(lake, 0, f"order_id string, {name} string", ("a", "of another lake"))
     assert lake.put(0, ("a", 1)).owned == 1
+
+
+def test_tries_that_fail_leave_no_more_than_one_note_of_columns(lake: Lake, tmp_path: Path) -> None:
+    put(lake, 0, "order_id string", ("a",))
+    fails = lake.spark.range(1).selectExpr("'b' AS order_id", "raise_error('no') AS note")
+    for number in range(1, 4):
+        fence = 9_000_000_000_000 + number
+        attempt = Attempt(BatchId("orders-lake", "q", 1), 1, f"s{number}", fence)
+        with pytest.raises(Exception, match="no"):
+            lake.writer.write(fails, BatchWrite.of(attempt, ("order_id",), 1))
+    notes = sorted(path.name for path in (tmp_path / "lake" / "_holdfast" / "_schemas").iterdir() if path.suffix == "")
+    assert len(notes) == 2
+    assert notes[-1].endswith("-s3")

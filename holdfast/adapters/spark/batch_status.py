@@ -97,6 +97,9 @@ def _as_the_sink_says(
             f"{where} was not written: a batch of this number was finished by another Spark query, and Redis does not "
             f"remember its keys any more: {remedy}"
         )
+    else:  # the rows were not looked at, and Spark goes on from the state that their evaluation leaves above the sink
+        with described(rows, f"holdfast: batch {attempt.of.batch} evaluated, and not written again"):
+            rows.write.format("noop").mode("overwrite").save()
     return True
 
 

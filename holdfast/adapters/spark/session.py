@@ -13,9 +13,10 @@ import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Event, Timer
 from types import FunctionType
 from typing import TYPE_CHECKING
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS, ClassicDataFrame, SparkSession
@@ -237,7 +238,8 @@ def query_of(rows: DataFrame, given: str | None) -> str:
 
 
 def require_workers(spark: SparkSession) -> None:
-    """Two tiny jobs, which tell the one from the other; Spark says both in the middle of a trace.
+    """Two tiny jobs, which tell the one from the other; Spark says both in the middle of a trace. One that does not
+    come to its end within a minute tells nothing.
 
     Raises:
         ClientUnusable: workers of another Python, or without what mapInArrow needs, or without holdfast.
@@ -263,8 +265,21 @@ def _through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _worker_failure(
     spark: SparkSession, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> Exception | None:
+    tag, late = f"holdfast-{uuid4().hex}", Event()
+
+    def end() -> None:  # a cluster without executors would keep the job waiting for ever, and with it the error
+        late.set()
+        spark.interruptTag(tag)
+
+    timer = Timer(_PATIENCE_S, end)
+    timer.daemon = True
+    spark.addTag(tag)
+    timer.start()
     try:
         spark.range(1).mapInArrow(function, "id bigint").collect()
     except SPARK_ERRORS as error:
-        return error
+        return None if late.is_set() else error
+    finally:
+        timer.cancel()
+        spark.removeTag(tag)
     return None

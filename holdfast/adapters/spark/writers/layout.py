@@ -72,6 +72,20 @@ def known(files: Files, marks: str, below: int | None = None) -> Layout | None:
     return None
 
 
+def forget(files: Files, marks: str, below: int) -> None:
+    """Remove what attempts with a lower fence have noted that did not finish: they never do any more."""
+    for path in files.found(f"{marks}/_schemas/*"):
+        attempt = path.rpartition("/")[2]
+        if (fence_of(attempt) or below) >= below:
+            continue
+        try:
+            found = json.loads(files.text(path))
+        except ValueError:
+            found = None
+        if found is None or not Counting(files, marks).has(Mark(found["query"], found["batch"], attempt)):
+            files.remove(path)
+
+
 def fitted(old: Layout | None, new: Layout, batch: BatchWrite, path: str, *, case_sensitive: bool) -> Layout:
     """The layout with what is new. Columns may come and go; what is there keeps its type.
 

@@ -24,7 +24,7 @@ from holdfast.adapters.spark.keys import lacking
 from holdfast.adapters.spark.writers.compaction import Compacted, Compaction
 from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standing, name_of
 from holdfast.adapters.spark.writers.files import Files, check_path
-from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, RESERVED, Layout, Loading, fitted, known
+from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, RESERVED, Layout, Loading, fitted, forget, known
 from holdfast.adapters.spark.writers.marks import Mark
 from holdfast.dedup.spark_batches import fence_of
 from holdfast.errors import SettingError
@@ -210,6 +210,7 @@ class PartitionWriter:
         sensitive = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
         wanted = fitted(old, own, batch, self.path, case_sensitive=sensitive)
         if wanted != old:
+            forget(files, marks, batch.fence)  # each try of a batch that fails would leave one
             files.write(f"{marks}/_schemas/{batch.attempt}", wanted.json(batch))
 
     def _remove(self, files: Files, folders: str, fence: int, marks: set[Mark] | None = None) -> list[str]:

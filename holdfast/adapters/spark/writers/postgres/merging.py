@@ -33,6 +33,9 @@ INSERT INTO {} VALUES ({}, {}, {}, {}, {}, {}, now(), NULL)
 ON CONFLICT (sink, query) DO UPDATE SET batch = excluded.batch, attempt = excluded.attempt, fence = excluded.fence,
     rows = excluded.rows, written_at = excluded.written_at, finished_at = NULL
 """
+_FORGET = "DELETE FROM {} WHERE sink = {} AND query <> {} AND finished_at < now() - {}::pg_catalog.interval"
+#: Queries of one sink, from which on those that ended long ago are forgotten. Redis has forgotten them as well by then.
+_MANY, _LONG_AGO = 100, "90 days"
 
 
 def prepare(connection: Connection[Any], schema: str) -> None:
@@ -69,14 +72,15 @@ def confirm(connection: Connection[Any], schema: str, sink: str, query: str, att
         _ask(connection, note, schema, sink, query, attempt)
 
 
-def check(connection: Connection[Any], schema: str, batch: BatchWrite) -> None:
-    """Whether the attempt may write.
+def check(connection: Connection[Any], schema: str, batch: BatchWrite) -> int:
+    """Whether the attempt may write. Returns how many queries of the sink have a row.
 
     Raises:
         BatchFenced: a later attempt has written.
         BatchRefused: a later batch of the query was written.
     """
-    rows = _ask(connection, "SELECT query, batch, attempt, fence FROM {} WHERE sink = {}", schema, batch.sink)
+    find: LiteralString = "SELECT query, batch, attempt, fence FROM {} WHERE sink = {}"
+    rows = _ask(connection, find, schema, batch.sink).fetchall()
     for query, last, attempt, fence in rows:
         if fence > batch.fence or (fence == batch.fence and attempt != batch.attempt):
             raise BatchFenced(
@@ -86,6 +90,7 @@ def check(connection: Connection[Any], schema: str, batch: BatchWrite) -> None:
             )
         if query == batch.query and last > batch.batch:
             raise _behind(batch, last)
+    return len(rows)
 
 
 def merge(
@@ -113,13 +118,24 @@ def merge(
         WriteFailed: rows are missing.
     """
     _lock(connection, f"holdfast {target.schema} {batch.sink}")
-    check(connection, target.schema, batch)
+    queries = check(connection, target.schema, batch)
     if batch.rows:
         _count(connection, stage, staged, batch)
         _check_keys(connection, target, stage, batch)
         connection.execute(_upsert(target, stage, staged, batch.key, update=update))
     noted = (batch.sink, batch.query, batch.batch, batch.attempt, batch.fence, batch.rows)
     _ask(connection, _NOTE, target.schema, *noted)
+    if queries > _MANY:
+        _forget(connection, target.schema, batch)
+
+
+def _forget(connection: Connection[Any], schema: str, batch: BatchWrite) -> None:
+    """Rows of queries that ended long ago: each new checkpoint without a name of its own brings one. The highest fence
+    stays, as it is this attempt's. A user without the right to delete leaves them."""
+    table = sql.Identifier(schema, _TABLE)
+    may = sql.SQL("SELECT pg_catalog.has_table_privilege({}, 'DELETE')").format(table.as_string(connection))
+    if connection.execute(may).fetchone() == (True,):
+        _ask(connection, _FORGET, schema, batch.sink, batch.query, _LONG_AGO)
 
 
 def _count(connection: Connection[Any], stage: Stage, staged: Staged, batch: BatchWrite) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,7 +10,7 @@ from holdfast.adapters.spark.attempt_session import attempt_session, begin, fini
 from holdfast.adapters.spark.values import BatchFenced
 from holdfast.adapters.spark.writers import PartitionWriter
 from holdfast.dedup.spark_batches import BatchId, Finished
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, StoreError
 
 if TYPE_CHECKING:
     from holdfast.adapters.spark._pyspark import SparkSession
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark.values import Writer
     from holdfast.adapters.spark.writers.compaction import Compacted
     from holdfast.dedup.spark_batches import Attempt
+
+log = logging.getLogger("holdfast.spark")
 
 
 class Sink(Protocol):
@@ -90,4 +93,8 @@ def compact(sink: Sink, spark: SparkSession, grace_s: float, file_mb: int) -> li
                 done.append(lake.compact(spark, attempt, ended, grace_s=grace_s, file_mb=file_mb))
             except BatchFenced as error:
                 raise BatchFenced(f"{lake.path} stays as it was: {error}") from error
+            try:
+                batches.forget(of)
+            except StoreError as error:
+                log.warning("compaction %s is done, and Redis keeps two fields about it: %s", of.query, error)
     return done

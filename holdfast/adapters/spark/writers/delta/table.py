@@ -79,7 +79,7 @@ class Table:
 
     @property
     def columns(self) -> types.StructType:
-        """As they are now, if it exists."""
+        """The table's columns as they are now, if it exists."""
         return types.StructType.fromJson(json.loads(self._snapshot(self.path).schema().json()))
 
     @property

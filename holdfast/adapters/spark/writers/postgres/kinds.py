@@ -1,4 +1,4 @@
-"""What a column's type makes of the values that come to it: keys must stay apart, and others stay what they are.
+"""A column's type and the values that come to it: keys must stay apart, and others stay what they are.
 
 Redis knows a key by its text. A column may take two texts for one (uuid, citext, char, numbers), or write one otherwise
 than it came. So of such columns the text is kept beside the value while it is staged, and compared with what the column

@@ -83,6 +83,7 @@ def follow(parts: Any, asked: int, to: int, *, log: tuple[int, int]) -> Moves:
         (50, 100, (10, 100)),  # to the end
         (100, 40, (10, 100)),  # by who had read it all
         (5, 40, (10, 100)),  # by who was below the beginning
+        (5, 100, (10, 100)),  # to the end
         (150, 40, (10, 100)),  # or beyond the end
     ],
 )
@@ -101,7 +102,7 @@ def test_a_slave_that_has_less_and_a_master_that_is_away_expire_nothing(beginnin
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_what_has_expired_counts_as_read_where_it_was_to_be_read(*, waits: bool) -> None:
-    parts = Parts(beginning=10, waits=waits)
+    parts = Parts(end=100, beginning=10, waits=waits)
     assert follow(parts, 5, 10, log=(10, 100)).starts == ({Q: 10} if waits else {})
     assert parts.asked == [("go on", 10, False)]
 
@@ -130,6 +131,17 @@ def test_a_slave_that_is_behind_and_a_master_that_is_away_cut_nothing(end: int |
     parts = Parts(end=end)
     follow(parts, 50, 30, log=(0, 30))
     assert parts.asked == [("go on", 50, True)]
+
+
+@pytest.mark.parametrize(("asked", "to"), [(5, 500), (500, 10), (700, 10)])
+def test_a_log_that_begins_beyond_its_end_is_asked_for_again_after_a_wait_and_that_is_told(
+    asked: int, to: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """apache/rocketmq#10417: an election has cut the index, and the beginning stayed. Its messages may be there."""
+    parts = Parts(end=10, beginning=500)
+    assert follow(parts, asked, to, log=(500, 10)).starts == {}
+    assert parts.asked == [("go on", asked, True)]
+    assert "begins at 500 and ends at 10" in caplog.text
 
 
 class Others:

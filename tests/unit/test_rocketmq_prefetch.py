@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 from holdfast.adapters.rocketmq import prefetch as module
+from holdfast.adapters.rocketmq import told
 from holdfast.adapters.rocketmq.moves import Moves
 from holdfast.adapters.rocketmq.prefetch import Prefetch
 from holdfast.adapters.rocketmq.remoting import PullAnswer, PullStatus, Subscription
@@ -75,7 +76,8 @@ def test_the_next_pull_begins_where_the_last_answer_ended() -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     made = HandClock()
-    monkeypatch.setattr(module, "SYSTEM_CLOCK", made)
+    for each in (module, told):
+        monkeypatch.setattr(each, "SYSTEM_CLOCK", made)
     return made
 
 
@@ -199,19 +201,99 @@ def test_all_of_them_together_are_bounded_in_bytes() -> None:
         some.add(queue, EVERYTHING, 0, paused=False)
     for queue in Q:
         broker.last(queue).answer(answer(1, body=b"x" * 600_000))
-    assert len(broker.pulls) == len(Q) + 1  # after the first answer there was room left
+    assert len(broker.pulls) == len(Q)
+
+
+def test_what_is_under_way_counts_before_it_comes() -> None:
+    broker, queues = Broker(), [Partition("orders", number, "a") for number in range(64)]
+    some = prefetch(broker, pull_threshold_size_for_all=1)
+    for queue in queues:
+        some.add(queue, EVERYTHING, 0, paused=False)
+    assert len(broker.pulls) == 4  # of up to 256 KiB each
+    for pull in list(broker.pulls):
+        pull.answer(answer(32, body=b"x" * (256 << 10)))
+    assert some._size <= 1 << 20
+    some.take(10_000, {})
+    some.take(10_000, {})
+    assert {queue for queue, _ in broker.asked()} > set(range(4))  # who has waited for room comes first
+
+
+def test_queues_that_have_nothing_wait_at_the_broker_however_many_they_are(clock: HandClock) -> None:
+    broker, queues = Broker(), [Partition("orders", number, "a") for number in range(1_000)]
+    some = prefetch(broker, pull_threshold_size_for_all=1)
+    for queue in queues:
+        some.add(queue, EVERYTHING, 1000, paused=False)
+    seen = 0
+    while seen < len(broker.pulls):
+        for pull in broker.pulls[seen:]:
+            seen += 1
+            if not pull.request.suspend_s:
+                pull.answer(answer(1000, status=PullStatus.NONE_NEW))
+        clock.sleep(1.0)
+        some.look()
+    waiting = [pull.request.queue for pull in broker.pulls if pull.request.suspend_s]
+    assert sorted(waiting) == queues
+
+
+def test_where_there_is_no_room_a_look_looks_at_nothing(clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    some = prefetch(broker, pull_threshold_size_for_all=1)
+    for number in range(1_000):
+        some.add(Partition("orders", number, "a"), EVERYTHING, 0, paused=False)
+    looked: list[Any] = []
+    monkeypatch.setattr(some, "_wanted", looked.append)
+    clock.sleep(1.0)
+    some.look()
+    assert looked == []
+
+
+def test_a_broker_that_does_not_hold_pulls_is_not_asked_without_a_pause(clock: HandClock) -> None:
+    broker = Broker()
+    some = prefetch(broker, broker_suspend_max_time_s=0)
+    some.add(Q[0], EVERYTHING, 7, paused=False)
+    broker.last(Q[0]).answer(answer(7, status=PullStatus.NONE_NEW))
+    some.look()
+    assert broker.asked() == [(0, 7)]
+    clock.sleep(1.0)
+    some.look()
+    assert broker.asked() == [(0, 7)] * 2
+
+
+def test_what_was_removed_before_it_was_read_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """In the answer that says that no tag matches: here all are wanted, and their file is gone."""
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 7, paused=False)
+    gone = answer(20, status=PullStatus.NONE_MATCHED)._replace(remark="MESSAGE_WAS_REMOVING")
+    broker.last(Q[0]).answer(gone)
+    assert "messages 7 to 19 were removed" in caplog.text
+    assert some.take(10, {}).ends == [End(Q[0], 20)]
+
+
+def test_a_slave_that_never_gets_so_far_is_told_of(clock: HandClock, caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker()
+    some = prefetch(broker)
+    some.add(Q[0], EVERYTHING, 7, paused=False)
+    for _ in range(60):
+        broker.last(Q[0]).answer(answer(7, status=PullStatus.NONE_MATCHED))
+        clock.sleep(0.6)
+        some.look()
+    assert caplog.text.count("is not read on from 7: a:1 does not have that yet") == 1
 
 
 @pytest.mark.parametrize(
-    "at_most", [{"pull_threshold_for_all": 64}, {"pull_threshold_size_for_all": 64 / 1024 / 1024}], ids=["", "bytes"]
+    ("at_most", "size"),
+    [({"pull_threshold_for_all": 64}, 32), ({"pull_threshold_size_for_all": 1}, 600_000)],
+    ids=["", "bytes"],
 )
-def test_what_is_kept_of_queues_that_are_paused_keeps_no_other_out(at_most: dict[str, Any]) -> None:
+def test_what_is_kept_of_queues_that_are_paused_keeps_no_other_out(at_most: dict[str, Any], size: int) -> None:
     """A member that is handed many queues with a backlog holds these back for a while; the others are to go on."""
     broker = Broker()
     some = prefetch(broker, **at_most)
     for queue in Q[:2]:
         some.add(queue, EVERYTHING, 0, paused=False)
-        broker.last(queue).answer(answer(32, body=b"x" * 32))
+    for queue in Q[:2]:
+        broker.last(queue).answer(answer(32, body=b"x" * size))
     some.add(Q[2], EVERYTHING, 0, paused=False)
     assert all(queue != 2 for queue, _ in broker.asked())  # there is no room
     some.pause(Q[:2])

@@ -37,9 +37,15 @@ class Letters:
 
 
 def send(
-    code: int, log: tuple[int, int], body: bytes = b"", *, group: tuple[int, bytes] = (0, b'{"retryQueueNums":1}')
+    code: int,
+    log: tuple[int, int],
+    body: bytes = b"",
+    *,
+    to: int = 3,
+    group: tuple[int, bytes] = (0, b'{"retryQueueNums":1}'),
 ) -> tuple[Exception | None, list[Moved], list[Command]]:
-    """One letter, to a broker that answers the read like this; its log from and to; what it says of the group."""
+    """One letter, to a broker that answers the read like this; its log from and to; where it sends the
+    reader; what it says of the group."""
 
     def broker(command: Command, peer: Peer) -> None:
         if command.code == codes.Request.GET_SUBSCRIPTION_GROUP:
@@ -49,7 +55,7 @@ def send(
             peer.answer(command)
             return
         fields = {
-            "nextBeginOffset": "3",
+            "nextBeginOffset": str(to),
             "minOffset": str(log[0]),
             "maxOffset": str(log[1]),
             "suggestWhichBrokerId": "0",
@@ -96,21 +102,23 @@ def test_one_whose_producer_says_that_it_was_born_elsewhere_is_put_away(says: st
     assert asked[-1].fields["delayLevel"] == level
 
 
-def test_a_reset_that_is_told_here_is_handed_on_and_the_letter_is_tried_again() -> None:
-    error, moved, _ = send(codes.PULL_OFFSET_MOVED, (0, 9))
+@pytest.mark.parametrize(("log", "to"), [((0, 9), 3), ((8, 90), 90), ((8, 90), 40)])
+def test_a_reset_that_is_told_here_is_handed_on_and_the_letter_is_tried_again(log: tuple[int, int], to: int) -> None:
+    """Also where the message has expired."""
+    error, moved, _ = send(codes.PULL_OFFSET_MOVED, log, to=to)
     assert type(error) is DeadLetterError
     [told] = moved
-    assert (told.queue, told.asked, told.answer.next_offset) == (QUEUE, 7, 3)
+    assert (told.queue, told.asked, told.answer.next_offset) == (QUEUE, 7, to)
 
 
 @pytest.mark.parametrize("code", [codes.PULL_NOT_FOUND, codes.PULL_OFFSET_MOVED])
 def test_a_slave_that_is_behind_is_asked_again_later(code: int) -> None:
-    error, moved, _ = send(code, (0, 5))
+    error, moved, _ = send(code, (0, 5), to=5)
     assert (type(error), moved) == (DeadLetterError, [])
 
 
 def test_what_has_expired_is_refused() -> None:
-    error, moved, _ = send(codes.PULL_OFFSET_MOVED, (8, 9))
+    error, moved, _ = send(codes.PULL_OFFSET_MOVED, (8, 9), to=8)
     assert (type(error), moved) == (DeadLetterRefused, [])
 
 

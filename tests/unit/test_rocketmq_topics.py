@@ -13,7 +13,7 @@ from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.routes import QueueData, Route
 from holdfast.adapters.rocketmq.topics import Topics
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
-from holdfast.errors import SourceError, SourceUnavailable, UnknownTopic
+from holdfast.errors import SettingError, SourceError, SourceUnavailable, UnknownTopic
 from holdfast.timing import Deadline
 from tests.unit.test_rocketmq_connection import unused_address
 
@@ -149,3 +149,17 @@ def test_a_source_says_in_one_sentence_that_nothing_listens_at_its_name_servers(
     said = f"{address} refuses connections: nothing listens there: check the address, and that the server runs"
     assert str(caught.value) == said
     source.close(Deadline(1.0))
+
+
+@pytest.mark.parametrize("topics", [["orders"], ["orders", "^refund-"]])
+def test_tags_of_a_topic_that_no_handler_has_are_refused(topics: list[str]) -> None:
+    """A name that was misspelled would let all messages of the right one through."""
+    made = Topics(cast("RemotingClient", _NameServer()), "billing", {"order": "paid"})
+    with pytest.raises(SettingError, match=r"subscriptions='order'.*no handler has this topic"):
+        made.choose(topics)
+
+
+def test_a_pattern_has_the_topics_that_it_means() -> None:
+    made = Topics(cast("RemotingClient", _NameServer()), "billing", {"orders-1": "paid"})
+    made.choose(["^orders-"])
+    assert made.subscription("orders-1").expression == "paid"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.rocketmq.names import is_ours
+from holdfast.adapters.rocketmq.names import RETRY, is_ours
+from holdfast.adapters.rocketmq.pop_view import popped_topics
 from holdfast.errors import ForeignMembers, SourceUnavailable
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient
     from holdfast.dedup.coordinator import Coordinator
+    from holdfast.records import Partition
 
 _log = logging.getLogger("holdfast.rocketmq")
 
@@ -21,6 +24,7 @@ _log = logging.getLogger("holdfast.rocketmq")
 _ASK_S = 3.0
 #: Who has just left may still be in a broker's list.
 _AGAIN_S = 0.1
+_POP_LOOKS = 5
 #: A broker keeps a silent member for 120 s: one of our kind that is no member for longer goes by another store.
 _SILENT_S = 150.0
 
@@ -28,14 +32,25 @@ _SILENT_S = 150.0
 class ForeignMemberWatch:
     """Looks for them. One thread at a time."""
 
-    def __init__(self, client: RemotingClient, coordinator: Coordinator, group: str) -> None:
-        self._client, self._coordinator, self._group = client, coordinator, group
+    def __init__(
+        self,
+        client: RemotingClient,
+        coordinator: Coordinator,
+        group: str,
+        queues: Callable[[], Iterable[Partition]] = tuple,
+    ) -> None:
+        """Args: queues: those that the group reads: who is given their messages one by one is in no broker's list."""
+        self._client, self._coordinator, self._group, self._queues = client, coordinator, group, queues
         self._first_seen: dict[str, float] = {}
         #: Brokers that have not answered, which was told.
         self._silent: set[str] = set()
 
-    def look(self, deadline: Deadline) -> list[str]:
+    def look(self, deadline: Deadline, *, pops_end_s: float = 0.0) -> list[str]:
         """Client ids, as far as brokers answer: one that is away gives nothing to anybody either.
+
+        Args:
+            deadline: for all of it.
+            pops_end_s: a client over gRPC that has just ended may have left a poll, which is waited for so long.
 
         Raises SourceError: none answers, or one refuses; StoreError.
         """
@@ -43,7 +58,10 @@ class ForeignMemberWatch:
         if found:
             SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
             found &= self._seen(deadline)
-        return sorted(found)
+        pops_end = Deadline(deadline.left_s(pops_end_s))
+        while (popping := self._popping(deadline)) and not found and not pops_end.passed:
+            SYSTEM_CLOCK.sleep(pops_end.left_s(1.0))
+        return sorted(found) + popping
 
     def error(self, found: Iterable[str]) -> ForeignMembers:
         """The error to tell of foreign members."""
@@ -52,6 +70,21 @@ class ForeignMemberWatch:
             f"them read and commit what is given to others, so records would run twice or be lost: stop them, or use "
             f"another group (foreign_members='warn' goes on all the same)"
         )
+
+    def _popping(self, deadline: Deadline) -> list[str]:
+        """Consumers through a proxy, as far as one waits in one of these moments: between two polls none does."""
+        queues = [queue for queue in self._queues() if not queue.topic.startswith(RETRY)]
+        masters: dict[str, str] = {}
+        for broker in {queue.broker for queue in queues}:
+            with suppress(SourceUnavailable):
+                masters[broker] = self._client.master(broker)
+        found: list[str] = []
+        for look in range(_POP_LOOKS if masters else 0):
+            if look:
+                SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
+            if found := popped_topics(self._client, self._group, queues, masters, Deadline(deadline.left_s(_ASK_S))):
+                break
+        return [f"clients over gRPC (POP, of {topic})" for topic in found]
 
     def _seen(self, deadline: Deadline) -> set[str]:
         listed: set[str] = set()

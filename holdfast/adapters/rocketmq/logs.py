@@ -231,7 +231,11 @@ class Logs:
         if mark is None:
             return 0
         answer = self._client.pull(self._look_at_offset(queue, mark.offset), deadline)
-        return mark.offset + 1 if judge(mark.offset, mark, answer) is Found.SAME else 0
+        found = judge(mark.offset, mark, answer)
+        if found is Found.RESET:
+            with self._changed:
+                self.moved.append(Moved(queue, mark.offset, answer))
+        return mark.offset + 1 if found is Found.SAME else 0
 
     def is_read(self, log: Log) -> bool:
         """Whether it is still that reading."""

@@ -63,7 +63,6 @@ def judge(at: int, mark: Mark | None, answer: PullAnswer) -> Found:
         return Found.SAME if mark is None or first.stored_ms == mark.stored_ms else Found.OTHER
     if status is PullStatus.NONE_MATCHED:
         return Found.GONE if answer.next_offset > at else Found.LATER
-    if status is PullStatus.MOVED and at < answer.min_offset:
-        return Found.GONE
-    beyond = at > answer.max_offset and answer.next_offset in (answer.min_offset, answer.max_offset)
-    return Found.BEYOND if beyond or status is PullStatus.NONE_NEW else Found.RESET
+    if answer.is_reset(at):  # told once, to whoever pulls next: also where nothing is left at the mark
+        return Found.RESET
+    return Found.GONE if status is PullStatus.MOVED and at < answer.min_offset else Found.BEYOND

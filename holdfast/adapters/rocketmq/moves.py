@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.marks import Found
 from holdfast.adapters.rocketmq.remoting.membership import read_reset
+from holdfast.adapters.rocketmq.told import Told
 from holdfast.errors import SourceError
 from holdfast.timing import Deadline
 
@@ -34,6 +35,10 @@ _log = logging.getLogger("holdfast.rocketmq")
 #: One look inside a poll; without an answer the queue is pulled again after a wait.
 _LOOK_S = 1.0
 _AGAIN_S = 0.5
+#: A log that is broken is not mended in a second.
+_BROKEN_S = 5.0
+#: A slave may be behind for so long before that is told.
+_BEHIND_S = 10.0
 
 
 class Moves:
@@ -45,6 +50,15 @@ class Moves:
         self.starts: dict[Partition, int] = {}
         #: What brokers have told members to reset, as it came.
         self.resets: deque[tuple[Partition, int]] = deque()
+        #: When it was told last of a queue: what it waits for may go on for long.
+        self._broken, self._behind = Told(0.0), Told(_BEHIND_S)
+
+    def forget(self, queues: Collection[Partition]) -> None:
+        """Forget queues that are not read any more."""
+        for queue in queues:
+            self.starts.pop(queue, None)
+        self._broken.forget(queues)
+        self._behind.forget(queues)
 
     def follow(self, moved: Moved, listener: RebalanceListener) -> None:
         """Tell the engine, which seeks; or read on here."""
@@ -99,6 +113,8 @@ class Moves:
         if log.found is Found.BEYOND and newest is not None and ends > newest.offset:
             return False
         first = self._first(queue)
+        if self._is_broken(queue, first, ends):
+            return False
         _log.warning("%s: %s; reading it from %d", queue, log.why, first)
         listener.reset(queue, first, cut=True)
         return True
@@ -115,11 +131,14 @@ class Moves:
         try:
             self._offsets.check_master(queue, Deadline(_LOOK_S))
             first = self._offsets.begins(queue, Deadline(_LOOK_S))
+            if first > asked and self._is_broken(queue, first, self._end(queue)):
+                self._prefetch.go_on_at(moved, asked, wait_s=_BROKEN_S)
+                return
         except SourceError as error:
             _log.info("%s begins behind %d, says a broker; asking again: %s", queue, asked, error)
             first = asked
         if asked >= first:
-            self._prefetch.go_on_at(moved, asked, wait_s=_AGAIN_S)
+            self._wait_for_slave(moved)
         elif self._prefetch.go_on_at(moved, first):
             self.starts[queue] = first  # the engine tells of it: it knows what was done of that
 
@@ -129,9 +148,44 @@ class Moves:
         queue, asked, _ = moved
         try:
             self._offsets.check_master(queue, Deadline(_LOOK_S))
-            if self._offsets.ends([queue], Deadline(_LOOK_S))[queue] < asked:
-                listener.reset(queue, self._first(queue), cut=True)
+            if (end := self._end(queue)) < asked:
+                first = self._first(queue)
+                if self._is_broken(queue, first, end):
+                    self._prefetch.go_on_at(moved, asked, wait_s=_BROKEN_S)
+                else:
+                    listener.reset(queue, first, cut=True)
                 return
         except SourceError as error:
             _log.info("%s ends before %d, says a broker; asking again: %s", queue, asked, error)
-        self._prefetch.go_on_at(moved, asked, wait_s=_AGAIN_S)
+        self._wait_for_slave(moved)
+
+    def _end(self, queue: Partition) -> int:
+        """Raises SourceError."""
+        return self._offsets.ends([queue], Deadline(_LOOK_S))[queue]
+
+    def _is_broken(self, queue: Partition, first: int, end: int) -> bool:
+        """Whether a log begins beyond its end: so 5.5.0 does after an unclean election that has cut its index
+        (apache/rocketmq#10417). Nothing can be read then, wherever one asks, and nothing is given up."""
+        if first <= end:
+            return False
+        if self._broken.due(queue):
+            _log.warning(
+                "%s cannot be read: its log begins at %d and ends at %d, says its master. Nothing is passed over, and "
+                "it is asked for again: mend the broker's consume queue (store.log), or reset the group",
+                queue,
+                first,
+                end,
+            )
+        return True
+
+    def _wait_for_slave(self, moved: Moved) -> None:
+        """Who was asked has less than its master."""
+        if self._behind.due(moved.queue):
+            _log.warning(
+                "%s is not read on from %d: %s does not have that yet, and its master does. It is asked for again; "
+                "does replication go on there?",
+                moved.queue,
+                moved.asked,
+                moved.answer.address,
+            )
+        self._prefetch.go_on_at(moved, moved.asked, wait_s=_AGAIN_S)

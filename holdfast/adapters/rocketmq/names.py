@@ -93,6 +93,25 @@ def subscription_text(topics: Collection[str], expressions: Mapping[str, str]) -
     return ", ".join(f"{topic}:{canonical(expressions.get(topic, EVERYTHING))}" for topic in sorted(set(topics)))
 
 
+def check_subscribed(name: str, expressions: Iterable[str], topics: Collection[str]) -> None:
+    """Each topic of a setting is one that somebody handles, by its name or by a pattern. Raises SettingError: a name
+    that was misspelled would let all messages of the right one through.
+
+    Args:
+        name: the setting.
+        expressions: its topics.
+        topics: names and patterns (^...) that handlers have.
+    """
+    patterns = [topic for topic in topics if topic.startswith("^")]
+    for topic in expressions:
+        if topic not in topics and not matching([topic], patterns):
+            raise SettingError(
+                name,
+                topic,
+                f"no handler has this topic: mend its name, or leave it out; handlers have {sorted(topics)}",
+            )
+
+
 def matching(topics: Iterable[str], patterns: Iterable[str]) -> set[str]:
     """The topics that patterns (^...) mean: those of users alone."""
     found = [re.compile(pattern) for pattern in patterns]

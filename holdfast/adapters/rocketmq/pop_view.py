@@ -14,13 +14,13 @@ from holdfast.adapters.rocketmq.remoting import codes
 from holdfast.adapters.rocketmq.remoting.in_flight import Request
 from holdfast.adapters.rocketmq.remoting.network import ask_each
 from holdfast.errors import UnknownTopic
+from holdfast.records import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from holdfast.adapters.rocketmq.remoting import RemotingClient
     from holdfast.adapters.rocketmq.remoting.answers import Answer
-    from holdfast.records import Partition
     from holdfast.timing import Deadline
 
 
@@ -36,10 +36,7 @@ def given_out(
     Raises SourceError: the name servers do not answer.
     """
     mine = [queue for queue in queues if queue.broker in masters and queue.topic != retry_topic(group)]
-    waiting = ask_each(
-        client.network, [(masters[queue.broker], _waiting(group, queue)) for queue in mine], deadline, _read_waiting
-    )
-    if any(isinstance(each, int) and each for each in waiting):
+    if waiting(client, group, [*mine, *_any_queue(mine)], masters, deadline):
         return True
     try:
         client.route(retry_topic(group), deadline, fresh=True)
@@ -48,6 +45,37 @@ def given_out(
         asked = [(masters[broker], _subscription(group, topic)) for broker, topic in pairs]
         return any(each is True for each in ask_each(client.network, asked, deadline, _read_subscription))
     return False
+
+
+def popped_topics(
+    client: RemotingClient, group: str, queues: Iterable[Partition], masters: Mapping[str, str], deadline: Deadline
+) -> list[str]:
+    """Topics in which somebody waits for messages one by one just now, in the group's name, as proxies do for clients
+    over gRPC: these are no members that a broker lists. Who has messages in hand and does not wait is not seen.
+
+    Args:
+        client: asks.
+        group: whose.
+        queues: of the topics that are looked at.
+        masters: address of each broker's.
+        deadline: for all answers.
+    """
+    asked = _any_queue(queue for queue in queues if queue.broker in masters)
+    return sorted({queue.topic for queue in waiting(client, group, asked, masters, deadline)})
+
+
+def waiting(
+    client: RemotingClient, group: str, queues: Sequence[Partition], masters: Mapping[str, str], deadline: Deadline
+) -> list[Partition]:
+    """Those in which a pop of the group waits now, as far as brokers say so."""
+    asked = [(masters[queue.broker], _waiting(group, queue)) for queue in queues]
+    answers = ask_each(client.network, asked, deadline, _read_waiting)
+    return [queue for queue, each in zip(queues, answers, strict=True) if isinstance(each, int) and each > 0]
+
+
+def _any_queue(queues: Iterable[Partition]) -> list[Partition]:
+    """A pop need not name a queue, and those of proxies do not: brokers count it under this number."""
+    return sorted({Partition(queue.topic, -1, queue.broker) for queue in queues})
 
 
 def _waiting(group: str, queue: Partition) -> Request:

@@ -1,18 +1,23 @@
 """Prefetch: long polls for each queue that is read, all of a broker's on one connection; and what they brought.
 
-Bounded in records and bytes, in all and for each queue: one big queue leaves room for the others. Callbacks come on
+Bounded in records and bytes, in all and for each queue: one big queue leaves room for the others. What is under way
+counts as what it may bring: as much as the last answer; next to nothing at the end of a log, where pulls wait; a whole
+answer of a queue that was not asked yet, and so that first pull does not wait at the broker. Callbacks come on
 connections' threads and begin the next pulls at once; records are decoded by the thread that takes them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.reading import Chunk, Moved, Reading
 from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus
 from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES
+from holdfast.adapters.rocketmq.told import Told
 from holdfast.errors import SourceError
 from holdfast.plugin.ports import Batch, End
 from holdfast.plugin.retrying.retry import BACKOFF
@@ -28,11 +33,23 @@ if TYPE_CHECKING:
     from holdfast.errors import HoldfastError, RecordUnreadable
     from holdfast.records import Fence, Partition, Record
 
+_log = logging.getLogger("holdfast.rocketmq")
+
 _MIB = 1024 * 1024
 #: How often queues are looked at that stand still: after trouble, or because all room was taken.
 _LOOK_S = 0.02
+#: Of those that stand still, so many a look: what looks cost does not grow with the queues.
+_LOOKED_AT = 256
 #: A slave that has not got so far yet does not hold a pull: it answers at once that nothing matched.
 _BEHIND_S = 0.5
+#: Until that is told, where it goes on.
+_BEHIND_FOR_S = 10.0
+#: Between two pulls that find nothing, where brokers are asked not to hold them (broker_suspend_max_time_s=0).
+_NOT_HELD_S = 0.1
+#: What a broker gives at most, by default (maxTransferBytesOnMessageInMemory); one larger message comes alone.
+_ANSWER_BYTES = 256 * 1024
+#: GetMessageStatus of brokers, in an answer that has nothing and goes on behind messages: their log was removed.
+_REMOVED = "MESSAGE_WAS_REMOVING"
 #: Chunks of a queue that are taken together: what is consecutive goes its way as one run, of 256 records where a chunk
 #: has 32. More would wait for the budget that `mark_batch` gives.
 _IN_A_ROW = 8
@@ -62,6 +79,11 @@ class Prefetch:
         self._readings: dict[Partition, Reading] = {}
         self._row: deque[Reading] = deque()
         self._count = self._size = 0
+        #: The same, of what is under way.
+        self._count_to_come = self._size_to_come = 0
+        #: Those of which nothing is under way and that may be to be pulled, in the order in which they are looked at.
+        self._still: dict[Partition, None] = {}
+        self._behind = Told(_BEHIND_FOR_S)
         #: Of these, how many are of queues that are paused.
         self._kept = 0
         self._look_at = 0.0
@@ -89,13 +111,15 @@ class Prefetch:
             )
         self._pull([reading])
 
-    def remove(self, queues: Iterable[Partition]) -> None:
+    def remove(self, queues: Collection[Partition]) -> None:
         """Read these no more; what has come of them is dropped, and what comes yet is not looked at."""
         with self._changed:
             for queue in queues:
                 reading = self._readings.pop(queue, None)
+                self._still.pop(queue, None)
                 if reading is not None:
                     self._drop(reading, None)
+            self._behind.forget(queues)
 
     def seek(self, queue: Partition, offset: int) -> bool:
         """Read on from there. False = that queue is not read."""
@@ -115,7 +139,7 @@ class Prefetch:
             reading = self._readings.get(moved.queue)
             if reading is None or reading.pulls.next is not None:
                 return False
-            reading.pulls.restart(offset)
+            self._restart(reading, offset)
             reading.troubles, reading.wait_until = 0, SYSTEM_CLOCK.now() + wait_s if wait_s else 0.0
             reading.chunks.append(Chunk(moved.answer._replace(body=b"", next_offset=offset), moved.asked))
             self._enqueue(reading)
@@ -184,7 +208,10 @@ class Prefetch:
             if reading.chunks and reading.chunks[0] is chunk:  # not dropped meanwhile
                 reading.chunks.popleft()
                 self._count_in(reading, -chunk.count, -len(chunk.body))
-        self._pull([reading])
+            waits = next(iter(self._still), None)
+            first = None if waits is None else self._readings.get(waits)
+        # There is room again: who waits for it has it first, else it is this queue's for as long as its backlog lasts.
+        self._pull([reading] if first is None else [first, reading])
 
     def _of(
         self, chunk: Chunk, reading: Reading, at_most: int, room: int, owners: Mapping[Partition, Fence]
@@ -198,12 +225,15 @@ class Prefetch:
 
     # ---- pulling
     def look(self) -> None:
-        """Go on with queues that stand still and need not. Called often; does something 50 times a second at most."""
+        """Go on with queues that stand still and need not, in turn. Called often; does something 50 times a second at
+        most, and nothing where there is no room."""
         now = SYSTEM_CLOCK.now()
-        if now >= self._look_at:
+        if now >= self._look_at and self._still:
             self._look_at = now + _LOOK_S
             with self._changed:
-                still = [reading for reading in self._readings.values() if not reading.pulls.under_way]
+                if not self._kept and self._room_of_all() <= 0:
+                    return
+                still = [self._readings[queue] for queue in islice(self._still, _LOOKED_AT)]
             self._pull(still)
 
     def go_on(self, queue: Partition) -> None:
@@ -220,6 +250,8 @@ class Prefetch:
                     self._client.begin_pull(request, partial(self._answered, reading, turn, request.offset))
                 except SourceError as error:
                     self._answered(reading, turn, request.offset, error)
+            with self._changed:
+                self._note_still(reading)
 
     def _wanted(self, reading: Reading) -> tuple[int, PullRequest] | None:
         """The next pull of a queue, if there is to be one now, and its turn."""
@@ -234,13 +266,14 @@ class Prefetch:
                 or (offset := reading.pulls.begin(self._room(reading))) is None
             ):
                 return None
+            self._reserve(reading)
             return reading.pulls.turn, PullRequest(
                 queue=reading.queue,
                 group=settings.group,
                 offset=offset,
                 subscription=reading.subscription,
                 max_messages=settings.pull_batch_size,
-                suspend_s=settings.broker_suspend_max_time_s,
+                suspend_s=0 if reading.expected is None else settings.broker_suspend_max_time_s,
             )
 
     def _answered(self, reading: Reading, turn: int, asked: int, answer: PullAnswer | SourceError) -> None:
@@ -249,9 +282,10 @@ class Prefetch:
             if self._is_reset(reading.queue, asked, answer) or reading.pulls.turn != turn:
                 return
             if isinstance(answer, SourceError):
-                reading.pulls.restart(reading.pulls.next)
+                self._restart(reading, reading.pulls.next)
                 reading.troubles += 1
                 reading.wait_until = SYSTEM_CLOCK.now() + (BACKOFF.wait_s(reading.troubles, answer) or 0.0)
+                self._note_still(reading)
                 self.troubles.append((reading.queue, answer))
                 if self._logs is not None:
                     self._logs.doubt(reading.queue)
@@ -259,10 +293,15 @@ class Prefetch:
                 return
             reading.troubles, reading.wait_until, self.let_in = 0, 0.0, True
             if not self._is_proved(reading.queue):  # by whoever is there since the connection broke
-                reading.pulls.restart(reading.pulls.next)
+                self._restart(reading, reading.pulls.next)
+                self._note_still(reading)
                 return
+            if answer.status is not PullStatus.MOVED:
+                got = max(0, answer.next_offset - asked)
+                reading.expected = (got, len(answer.body)) if answer.next_offset < answer.max_offset else (0, 0)
             for at, due in reading.pulls.answered(asked, answer):
                 self._came(reading, at, due)
+            self._reserve(reading)
         self._pull([reading])
 
     # ---- under the lock
@@ -271,10 +310,40 @@ class Prefetch:
 
     def _room(self, reading: Reading) -> int:
         settings = self._settings
-        of_all = settings.pull_threshold_for_all - self._count if self._size < self._most_size else 0
+        of_all = self._room_of_all(reading)
         if self._kept and not reading.chunks:
             of_all = max(of_all, 1)  # what is kept of queues that are paused keeps no other out
         return min(of_all, settings.pull_threshold_for_queue - reading.count)
+
+    def _expected(self, reading: Reading) -> tuple[int, int]:
+        return (self._settings.pull_batch_size, _ANSWER_BYTES) if reading.expected is None else reading.expected
+
+    def _room_of_all(self, reading: Reading | None = None) -> int:
+        """For how many messages there is room, beside what is under way of that queue. What waits is beyond the bound
+        by one pull at most."""
+        if self._size + self._size_to_come >= self._most_size:
+            return 0
+        own = 0 if reading is None else reading.reserved[0]
+        return self._settings.pull_threshold_for_all - self._count - self._count_to_come + own
+
+    def _reserve(self, reading: Reading) -> None:
+        """Set aside what the pulls of a queue that are under way may bring."""
+        times, (count, size) = reading.pulls.under_way, self._expected(reading)
+        before, reading.reserved = reading.reserved, (times * count, times * size)
+        self._count_to_come += reading.reserved[0] - before[0]
+        self._size_to_come += reading.reserved[1] - before[1]
+
+    def _restart(self, reading: Reading, offset: int | None) -> None:
+        reading.pulls.restart(offset)
+        self._reserve(reading)
+
+    def _note_still(self, reading: Reading) -> None:
+        """Whether nothing of it is under way, so that somebody has to look at it: behind the others."""
+        queue = reading.queue
+        self._still.pop(queue, None)
+        stands = not reading.pulls.under_way and reading.pulls.next is not None and not reading.paused
+        if stands and self._readings.get(queue) is reading:
+            self._still[queue] = None
 
     def _is_reset(self, queue: Partition, asked: int, answer: PullAnswer | SourceError) -> bool:
         """Brokers tell of a reset once, to whichever pull of the group is the next: also to one that counts no more, or
@@ -288,7 +357,7 @@ class Prefetch:
         return True
 
     def _move(self, reading: Reading, moved: Moved) -> None:
-        reading.pulls.restart(None)  # until the source says where
+        self._restart(reading, None)  # until the source says where
         self.moved.append(moved)
         self._changed.notify_all()
 
@@ -303,8 +372,25 @@ class Prefetch:
             self._count_in(reading, chunk.count, len(chunk.body))
             self._enqueue(reading)
             self._changed.notify_all()
+            if answer.status is PullStatus.NONE_MATCHED and answer.remark == _REMOVED:
+                _log.warning(
+                    "%s: messages %d to %d were removed by their broker before they were read: their log has expired",
+                    reading.queue,
+                    asked,
+                    answer.next_offset - 1,
+                )
         elif answer.status is PullStatus.NONE_MATCHED:
             reading.wait_until = SYSTEM_CLOCK.now() + _BEHIND_S
+            if self._behind.due(reading.queue):
+                _log.warning(
+                    "%s is not read on from %d: %s does not have that yet, as a slave that is behind. It is asked for "
+                    "again; does replication go on there?",
+                    reading.queue,
+                    asked,
+                    answer.address,
+                )
+        elif not self._settings.broker_suspend_max_time_s:
+            reading.wait_until = SYSTEM_CLOCK.now() + _NOT_HELD_S
 
     def _enqueue(self, reading: Reading) -> None:
         if reading.chunks and not reading.queued and not reading.paused:
@@ -313,13 +399,15 @@ class Prefetch:
 
     def _drop(self, reading: Reading, offset: int | None) -> None:
         """Drop what has come and what is under way; go on from there."""
-        reading.pulls.restart(offset)
+        self._restart(reading, offset)
         self._count_in(reading, -reading.count, -reading.size)
         reading.chunks.clear()
 
     def _pause(self, reading: Reading, *, paused: bool) -> None:
         self._kept += reading.count * (paused - reading.paused)
         reading.paused = paused
+        if paused:
+            self._still.pop(reading.queue, None)
 
     def _count_in(self, reading: Reading, count: int, size: int) -> None:
         self._kept += count * reading.paused

@@ -36,9 +36,9 @@ class Pulls:
         self._got = self._stride = 0
 
     @property
-    def under_way(self) -> bool:
-        """Whether an answer is awaited."""
-        return bool(self._asked)
+    def under_way(self) -> int:
+        """How many answers are awaited."""
+        return len(self._asked)
 
     def begin(self, room: int) -> int | None:
         """Where to pull now, if anywhere: that pull is under way then.

@@ -44,10 +44,8 @@ class Moved(NamedTuple):
 
     @property
     def is_reset(self) -> bool:
-        """A reset is told by no code of its own. But no other reason moves an offset that lies within the log, or to a
-        place that is neither its beginning nor its end."""
-        least, most = self.answer.min_offset, self.answer.max_offset
-        return least <= self.asked <= most or self.answer.next_offset not in (least, most)
+        """See `PullAnswer.is_reset`."""
+        return self.answer.is_reset(self.asked)
 
 
 class Chunk:
@@ -131,11 +129,13 @@ class Reading:
         "_popped_from",
         "chunks",
         "count",
+        "expected",
         "is_retry",
         "paused",
         "pulls",
         "queue",
         "queued",
+        "reserved",
         "size",
         "subscription",
         "tags",
@@ -170,6 +170,10 @@ class Reading:
         self.paused = paused
         self.chunks: deque[Chunk] = deque()
         self.count = self.size = 0
+        #: What each pull under way may bring, in messages and bytes, by what the last one has: next to nothing at the
+        #: log's end. None: it was not asked yet. And what was set aside for those that are under way.
+        self.expected: tuple[int, int] | None = None
+        self.reserved = (0, 0)
         #: Whether it stands in the row of those that have something.
         self.queued = False
         self.troubles = 0

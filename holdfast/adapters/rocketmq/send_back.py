@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.names import retry_topic
 from holdfast.adapters.rocketmq.reading import Moved
-from holdfast.adapters.rocketmq.remoting import PullRequest, PullStatus, Subscription
+from holdfast.adapters.rocketmq.remoting import PullRequest, Subscription
 from holdfast.adapters.rocketmq.remoting.decoding import decode_each
 from holdfast.adapters.rocketmq.remoting.messages import RECONSUME_TIMES, RETRY_TOPIC
 from holdfast.adapters.rocketmq.remoting.sending import Sender
@@ -95,13 +95,13 @@ class BrokerRetries:
         for each in decode_each(answer.body, answer.next_offset):  # also one that cannot be read
             if each.offset == record.offset:
                 return each
-        if record.offset < answer.min_offset:
+        if answer.is_reset(record.offset):
+            self._on_moved(Moved(record.partition, record.offset, answer))
+        elif record.offset < answer.min_offset:
             raise DeadLetterRefused(
                 f"{record.partition}@{record.offset} is not in its broker's log any more, so it cannot come again: "
                 f"keep messages for longer, or use retry='in_place'"
             )
-        if answer.status is PullStatus.MOVED and record.offset <= answer.max_offset:  # else a slave that is behind
-            self._on_moved(Moved(record.partition, record.offset, answer))
         raise DeadLetterError(
             f"{record.partition}@{record.offset} cannot be read from {answer.address} now ({answer.status.value})"
         )

@@ -290,8 +290,7 @@ class RocketMQSource:
     def _forget(self, queues: Collection[Partition]) -> None:
         self._prefetch.remove(queues)
         self._held.difference_update(queues)
-        for queue in queues:
-            self._moves.starts.pop(queue, None)
+        self._moves.forget(queues)
 
     def _note_logs(self) -> None:
         """For the next owner, which can do without."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.names import (
     EVERYTHING,
     canonical,
+    check_subscribed,
     matching,
     pop_retry_topics,
     popped_from,
@@ -47,7 +48,8 @@ class Topics:
         self._queues: dict[Partition, float | None] = {}
 
     def choose(self, topics: Collection[str]) -> None:
-        """Names and patterns (^...)."""
+        """Names and patterns (^...). Raises SettingError: tags of a topic that is none of these."""
+        check_subscribed("subscriptions", self._expressions, topics)
         self._names = [topic for topic in topics if not topic.startswith("^")]
         self._patterns = [topic for topic in topics if topic.startswith("^")]
 

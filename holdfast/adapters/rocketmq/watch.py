@@ -33,6 +33,7 @@ _OFFSETS_S = 5.0
 _LOGS_S = 5.0
 _FOREIGN_MEMBERS_S = 30.0
 _AGAIN_S = 0.5
+_POPS_END_S = 10.0
 _INTRODUCE_S = 3.0
 _GROUP_S = 3.0
 
@@ -55,7 +56,7 @@ class Watch:
     ) -> None:
         self._client, self._coordinator, self._settings, self._changed = client, coordinator, settings, changed
         self._topics, self._place, self._offsets = topics, place, offsets
-        self._foreign_members = ForeignMemberWatch(client, coordinator, settings.group)
+        self._foreign_members = ForeignMemberWatch(client, coordinator, settings.group, lambda: topics.queues)
         self._upkeep = Upkeep(settings.group)
         self._heartbeats = self._upkeep.add("heartbeats", self.beat, settings.heartbeat_broker_interval_s)
         self._routes = self._upkeep.add("routes", self.look_at_routes, settings.poll_name_server_interval_s)
@@ -120,7 +121,7 @@ class Watch:
 
     def refuse_foreign_members(self, deadline: Deadline) -> None:
         """Raises ForeignMembers, where they are not to be borne."""
-        found = self._foreign_members.look(deadline)
+        found = self._foreign_members.look(deadline, pops_end_s=_POPS_END_S)
         if found and self._settings.foreign_members == "refuse":
             raise self._foreign_members.error(found)
         if found:

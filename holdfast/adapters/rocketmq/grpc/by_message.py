@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.grpc.leases import Leases
 from holdfast.adapters.rocketmq.grpc.receipts import Taken
 from holdfast.adapters.rocketmq.grpc.receiving import Receiving
+from holdfast.adapters.rocketmq.names import check_subscribed
 from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES, UNIQUE_KEY
 from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.errors import NotAuthorised, RecordUnreadable, SettingError, SourceUnavailable, UnknownTopic
@@ -59,9 +60,7 @@ class ByMessage:
         for topic in topics:
             if topic.startswith("^"):
                 raise SettingError("topics", topic, "RocketMQ's proxy knows no patterns: name the topics")
-        for topic in self._wanted.tags:
-            if topic not in topics:
-                raise SettingError("tags", topic, "no handler has this topic")
+        check_subscribed("tags", self._wanted.tags, topics)
         self._fence = fence
         self._client = self._connect(topics)
         self._leases = Leases(self._client, self._wanted.invisible_s, self._runtime)

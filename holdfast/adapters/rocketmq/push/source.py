@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.adapters.rocketmq.alike import Alike
 from holdfast.adapters.rocketmq.dead_letter import RocketMQDeadLetters
-from holdfast.adapters.rocketmq.names import client_address, no_patterns, position_name, subscription_text
+from holdfast.adapters.rocketmq.names import (
+    check_subscribed,
+    client_address,
+    no_patterns,
+    position_name,
+    subscription_text,
+)
 from holdfast.adapters.rocketmq.packages import load_classic
 from holdfast.adapters.rocketmq.push.client import RETRY, Arrived, PushClient, read
 from holdfast.adapters.rocketmq.push.inbox import Inbox
@@ -155,6 +161,7 @@ class PushSource:
         patterns = sorted(topic for topic in topics if topic.startswith("^"))
         if patterns:
             raise no_patterns(patterns[0])
+        check_subscribed("tags", self._tags, topics)
         self._fence, self._topics = fence, frozenset(topics)
         subscriptions = {topic: self._tags.get(topic, "*") for topic in topics}
         # By default the process id alone: two consumers of one process would be one to the broker.

@@ -146,6 +146,15 @@ class PullAnswer(NamedTuple):
     suggested_broker_id: int
     remark: str | None
 
+    def is_reset(self, asked: int) -> bool:
+        """Whether somebody has reset the group, of an answer to a pull there: no code of its own tells it. A broker
+        moves an offset for two other reasons: one below the log to its beginning, one beyond it to either end."""
+        if self.status is not PullStatus.MOVED:
+            return False
+        if asked < self.min_offset:
+            return self.next_offset != self.min_offset
+        return asked <= self.max_offset or self.next_offset not in (self.min_offset, self.max_offset)
+
     def messages(self) -> list[StoredMessage]:
         """The messages, decoded by whoever calls. Raises Malformed."""
         return decode_messages(self.body) if self.status is PullStatus.FOUND else []

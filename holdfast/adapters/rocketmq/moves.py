@@ -179,7 +179,7 @@ class Moves:
         return True
 
     def _wait_for_slave(self, moved: Moved) -> None:
-        """Who was asked has less than its master."""
+        """Ask again: a slave has answered that has less than its master."""
         if self._behind.due(moved.queue):
             _log.warning(
                 "%s is not read on from %d: %s does not have that yet, and its master does. It is asked for again; "

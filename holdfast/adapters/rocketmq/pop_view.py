@@ -67,7 +67,7 @@ def popped_topics(
 def waiting(
     client: RemotingClient, group: str, queues: Sequence[Partition], masters: Mapping[str, str], deadline: Deadline
 ) -> list[Partition]:
-    """Those in which a pop of the group waits now, as far as brokers say so."""
+    """The queues in which a pop of the group waits now, as far as brokers say so."""
     asked = [(masters[queue.broker], _waiting(group, queue)) for queue in queues]
     answers = ask_each(client.network, asked, deadline, _read_waiting)
     return [queue for queue, each in zip(queues, answers, strict=True) if isinstance(each, int) and each > 0]

@@ -1,4 +1,4 @@
-"""What goes on for as long as a cause lasts, and is told once that was too long, and then now and then."""
+"""Told: a trouble that goes on as long as its cause, and is told after a while, and then now and then."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from holdfast.adapters.rocketmq.grpc.broker_look import look_at_group
 from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
 from holdfast.adapters.rocketmq.grpc.client import Client, load
 from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
-from holdfast.adapters.rocketmq.names import canonical, client_id
+from holdfast.adapters.rocketmq.left_behind import LeftBehindWatch
+from holdfast.adapters.rocketmq.names import canonical, client_id, retry_topic
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.network import credentials_of
 from holdfast.dedup.groups_beside import groups_beside
@@ -108,6 +109,7 @@ class LeasedSource(ByMessage):
         self._coordinator: Coordinator | None = None
         self._open_store = False
         self._brokers: RemotingClient | None = None
+        self._left: LeftBehindWatch | None = None
 
     def check_settings(self, settings: Settings) -> None:
         """Note whether the app waits for its store."""
@@ -118,9 +120,10 @@ class LeasedSource(ByMessage):
         self._coordinator = groups_beside(claims)
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
-        """Open as `ByMessage` does. Raises UnknownGroup, NothingDelivered too: asked of the brokers first, since the
-        proxy says neither."""
+        """Open as `ByMessage` does. Raises UnknownGroup, NothingDelivered, LeftBehind too: asked of the brokers first,
+        since the proxy says none of it."""
         self._look_at_brokers(topics, deadline)
+        self._look_for_left(deadline)
         super().open(topics, fence, deadline)
 
     def admitted(self, topics: Collection[str], deadline: Deadline) -> None:
@@ -151,6 +154,8 @@ class LeasedSource(ByMessage):
         super().close(deadline)
         if self._alike is not None:
             self._alike.leave(Deadline(deadline.left_s(_LEAVE_S)))
+        if self._left is not None:
+            self._left.stop()
         if self._brokers is not None:
             self._brokers.close()
 
@@ -159,13 +164,27 @@ class LeasedSource(ByMessage):
         if self._config.namesrv is None:
             _log.info(
                 "%s: without namesrv= it is not known whether the group exists and would get messages (one with "
-                "retryMaxTimes=-1 gets none), whether it is new, and which cluster this is",
+                "retryMaxTimes=-1 gets none), whether it is new, whether it was consumed in another way whose failed "
+                "messages wait in its retry topic, and which cluster this is",
                 self.group,
             )
             return
         self._brokers = self._connect_to_brokers()
         group, *names = map(self._at_brokers, (self.group, *topics))
         look_at_group(self._brokers, group, names, Deadline(deadline.left_s(_BROKERS_S)))
+
+    def _look_for_left(self, deadline: Deadline) -> None:
+        """Where name servers are given. Raises LeftBehind: a proxy gives none of what was sent back in the group."""
+        if self._brokers is not None:
+            group = self._at_brokers(self.group)
+            self._left = LeftBehindWatch(
+                self._brokers,
+                group,
+                [retry_topic(group)],
+                readers="a RocketMQSource, a PushSource or RocketMQ's own consumer (remoting)",
+                members_read=True,
+            )
+            self._left.start(Deadline(deadline.left_s(_BROKERS_S)))
 
     def _at_brokers(self, name: str) -> str:
         """A topic or group as brokers call it."""

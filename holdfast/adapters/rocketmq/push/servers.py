@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.group_settings import group_settings
-from holdfast.adapters.rocketmq.names import canonical
+from holdfast.adapters.rocketmq.left_behind import LeftBehindWatch
+from holdfast.adapters.rocketmq.names import canonical, pop_retry_topics
 from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused, RemotingClient
 from holdfast.errors import NotAuthorised, SettingError, SourceError, SubscriptionDiffers
 from holdfast.plugin.ports import Seen
@@ -44,6 +45,14 @@ class Servers:
         for broker in sorted({queue.broker for queue in self._queues}):
             self._check_retries(broker, deadline)
             self._check_subscriptions(broker, subscriptions, deadline)
+
+    def left_behind(self) -> LeftBehindWatch:
+        """A watch over messages that were given out one by one in the group, as to a LeasedSource, and not
+        acknowledged: the C++ client does not read where brokers put them."""
+        topics = [each for topic in self._topics for each in pop_retry_topics(self._group, topic)]
+        return LeftBehindWatch(
+            self._client, self._group, topics, readers="a RocketMQSource or a LeasedSource", members_read=False
+        )
 
     def begin(self, deadline: Deadline, *, latest: bool) -> None:
         """The group has an offset in each queue: where it has none the client begins at the end or at the beginning, by

@@ -35,6 +35,7 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from holdfast.adapters.rocketmq.left_behind import LeftBehindWatch
     from holdfast.adapters.rocketmq.remoting import Credentials
     from holdfast.dedup.claims import ClaimStore
     from holdfast.dedup.coordinator import Coordinator
@@ -124,6 +125,7 @@ class PushSource:
         self._latest = consume_from_where == "latest"
         self._inbox = Inbox()
         self._servers: Servers | None = None
+        self._left: LeftBehindWatch | None = None
         self._client: PushClient | None = None
         self._fence: Fence | None = None
         self._topics: frozenset[str] = frozenset()
@@ -156,8 +158,8 @@ class PushSource:
 
     # ---- LeasedSource
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
-        """Raises SourceUnavailable, UnknownTopic, UnknownGroup, SubscriptionDiffers, ClusterDiffers, StoreError: asked
-        before the client starts, which would say nothing."""
+        """Raises SourceUnavailable, UnknownTopic, UnknownGroup, SubscriptionDiffers, ClusterDiffers, LeftBehind,
+        StoreError: asked before the client starts, which would say nothing."""
         patterns = sorted(topic for topic in topics if topic.startswith("^"))
         if patterns:
             raise no_patterns(patterns[0])
@@ -168,6 +170,8 @@ class PushSource:
         instance = f"{process_name()}-{uuid.uuid4().hex[:8]}"
         self._servers = Servers(self._namesrv, self._group, self._credentials)
         self._servers.open(subscriptions, deadline)
+        self._left = self._servers.left_behind()
+        self._left.start(deadline)
         self._alike = Alike(
             self._coordinator,
             self._group,
@@ -277,6 +281,8 @@ class PushSource:
     def _end(self, servers: Servers, deadline: Deadline) -> None:
         if self._alike is not None:
             self._alike.leave(Deadline(deadline.left_s(_LEAVE_S)))
+        if self._left is not None:
+            self._left.stop()
         servers.close()
 
     # ---- the client's threads

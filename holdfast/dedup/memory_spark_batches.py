@@ -31,6 +31,7 @@ class _Ended(NamedTuple):
     attempt: Attempt
     origin: str
     until: float  # its keys are done until then
+    keys: str  # their print
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class MemoryBatches:
             if done is not None and done.attempt.of.batch == batch.batch:
                 kept = self._state.clock.now() <= done.until
                 if done.attempt != beside or not kept:
-                    return Finished(done.attempt, done.origin, kept)
+                    return Finished(done.attempt, done.origin, kept, done.keys)
             if not self._state.alive(session.id):
                 return Lost.FENCED
             current = sink.current
@@ -98,7 +99,7 @@ class MemoryBatches:
             self._state.answer()
             return [one(ClaimKey(attempt.of.sink, key)) for key in keys]
 
-    def finish(self, attempt: Attempt) -> bool:
+    def finish(self, attempt: Attempt, *, keys: str = "") -> bool:
         """End the attempt after its write."""
         with self._state.lock:
             self._state.answer()
@@ -113,7 +114,7 @@ class MemoryBatches:
             until = self._state.clock.now() + self._state.window_s
             done = Done(until)
             self._state.keys |= {key: done for key, held in self._state.keys.items() if held == own}
-            sink.finished[attempt.of.query] = _Ended(attempt, sink.origin, until)
+            sink.finished[attempt.of.query] = _Ended(attempt, sink.origin, until, keys)
             sink.last = attempt
             return True
 

@@ -60,7 +60,9 @@ class RedisBatches:
         if kind == b"ELSEWHERE":
             return Elsewhere(decode(rest[0]), rest[1], rest[2] / 1000)
         if kind == b"FINISHED":
-            return Finished(Attempt(batch, rest[0], decode(rest[1]), rest[2]), decode(rest[3]), bool(rest[4]))
+            return Finished(
+                Attempt(batch, rest[0], decode(rest[1]), rest[2]), decode(rest[3]), bool(rest[4]), decode(rest[5])
+            )
         number, last, born = rest
         return Begun(Attempt(batch, number, session.id, born), _last(batch.sink, last, born))
 
@@ -99,10 +101,12 @@ class RedisBatches:
         [reply] = self._parts.scripts.run(script, [ScriptCall([self._sessions, *names], args)])
         return bytes(reply)
 
-    def finish(self, attempt: Attempt) -> bool:
+    def finish(self, attempt: Attempt, *, keys: str = "") -> bool:
         """End the attempt after its write."""
         times = self._parts.times
-        reply = self._ask("batch_finish", attempt.of, attempt.session, attempt.number, times.window, self._kept_ms)
+        reply = self._ask(
+            "batch_finish", attempt.of, attempt.session, attempt.number, times.window, self._kept_ms, encode(keys)
+        )
         return bool(reply == b"OK")
 
     @property

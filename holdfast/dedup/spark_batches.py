@@ -118,6 +118,7 @@ class Finished(NamedTuple):
     attempt: Attempt
     origin: str = ""  #: of that attempt
     kept: bool = True  #: whether its keys are still known as done: they are for a window from its end
+    keys: str = ""  #: the print of them that `finish` was given
 
 
 class Behind(NamedTuple):
@@ -168,9 +169,9 @@ class BatchAttempts(Protocol):
         """Ask for keys, each once."""
         ...
 
-    def finish(self, attempt: Attempt) -> bool:
+    def finish(self, attempt: Attempt, *, keys: str = "") -> bool:
         """End the attempt after its write: what it claimed counts from now on. False = it does not count: the attempt
-        is fenced, or its first claims may have run out."""
+        is fenced, or its first claims may have run out. Args: keys: a print of its batch's keys, kept with it."""
         ...
 
     def fate(self, attempt: Attempt) -> Fate:

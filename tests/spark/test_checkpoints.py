@@ -14,10 +14,13 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from holdfast.adapters.spark import BatchRefused, BatchReport, idempotent_sink, reason, writers
 from holdfast.adapters.spark.batch_status import is_replay
+from holdfast.dedup.claims import ClaimKey
+from holdfast.dedup.redis_admin import RedisAdmin
 from holdfast.dedup.redis_store import RedisClaims
 from holdfast.dedup.spark_batches import Attempt, BatchId, Finished
 from holdfast.errors import KeyMissing
 from tests.harness.servers.postgres import ask
+from tests.spark.lake import SINK, Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.adapters.spark import BatchWrite
     from holdfast.adapters.spark.values import Writer
     from tests.harness.servers.postgres import PostgresServer
-    from tests.spark.lake import Lake
 
 
 class Stream:
@@ -236,3 +238,33 @@ def test_a_batch_that_is_skipped_unseen_is_evaluated_all_the_same(lake: Lake) ->
     rows = lake.spark.range(1).selectExpr("raise_error('evaluated') AS order_id")
     with pytest.raises(PySparkException, match="evaluated"):
         is_replay(rows, forgotten, at=sink.at, origin="the-query", key=("order_id",), writer=sink.writer, patience_s=1)
+
+
+@pytest.mark.parametrize("hash_keys", [False, True])
+def test_a_batch_is_known_by_its_keys_also_when_they_have_run_out(lake: Lake, *, hash_keys: bool) -> None:
+    """A key that an earlier batch had done runs out before the batch that dropped it does."""
+    written: list[list[str]] = []
+
+    def write(rows: DataFrame, batch: BatchWrite) -> None:
+        written.append(sorted(row.order_id for row in rows.collect()))
+
+    def put(batch: int, *keys: str) -> BatchReport:
+        given = {"write": write, "safe": "replace", "namespace": "prints", "hash_keys": hash_keys}
+        return lake.put(batch, *((key, 1) for key in keys), **given)
+
+    store = RedisClaims.from_url(lake.url, namespace="prints", hash_keys=hash_keys)
+    put(0, "a")
+    put(1, "a", "b", "b")
+    RedisAdmin.of(store).forget([ClaimKey(SINK, "s:a")])
+    assert put(1, "b", "a", "b").finished_before
+    with pytest.raises(BatchRefused, match="1 of its rows have keys that are not done"):
+        put(1, "b", "c")
+
+    redis, attempts = store.parts().client, "{hf:prints:0}:attempts"
+    for number in (each for each in redis.hkeys(attempts) if each.isdigit()):
+        redis.hset(attempts, number, b"F1:past")
+    assert put(1, "b", "a", "b").finished_before
+    with pytest.raises(BatchRefused, match="finished that had other keys, and Redis does not remember them any more"):
+        put(1, "b", "c")
+    assert written == [["a"], ["b"]]
+    store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,14 +12,16 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from holdfast.adapters.spark import BatchFenced, BatchRefused, BatchReport, idempotent_sink, require_kafka, writers
+from holdfast.adapters.spark import session as of_spark
 from holdfast.errors import ClientUnusable, SettingError
 from tests.harness.servers.redis import RedisServer
 from tests.spark.lake import SINK, Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -330,3 +333,14 @@ def test_an_error_of_what_is_above_the_sink_stays_what_it_was(lake: Lake) -> Non
 def test_a_connector_that_is_missing_is_said_with_where_to_get_it(spark: SparkSession) -> None:
     with pytest.raises(ClientUnusable, match=r"has no connector 'kafka-of-nobody': add .*spark-sql-kafka-0-10_2.13"):
         require_kafka(spark, format="kafka-of-nobody")
+
+
+def test_a_look_for_workers_has_an_end_where_they_get_no_turn(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster without executors keeps the job waiting, and the error that made us look would never be told."""
+    monkeypatch.setattr(of_spark, "_PATIENCE_S", 0.5)
+
+    def stands_still(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(600)
+        yield from batches
+
+    assert of_spark._worker_failure(lake.spark, stands_still) is None

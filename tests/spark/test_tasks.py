@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.spark.ordering import AT_ONCE, in_order
+from holdfast.adapters.spark.prints import KeysPrint, print_of
 from holdfast.adapters.spark.store import Patience
 
 if TYPE_CHECKING:
@@ -104,3 +105,18 @@ def test_the_calls_of_a_task_share_its_patience_and_those_that_need_not_wait_use
     asked.clear()
     assert patience.ask(lambda: ask("busy"), lambda said: said == "busy") == "busy"
     assert len(asked) == 1
+
+
+def _print(*batches: pa.Array) -> str:
+    made = KeysPrint()
+    for each in batches:
+        made.add(each)
+    return print_of([made.number, 0])
+
+
+@given(st.lists(st.text(max_size=5), unique=True), st.integers(0, 9), st.lists(st.text(max_size=5), unique=True))
+def test_a_print_is_of_the_keys_however_they_are_cut_into_batches(keys: list[str], cut: int, others: list[str]) -> None:
+    names, other = pa.array(keys, pa.string()), pa.array(others, pa.string())
+    assert _print(names) == _print(names.slice(0, cut), names.slice(cut)) == _print(pa.concat_arrays([names]))
+    assert (_print(names) == _print(other)) == (keys == others)
+    assert _print(names.cast(pa.binary())) == _print(names)

@@ -110,8 +110,10 @@ def begin(
         SYSTEM_CLOCK.sleep(min(0.5, max(0.02, found.left_s / 10)))
 
 
-def finish(attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float) -> None:
-    """Finish the attempt: what was written counts from now on.
+def finish(
+    attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float, *, keys: str = ""
+) -> None:
+    """Finish the attempt: what was written counts from now on. Args: keys: their print.
 
     Raises:
         BatchFenced: it does not.
@@ -119,5 +121,5 @@ def finish(attempt: Attempt, batches: RedisBatches, session: RedisSession, patie
         StoreRefused: as Redis says.
     """
     session.abandon()  # a renewal from now on would be refused: finished sessions need none
-    if not patiently(patience_s, partial(batches.finish, attempt)):
+    if not patiently(patience_s, partial(batches.finish, attempt, keys=keys)):
         raise fenced(attempt, batches)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark.badrows import lacking_key
 from holdfast.adapters.spark.keys import with_key
+from holdfast.adapters.spark.marking import spread
+from holdfast.adapters.spark.prints import print_of
 from holdfast.adapters.spark.session import described
-from holdfast.adapters.spark.tasks import COUNTED, NAME, counting
+from holdfast.adapters.spark.tasks import COUNTED, NAME, PRINTED, counting, printing
 from holdfast.adapters.spark.values import BatchRefused, BatchWrite, Keeping
 from holdfast.errors import StoreUnavailable
 
@@ -47,9 +49,18 @@ def is_replay(
         StoreUnavailable: no answer.
     """
     attempt, same = done.attempt, done.origin == origin
+    if not done.kept and done.keys:
+        same = _same_keys(rows, done, at, key)
+        if not same and not isinstance(writer, Keeping):
+            raise BatchRefused(
+                f"batch {attempt.of.batch} of sink {attempt.of.sink!r} was not written: a batch of this number was "
+                "finished that had other keys, and Redis does not remember them any more: give query= another name"
+            )
     if not done.kept:
         return _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=same)
     left, bad = _not_done(rows, at, attempt.of.sink, key, patience_s)
+    if left and _same_keys(rows, done, at, key):  # some of its keys had been done before it, and have run out since
+        left, same = 0, True
     if bad_rows:
         batch = BatchWrite.of(attempt, tuple(key), 0)
         bad = bad_rows.left(rows.sparkSession, bad, batch, attempt, same=same)
@@ -101,6 +112,16 @@ def _as_the_sink_says(
         with described(rows, f"holdfast: batch {attempt.of.batch} evaluated, and not written again"):
             rows.write.format("noop").mode("overwrite").save()
     return True
+
+
+def _same_keys(rows: DataFrame, done: Finished, at: StoreAt, key: Sequence[str]) -> bool:
+    """Whether the rows have exactly the keys of what was finished. False also where nobody has noted these."""
+    if not done.keys:
+        return False
+    sink = done.attempt.of.sink
+    names = spread(with_key(rows, key, NAME, scope=sink if at.hash_keys else None), at)
+    with described(rows, f"holdfast: keys of sink {sink} compared with those of the batch that was finished before"):
+        return print_of(each.part for each in names.mapInArrow(printing(at), PRINTED).collect()) == done.keys
 
 
 def _not_done(rows: DataFrame, at: StoreAt, sink: str, key: Sequence[str], patience_s: float) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.spark._pyspark import F, Window, types
 from holdfast.adapters.spark.keys import check_columns, check_names, column, key_columns, with_key
+from holdfast.adapters.spark.prints import print_of
 from holdfast.adapters.spark.session import changed
 from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.tasks import (
@@ -19,6 +20,7 @@ from holdfast.adapters.spark.tasks import (
     FAILED,
     NAME,
     NO_KEY,
+    PRINT,
     ROWS,
     TOLD,
     VERDICT,
@@ -78,10 +80,16 @@ class Keep:
 
 
 class Counts:
-    """How many rows have which verdict."""
+    """How many rows have which verdict.
 
-    def __init__(self, rows: Mapping[str, int]) -> None:
+    Args:
+        rows: by verdict.
+        keys: the print of all keys, see prints.py.
+    """
+
+    def __init__(self, rows: Mapping[str, int], keys: str) -> None:
         self._rows = rows
+        self.keys = keys
         self.rows = sum(rows.values())
         self.owned = sum(self.of(each) for each in _OWNED)
         self.copies = self.of(COPY)
@@ -110,13 +118,16 @@ def asked(rows: DataFrame, at: StoreAt, attempt: Attempt, patience_s: float) -> 
     The rows themselves stay where they are: it is their keys alone that are shuffled, and that Python sees. What Redis
     keeps together is in one task, and asked for in one go: a bucket's digests begin with the same bits.
     """
+    return spread(rows, at).mapInArrow(claiming(at, attempt, patience_s), told_schema(at))
+
+
+def spread(rows: DataFrame, at: StoreAt) -> DataFrame:
+    """The names of `named` alone, shuffled, and put in order where tasks do not."""
     usual = str(rows.sparkSession.conf.get("spark.sql.shuffle.partitions"))
     tasks = min(_TASKS, int(usual)) if usual.isdigit() else _TASKS  # Databricks has "auto" too
     together = F.expr(f"substring({NAME}, 1, 2)") if at.hash_keys else NAME
     names = rows.select(NAME).repartition(tasks, together)
-    if not at.hash_keys:
-        names = names.sortWithinPartitions(NAME)
-    return names.mapInArrow(claiming(at, attempt, patience_s), told_schema(at))
+    return names if at.hash_keys else names.sortWithinPartitions(NAME)
 
 
 @contextmanager
@@ -135,9 +146,11 @@ def counted(told: DataFrame) -> Counts:
     counts: Counter[str] = Counter()
     with _quick(told):
         found = told.where(f"{ROWS} IS NOT NULL").collect()
+    parts = [each[ROWS] for each in found if each[VERDICT] == PRINT]
     for each in found:
-        counts[each[VERDICT]] += each[ROWS]
-    return Counts(counts)
+        if each[VERDICT] != PRINT:
+            counts[each[VERDICT]] += each[ROWS]
+    return Counts(counts, print_of(parts))
 
 
 def _quick(rows: DataFrame) -> AbstractContextManager[None]:
@@ -156,7 +169,7 @@ def owned(rows: DataFrame, told: DataFrame, counts: Counts, keep: Keep) -> DataF
     Where what was persisted is lost with its executor, Spark asks for the claims again. What `check` has not let pass
     fails the job then: rows that were written for it would have keys in other hands.
     """
-    passed = (*_OWNED, BatchVerdict.DONE.value, COPY, *([NO_KEY] if counts.without_key else ()))
+    passed = (*_OWNED, BatchVerdict.DONE.value, COPY, PRINT, *([NO_KEY] if counts.without_key else ()))
     found = rows
     if counts.copies or counts.of(BatchVerdict.DONE.value):
         found = rows.join(told.where(_is(passed, COPY, BatchVerdict.DONE.value)), NAME, "left_anti")

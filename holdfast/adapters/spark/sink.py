@@ -278,7 +278,7 @@ class IdempotentSink:
             if write:
                 with described(rows, f"{what}: {counts.owned + among} of {counts.rows} rows written"):
                     self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned + among))
-            finish(attempt, batches, session, self.patience_s)
+            finish(attempt, batches, session, self.patience_s, keys=counts.keys)
             self.confirm(spark, attempt)
         return BatchReport(
             sink=attempt.of.sink,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.spark._pyspark import np, pa, pc, types
 from holdfast.adapters.spark.keys import key_texts
 from holdfast.adapters.spark.ordering import in_order, joined
+from holdfast.adapters.spark.prints import KeysPrint
 from holdfast.adapters.spark.store import Patience
 from holdfast.dedup.spark_batches import BatchVerdict
 from holdfast.errors import StoreError
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 NO_KEY = "-"
 COPY = "="
 FAILED = "!"
+#: Instead of a verdict: the task's part of the print of the batch's keys, in place of a number of rows.
+PRINT = "#"
 #: Columns: what a row's key is called at the store, its text or its digest; and what tasks tell, `told_schema`.
 NAME = "__hf_name"
 VERDICT, ROWS = "verdict", "rows"
@@ -61,17 +64,18 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
 
     def claim(rows: Batches) -> Iterator[pa.RecordBatch]:
         patience = Patience(patience_s)
-        counts = np.zeros(256, np.int64)
+        counts, keys_print = np.zeros(256, np.int64), KeysPrint()
         failed, last, of_last = "", None, _NO_KEY
-        kind: pa.DataType = pa.binary() if at.hash_keys else pa.string()  # a conf of Spark's may make them large ones
-        arrays = in_order(rows) if at.hash_keys else (batch.column(0).cast(kind) for batch in rows)
-        for names in arrays:
+        kind = _kind(at)
+        for names in _arrays(rows, at):
             if failed or not len(names):
                 continue
             told = _to_ask(names, last)
             new = told == 0
+            asked = names.filter(pa.array(new))
+            keys_print.add(asked)
             try:
-                said = _claimed(patience.ask(at.batches), attempt, names.filter(pa.array(new)), patience)
+                said = _claimed(patience.ask(at.batches), attempt, asked, patience)
             except StoreError as error:
                 failed = FAILED + str(error)
                 continue
@@ -83,10 +87,38 @@ def claiming(at: StoreAt, attempt: Attempt, patience_s: float) -> Callable[[Batc
             if known.any():
                 yield _rows(names.filter(pa.array(known)), _letters(told[known]), pa.nulls(known.sum(), pa.int64()))
         found = {chr(letter): int(counts[letter]) for letter in counts.nonzero()[0]} | ({failed: 1} if failed else {})
+        found[PRINT] = keys_print.number
         nobody = pa.repeat(pa.scalar("").cast(kind), len(found))  # not null: a join passes over what is
         yield _rows(nobody, pa.array(found, pa.string()), pa.array(found.values(), pa.int64()))
 
     return claim
+
+
+def printing(at: StoreAt) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Of names, as `claiming` has them: the task's part of their print, and nothing is asked."""
+
+    def tell(rows: Batches) -> Iterator[pa.RecordBatch]:
+        keys_print, last = KeysPrint(), None
+        for names in _arrays(rows, at):
+            if len(names):
+                keys_print.add(names.filter(pa.array(_to_ask(names, last) == 0)))
+                last = names[-1].as_py()
+        yield pa.RecordBatch.from_pydict({"part": [keys_print.number]})
+
+    return tell
+
+
+#: What `printing` tells.
+PRINTED = "part bigint"
+
+
+def _kind(at: StoreAt) -> pa.DataType:
+    """Of names: a conf of Spark's may make them large ones."""
+    return pa.binary() if at.hash_keys else pa.string()
+
+
+def _arrays(rows: Batches, at: StoreAt) -> Iterator[pa.Array]:
+    return in_order(rows) if at.hash_keys else (batch.column(0).cast(_kind(at)) for batch in rows)
 
 
 def _to_ask(names: pa.Array, last: object) -> np.ndarray:

@@ -1,6 +1,6 @@
 -- ARGV[7] = ms after which a dead attempt is garbage, [8] = origin, [9] = the session of a finished attempt beside which this
 -- one begins, or ''.
--- Reply: { 'BEGUN', number, last, born }, { 'FINISHED', number, session, born, origin, 1 if its keys are kept },
+-- Reply: { 'BEGUN', number, last, born }, { 'FINISHED', number, session, born, origin, 1 if its keys are kept, their print },
 -- { 'BEHIND', batch },
 -- { 'ELSEWHERE', query, batch, ms left of its lease }, F.
 local batch, number, by = finished_of(QUERY)
@@ -10,7 +10,8 @@ if batch == BATCH then
   local state, until_ms = read(redis.call('HGET', ATTEMPTS, string.format('%.0f', number + 1)))
   local kept = state == 'F' and until_ms >= NOW
   if by ~= ARGV[9] or not kept then
-    return { 'FINISHED', number, by, born, redis.call('HGET', SINK, 'o:' .. QUERY) or '', kept and 1 or 0 }
+    local more = redis.call('HMGET', SINK, 'o:' .. QUERY, 'k:' .. QUERY)
+    return { 'FINISHED', number, by, born, more[1] or '', kept and 1 or 0, more[2] or '' }
   end
 end
 if not live(BY) then return redis.status_reply('F') end

@@ -1,4 +1,5 @@
--- ARGV[7] = the attempt's number, [8] = ms for which its keys are done from now on, [9] = ms for which its claims are kept.
+-- ARGV[7] = the attempt's number, [8] = ms for which its keys are done from now on, [9] = ms for which its claims are kept,
+-- [10] = a print of its keys, or ''.
 -- Its session ends: it needs no renewal any more. Reply: OK, F.
 local batch, number, by = finished_of(QUERY)
 if by == BY then return redis.status_reply('OK') end -- asked again after no answer
@@ -9,7 +10,7 @@ if redis.call('HGET', SINK, 'session') ~= BY or not live(BY) or not since or sin
 end
 local what = string.format('%.0f:%s:%s', BATCH, ARGV[7], BY)
 redis.call('HSET', SINK, 'f:' .. QUERY, what, 'last', what .. ':' .. QUERY, 'o:' .. QUERY,
-  redis.call('HGET', SINK, 'origin') or '')
+  redis.call('HGET', SINK, 'origin') or '', 'k:' .. QUERY, ARGV[10])
 redis.call('PEXPIRE', SINK, ARGV[3])
 redis.call('HSET', ATTEMPTS, id, string.format('F%.0f:%s', NOW + ARGV[8], BY))
 redis.call('HDEL', SESSIONS, BY)

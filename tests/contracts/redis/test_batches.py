@@ -300,6 +300,17 @@ def test_keys_of_a_finished_attempt_are_done_for_a_window_from_its_end(redis_url
     bench.close()
 
 
+def test_what_is_finished_tells_the_print_of_its_keys(field: Field) -> None:
+    assert field.batches.finish(field.begin(), keys="0123456789abcdef")
+    found = field.ask()
+    assert isinstance(found, Finished)
+    assert found.keys == "0123456789abcdef"
+    assert field.batches.finish(field.begin(1))
+    found = field.ask(1)
+    assert isinstance(found, Finished)
+    assert not found.keys
+
+
 def test_a_query_that_is_forgotten_begins_anew_and_what_it_has_done_stays(field: Field) -> None:
     """A compaction has a name that comes once: nothing about it may stay for each of them."""
     attempt = field.begin(7, query="once")

@@ -24,16 +24,16 @@ _BOUNDS = (
     "SET LOCAL idle_in_transaction_session_timeout = {idle}"
 )
 _SINCE_17 = "; SET LOCAL transaction_timeout = 0"
-#: Of this database, with a lock by which others wait for a table, a row or a sink.
+#: Of this database, with a lock by which others wait for a table, a row or a sink. Another user's details are hidden.
 _OLDEST = """
 SELECT a.pid, a.usename, a.application_name, a.state
 FROM pg_catalog.pg_stat_activity a
-WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL AND EXISTS (
+WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND EXISTS (
     SELECT FROM pg_catalog.pg_locks l
     WHERE l.pid = a.pid AND l.granted
         AND (l.locktype = 'advisory' OR l.locktype = 'relation' AND l.mode <> 'AccessShareLock')
 )
-ORDER BY a.xact_start LIMIT 3
+ORDER BY a.xact_start NULLS LAST LIMIT 3
 """
 _REMEDY = "give it as postgresql://user:password@host:port/database, with the password percent-encoded"
 
@@ -119,7 +119,7 @@ class PostgresAt:
         except psycopg.Error:
             return ""
         told = [
-            f"process {pid} of user {user} ({name or 'no application_name'}, {state})"
+            f"process {pid} of user {user} ({name or 'no application_name'}, {state or 'its state is hidden'})"
             for pid, user, name, state in found
         ]
         return f". The oldest transactions with locks there: {'; '.join(told)}" if told else ""

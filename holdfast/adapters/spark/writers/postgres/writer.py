@@ -94,9 +94,9 @@ class PostgresWriter:
         at = self.at.resolved(rows.sparkSession)
         with at.connected() as connection:
             looked = target.look(connection, self.table, rows.columns, batch.key)
-            fitted, into = target.fitted(rows, looked, batch.key)
-            merging.prepare(connection, into.schema)
-            merging.check(connection, into.schema, batch)
+            merging.prepare(connection, looked.schema)
+            merging.check(connection, looked.schema, batch)
+        fitted, into = target.fitted(rows, looked, batch.key)  # not in there: the server ends what stands still
         staging.remove(at, into.schema, batch.sink, below=batch.fence)
         stage, staged = staging.Stage.of(into, batch), staging.Staged([], 0)
         try:

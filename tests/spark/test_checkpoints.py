@@ -249,7 +249,7 @@ def test_a_batch_is_known_by_its_keys_also_when_they_have_run_out(lake: Lake, *,
         written.append(sorted(row.order_id for row in rows.collect()))
 
     def put(batch: int, *keys: str) -> BatchReport:
-        given = {"write": write, "safe": "replace", "namespace": "prints", "hash_keys": hash_keys}
+        given: dict[str, Any] = {"write": write, "safe": "replace", "namespace": "prints", "hash_keys": hash_keys}
         return lake.put(batch, *((key, 1) for key in keys), **given)
 
     store = RedisClaims.from_url(lake.url, namespace="prints", hash_keys=hash_keys)

@@ -109,9 +109,10 @@ class Coordinator(Protocol):
         """The group now. Raises StoreUnavailable, StoreRefused."""
         ...
 
-    def note(self, group: str, texts: Mapping[str, str]) -> None:
-        """Keep texts under names, each instead of what was kept under its name before. They outlive the members, and
-        are kept for as long as positions that nobody reads. Raises StoreUnavailable, StoreRefused."""
+    def note(self, group: str, texts: Mapping[str, str | None]) -> None:
+        """Keep texts under names, each instead of what was kept under its name before; None: nothing any more. They
+        outlive the members, and are kept for as long as positions that nobody reads. Raises StoreUnavailable,
+        StoreRefused."""
         ...
 
     def noted(self, group: str, names: Sequence[str]) -> list[str | None]:

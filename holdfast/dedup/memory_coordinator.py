@@ -83,7 +83,7 @@ class MemoryCoordinator:
         """The group now."""
         return state_of(self._session(group).look())
 
-    def note(self, group: str, texts: Mapping[str, str]) -> None:
+    def note(self, group: str, texts: Mapping[str, str | None]) -> None:
         """Keep texts under names, beside the group."""
         self._session(group).note(texts)
 

@@ -214,9 +214,18 @@ class MemoryGroupSession:
 
         return self._ask(apply)
 
-    def note(self, texts: Mapping[str, str]) -> None:
-        """Keep these beside the group."""
-        self._ask(lambda: self._group.notes.update(texts))
+    def note(self, texts: Mapping[str, str | None]) -> None:
+        """Keep these beside the group; None: remove that one."""
+
+        def apply() -> None:
+            notes = self._group.notes
+            for name, text in texts.items():
+                if text is None:
+                    notes.pop(name, None)
+                else:
+                    notes[name] = text
+
+        self._ask(apply)
 
     def noted(self, names: Sequence[str]) -> list[str | None]:
         """The note kept under each of these names."""

@@ -124,7 +124,7 @@ class RedisCoordinator:
         """
         return RedisGroupSession(self._store.parts(), group).remove()
 
-    def note(self, group: str, texts: Mapping[str, str]) -> None:
+    def note(self, group: str, texts: Mapping[str, str | None]) -> None:
         """Keep texts under names, beside the group. See `Coordinator.note`.
 
         Raises:

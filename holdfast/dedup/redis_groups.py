@@ -158,11 +158,17 @@ class RedisGroupSession:
             self._piped([("UNLINK", self._notes)])
         return removed
 
-    def note(self, texts: Mapping[str, str]) -> None:
-        """Keep these beside the group."""
-        if texts:
-            pairs = [encode(part) for pair in texts.items() for part in pair]
-            self._piped([("HSET", self._notes, *pairs), ("PEXPIRE", self._notes, self._parts.times.position)])
+    def note(self, texts: Mapping[str, str | None]) -> None:
+        """Keep these beside the group; None: remove that one."""
+        pairs = [encode(part) for name, text in texts.items() if text is not None for part in (name, text)]
+        removed = [encode(name) for name, text in texts.items() if text is None]
+        commands: list[tuple[bytes | str | int, ...]] = []
+        if removed:
+            commands.append(("HDEL", self._notes, *removed))
+        if pairs:
+            commands += [("HSET", self._notes, *pairs), ("PEXPIRE", self._notes, self._parts.times.position)]
+        if commands:
+            self._piped(commands)
 
     def noted(self, names: Sequence[str]) -> list[str | None]:
         """The note kept under each of these names."""

@@ -285,3 +285,10 @@ def test_a_mark_is_read_from_a_message_of_any_kind() -> None:
         assert Mark.last_of(Stored("orders", b"y", offset=6).encode() + kind.encode()) == Mark(7, 50)
     assert Mark.first_of(b"") is None
     assert Mark.last_of(b"") is None
+
+
+def test_the_mark_of_a_queue_that_is_gone_for_good_goes_too() -> None:
+    bench = Bench()
+    bench.note(Mark(20, 50))
+    bench.logs.forget([Q])
+    assert bench.noted is None

@@ -84,6 +84,7 @@ def test_a_topic_that_was_deleted_is_given_up_once_no_name_server_has_known_it_f
     assert len(topics.look(Deadline(1.0))) == 2
     clock.at += 20
     assert [queue.topic for queue in topics.look(Deadline(1.0))] == ["%RETRY%billing"]
+    assert [queue.topic for queue in topics.gone] == ["orders-1"]
 
 
 def test_name_servers_that_were_away_for_long_and_know_one_broker_at_first_cost_no_queue(clock: Any) -> None:

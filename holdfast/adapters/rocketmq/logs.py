@@ -305,6 +305,11 @@ class Logs:
                 if queue in self._logs:
                     self._logs[queue].noted = mark
 
+    def forget(self, queues: Collection[Partition]) -> None:
+        """Remove the marks of queues that are gone for good. Waits for the store. Raises StoreUnavailable."""
+        if queues:
+            self._coordinator.note(self._group, {_name(queue): None for queue in queues})
+
     # ---- inside
     def _ask(self, log: Log) -> None:
         with self._changed:

@@ -46,6 +46,8 @@ class Topics:
         self._found: set[str] = set()
         #: With the time since when name servers answer without it; None: they list it.
         self._queues: dict[Partition, float | None] = {}
+        #: Queues that are gone for good, until whoever keeps something of them has taken note.
+        self.gone: list[Partition] = []
 
     def choose(self, topics: Collection[str]) -> None:
         """Names and patterns (^...). Raises SettingError: tags of a topic that is none of these."""
@@ -118,8 +120,11 @@ class Topics:
     def _note(self, topic: str, listed: Collection[Partition], brokers: Collection[str], now: float) -> None:
         for queue in [queue for queue in self._queues if queue.topic == topic and queue not in listed]:
             since = self._queues[queue]
-            if queue.broker in brokers or (since is not None and now - since > _GONE_S):
+            if queue.broker in brokers:  # closed, or one of fewer: it may be opened again
                 del self._queues[queue]
+            elif since is not None and now - since > _GONE_S:
+                del self._queues[queue]
+                self.gone.append(queue)
             elif since is None:
                 self._queues[queue] = now
         self._queues.update(dict.fromkeys(listed))

@@ -55,7 +55,7 @@ class Watch:
         changed: threading.Condition,
     ) -> None:
         self._client, self._coordinator, self._settings, self._changed = client, coordinator, settings, changed
-        self._topics, self._place, self._offsets = topics, place, offsets
+        self._topics, self._place, self._offsets, self._logs = topics, place, offsets, logs
         self._foreign_members = ForeignMemberWatch(client, coordinator, settings.group, lambda: topics.queues)
         self._upkeep = Upkeep(settings.group)
         self._heartbeats = self._upkeep.add("heartbeats", self.beat, settings.heartbeat_broker_interval_s)
@@ -182,11 +182,19 @@ class Watch:
             self._topics.look(deadline)
         finally:
             self._place.offer(after := self._topics.queues)
-        for queue in before.difference(after):
-            left = self._offsets.unread(queue, deadline)
+        if gone := [queue for queue in self._topics.gone if queue not in after]:
+            self._logs.forget(gone)  # else it is tried again
+            self._client.forget(gone)
             _log.warning(
-                "%s cannot be read any more: its broker does not list it; %d of its messages were not read", queue, left
+                "given up, since no name server has listed them for ten minutes: %s", ", ".join(map(str, gone))
             )
+        self._topics.gone.clear()
+        for queue in before.difference(after).difference(gone):
+            try:
+                left = f"{self._offsets.unread(queue, deadline)} of its messages were not read"
+            except SourceError as error:
+                left = f"how many of its messages were not read is not known ({error})"
+            _log.warning("%s cannot be read any more: its broker does not list it; %s", queue, left)
 
     def _look_for_foreign_members(self, deadline: Deadline) -> None:
         found = self._foreign_members.look(deadline)

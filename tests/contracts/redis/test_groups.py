@@ -296,6 +296,8 @@ class TestTools:
         a.membership.leave(Deadline(5.0))
         assert coordinator.noted(GROUP, ["two", "three", "one"]) == ["ä", None, "1"]
         assert coordinator.noted("another", ["one"]) == [None]
+        coordinator.note(GROUP, {"two": None, "three": None, "four": "4"})
+        assert coordinator.noted(GROUP, ["two", "three", "four", "one"]) == [None, None, "4", "1"]
         assert coordinator.remove(GROUP)
         assert coordinator.noted(GROUP, ["one"]) == [None]
 

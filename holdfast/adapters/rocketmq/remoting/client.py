@@ -18,7 +18,7 @@ from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeVar
 
     from holdfast.adapters.rocketmq.remoting.answers import Answer
@@ -267,6 +267,12 @@ class RemotingClient:
         answer = queues.read_pull(self.network.ask(address, asked, deadline), request.offset)
         self._suggested[request.queue] = answer.suggested_broker_id
         return answer
+
+    def forget(self, queues: Iterable[Partition]) -> None:
+        """Forget what is known of queues that are gone for good."""
+        for queue in queues:
+            self._suggested.pop(queue, None)
+            self._waited_for.discard(queue)
 
     # -- what has no method
 

@@ -104,11 +104,11 @@ def test_what_a_client_calls_that_was_given_up_does_not_count() -> None:
     callbacks.listener = cast("RebalanceListener", SimpleNamespace(lost=lambda _: None))
     seen: list[int] = []
     callbacks.clients += 1
-    first = callbacks.of_this_client(seen.append)
+    first = callbacks.of_this_client(seen.append, 1)
     first(1)
     callbacks.given_up()
     first(2)
-    callbacks.of_this_client(seen.append)(3)
+    callbacks.of_this_client(seen.append, 1)(3)
     assert seen == [1, 3]
 
 

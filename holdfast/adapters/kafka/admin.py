@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.adapters.kafka._client import AdminClient, KafkaError, KafkaException
 from holdfast.adapters.kafka.faults import Cure, as_source_error, cure_of
 from holdfast.adapters.kafka.properties import DEFAULT_PORT, addresses, for_helpers
+from holdfast.adapters.kafka.shielding import NoLog
 from holdfast.errors import SettingError, SourceError, SourceUnavailable
 from holdfast.plugin.listening import refusal, unreached
 from holdfast.records import Partition
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 # The client's own lines ("Connect to ... failed") repeat what our errors say; a user's own logger is left in place.
-_SILENT = logging.Logger("holdfast.kafka.admin", level=logging.CRITICAL + 1)  # noqa: LOG001 - of nobody's tree
+_SILENT = NoLog()
 
 # Who has so much time waits for a start, and wants to know for what.
 _TOLD_S = 5.0

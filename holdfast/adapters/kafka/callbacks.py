@@ -1,18 +1,19 @@
 """librdkafka's callbacks, inside `poll` or `close` and in the thread that called them.
 
 Nothing may be raised here: an exception that leaves a callback loses the messages of the poll around it. What went
-wrong is raised by the next poll.
+wrong is raised by the next poll; what a signal's handler raises, by this one (see `shielding`).
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, TopicPartition
 from holdfast.adapters.kafka.properties import DEFAULT_PORT
+from holdfast.adapters.kafka.shielding import NoLog, Shield
 from holdfast.errors import SourceError, SourceFatal, SourceUnavailable
 from holdfast.plugin.folding import EVERY_S, Folding
 from holdfast.plugin.listening import refusal, unreached
@@ -33,6 +34,9 @@ _client_log = logging.getLogger("holdfast.kafka.client")
 _TELL_S = 30.0
 #: The start of the log (rdkafka.h, RD_KAFKA_OFFSET_BEGINNING).
 _BEGINNING = -2
+
+#: A line's level, its format, and three strings for it: so the binding calls a logger.
+_LOG_ARGUMENTS = 5
 
 _FATES = {
     faults.CommitFate.DONE: CommitFate.DONE,
@@ -58,16 +62,18 @@ class ClientLog:
             _client_log.debug("%s", said)
 
 
-class _NoLog:
-    """Takes the lines and drops them, without a line of Python: Ctrl-C that comes while the client waits is raised in
-    the first line that runs, and the binding loses what a log's callback raises."""
+class ShieldedLog:
+    """Hands the lines on to a logger."""
 
-    log = "".format
+    def __init__(self, logger: Any, shield: Shield) -> None:  # noqa: ANN401 - whatever has a method `log`
+        self.log = shield.around(logger.log, _LOG_ARGUMENTS)
 
 
-def client_log() -> ClientLog | _NoLog:
-    """Make what takes a client's own lines."""
-    return ClientLog() if _client_log.isEnabledFor(logging.DEBUG) else _NoLog()
+def client_log(conf: Mapping[str, object], shield: Shield) -> NoLog | ShieldedLog:
+    """Make what takes a client's own lines: the configuration's logger, or ours."""
+    if (theirs := conf.get("logger")) is not None:
+        return ShieldedLog(theirs, shield)
+    return ShieldedLog(ClientLog(), shield) if _client_log.isEnabledFor(logging.DEBUG) else NoLog()
 
 
 def guarded(name: str, call: Callable[..., object]) -> Callable[..., None]:
@@ -92,6 +98,8 @@ class Callbacks:
         self.incremental = False
         #: The application's own error_cb, by `applications`.
         self.error_cb: Callable[[KafkaError], object] | None = None
+        #: What signals' handlers raise in callbacks.
+        self.shield = Shield()
         self.assigned: set[Partition] = set()
         #: How many clients the source has made, and given up.
         self.clients = 0
@@ -112,7 +120,7 @@ class Callbacks:
         self._told_at: dict[tuple[int, str], float] = {}
         self._fates: list[tuple[dict[Partition, int], dict[Partition, CommitFate]]] = []
 
-    def of_this_client(self, call: Callable[..., object]) -> Callable[..., None]:
+    def of_this_client(self, call: Callable[..., object], arguments: int) -> Callable[..., Any]:
         """`call`, for as long as the source has no other client: one that was given up may go on to call."""
         number = self.clients
 
@@ -120,7 +128,7 @@ class Callbacks:
             if self.clients == number:
                 call(*args)
 
-        return unless_given_up
+        return self.shield.around(unless_given_up, arguments)
 
     def applications(self, name: str, call: Callable[..., object]) -> Callable[..., object]:
         """A callback of the application's configuration, for the client."""

@@ -396,6 +396,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         while True:
             message = self._source.client.poll(deadline.left_s(_MOMENT_S))
             callbacks = self._source.callbacks
+            callbacks.shield.raise_kept()
             if callbacks.raised is not None:
                 error, callbacks.raised = callbacks.raised, None
                 raise error

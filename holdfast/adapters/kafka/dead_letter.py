@@ -280,15 +280,16 @@ class _Running:
         self._ended.set()
 
     def end(self, deadline: Deadline) -> None:
-        """Send what is queued, tell the answers, stop."""
-        self._answered(lambda: self.producer.flush(deadline.left_s()))
-        if left := len(self.producer):
-            _log.warning("%s dead letters were not acknowledged; their records are not settled", left)
+        """Send what is queued, tell the answers, stop. The thread does it, which no signal interrupts: in a callback
+        that is called here the client would lose what a signal's handler raises (see `shielding`)."""
         self._ended.set()
         self._thread.join(deadline.left_s() + _POLL_S * 2)
+        if left := len(self.producer):
+            _log.warning("%s dead letters were not acknowledged; their records are not settled", left)
 
     def _serve(self) -> None:
-        # What is queued ends by itself, by an answer or by message.timeout.ms; then there is nobody left to tell.
+        # What is queued is sent at once (linger.ms), and ends by itself, by an answer or by message.timeout.ms; then
+        # there is nobody left to tell.
         while not self._ended.is_set() or len(self.producer):
             if not self._answered(lambda: self.producer.poll(_POLL_S)):
                 self._ended.wait(_POLL_S)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
 from holdfast.adapters.kafka.admin import refused
-from holdfast.adapters.kafka.callbacks import topic_partitions
+from holdfast.adapters.kafka.callbacks import client_log, topic_partitions
 from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, packing_conf, producer_conf
 from holdfast.adapters.kafka.faults import Cure, cure_of
 from holdfast.adapters.kafka.header_names import headers_of
@@ -51,6 +51,7 @@ class KafkaDeadLetterTool(TopicView):
         silent_s = 0.0  # counted in looks, since the caller may take its time between two of them
         while open_:
             messages = self.consumer.consume(_READ, _READ_S)
+            self._shield.raise_kept()
             records: list[Record] = []
             for message in messages:
                 self._take(message, ends, open_, records)
@@ -127,7 +128,7 @@ class KafkaDeadLetterTool(TopicView):
                     value=letter.value,
                     key=letter.key,
                     headers=list(letter.headers),
-                    callback=told(index),
+                    callback=self._shield.around(told(index), 2),
                     **more,
                 )
                 waiting += 1
@@ -137,12 +138,14 @@ class KafkaDeadLetterTool(TopicView):
                 answers[index] = DeadLetterError("the producer's queue is full")
         while waiting and not deadline.passed:
             producer.poll(deadline.left_s(_POLL_S))
+            self._shield.raise_kept()
         return answers
 
     def _open(self, *, packed: bool) -> Producer:
         if packed not in self._producers:
             try:
                 own: dict[str, Any] = {"batch.num.messages": _BATCH, "error_cb": self.errors.append}
+                own["logger"] = client_log(self._conf, self._shield)
                 conf = packing_conf(self._conf) if packed else producer_conf(self._conf)
                 self._producers[packed] = Producer({**conf, **own})
             except KafkaException as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.adapters.kafka.callbacks import Callbacks
     from holdfast.adapters.kafka.emission import ClientConfig
+    from holdfast.adapters.kafka.shielding import Shield
     from holdfast.timing import Deadline
 
 #: Callbacks that the client's own configuration may have.
@@ -39,20 +40,22 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
     """
     callbacks.clients += 1
     own = {
-        "on_commit": callbacks.of_this_client(callbacks.on_commit),
-        "error_cb": callbacks.of_this_client(callbacks.on_error),
+        "on_commit": callbacks.of_this_client(callbacks.on_commit, 2),
+        "error_cb": callbacks.of_this_client(callbacks.on_error, 1),
         # Where a group begins is asked once. Of a client that finds itself outside of the log (retention was
         # quicker, the log was cut) nothing may be left out: "latest" would make a gap of what is there.
         "auto.offset.reset": "earliest" if begins_by_itself else "error",
         "enable.partition.eof": True,  # its offset tells what transaction markers at a log's end do not
-        "logger": client.conf.get("logger", client_log()),
+        "logger": client_log(client.conf, callbacks.shield),
     }
     theirs: dict[str, Callable[..., object]] = {
-        name: callbacks.applications(name, call) for name in _THEIRS if callable(call := client.conf.get(name))
+        name: callbacks.shield.around(callbacks.applications(name, call), 1)
+        for name in _THEIRS
+        if callable(call := client.conf.get(name))
     }
     token, raised = client.conf.get("oauth_cb"), list[Exception]()
     if callable(token):
-        theirs["oauth_cb"] = _kept(token, raised)
+        theirs["oauth_cb"] = _kept(token, raised, callbacks.shield)
     try:
         return Consumer({"client.id": name, **client.conf, **own, **theirs})
     except KafkaException as error:
@@ -63,6 +66,7 @@ def consumer_of(client: ClientConfig, callbacks: Callbacks, *, begins_by_itself:
         if not callable(token) or (isinstance(unlike, BaseException) and not isinstance(unlike, SystemError)):
             raise
         refused = KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "OAuth token not set"))
+    callbacks.shield.raise_kept()
     raise _said(refused, raised) from refused
 
 
@@ -77,8 +81,9 @@ def _said(refused: KafkaException, raised: Sequence[Exception]) -> SourceError:
     return NotAuthorised(f"oauth_cb has given no token ({why}), and brokers are not asked without: see that it can")
 
 
-def _kept(call: Callable[[str], object], raised: list[Exception]) -> Callable[[str], object]:
-    """A callback whose last exception is kept: the client says of it only that there was one."""
+def _kept(call: Callable[[str], object], raised: list[Exception], shield: Shield) -> Callable[[str], object]:
+    """A callback whose last exception is kept: the client says of it only that there was one. Its result is the token,
+    so a shield cannot stand around all of it."""
 
     def told(asked: str) -> object:
         try:
@@ -86,6 +91,9 @@ def _kept(call: Callable[[str], object], raised: list[Exception]) -> Callable[[s
         except Exception as error:
             raised[:] = [error]
             raise
+        except BaseException as error:
+            shield.keep(error)
+            raise RuntimeError("interrupted") from error
 
     return told
 
@@ -95,9 +103,9 @@ def join(consumer: Consumer, topics: Sequence[str], callbacks: Callbacks) -> Non
     try:
         consumer.subscribe(
             list(topics),
-            on_assign=callbacks.of_this_client(callbacks.on_assign),
-            on_revoke=callbacks.of_this_client(callbacks.on_revoke),
-            on_lost=callbacks.of_this_client(callbacks.on_lost),
+            on_assign=callbacks.of_this_client(callbacks.on_assign, 2),
+            on_revoke=callbacks.of_this_client(callbacks.on_revoke, 2),
+            on_lost=callbacks.of_this_client(callbacks.on_lost, 2),
         )
     except KafkaException as error:
         raise SourceError(f"librdkafka refuses to subscribe to {topics}: {error.args[0].str()}") from error
@@ -132,6 +140,7 @@ def _list_topics(
             found = consumer.list_topics(timeout=timeout_s) if topic is None else consumer.list_topics(topic, timeout_s)
         except KafkaException as error:
             consumer.poll(0)  # serves error_cb: a refused password is told there, here it is a timeout
+            callbacks.shield.raise_kept()
             trouble = callbacks.take_trouble()
             over = deadline.passed or faults.cure_of(error.args[0]) is not faults.Cure.CLIENT
             if isinstance(trouble, SourceUnavailable):  # all brokers are away: that is what is waited for

@@ -279,10 +279,12 @@ class KafkaSource:
             leave_static.leave(consumer, self._client, deadline)
         else:
             consumer.close()
+        self._callbacks.shield.raise_kept()
 
     # ---- polling
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Records and rebalances. Raises SourceError: what no client can cure, and what callbacks met."""
+        """Records and rebalances. Raises SourceError: what no client can cure, and what callbacks met; and what a
+        signal's handler has raised in them: then what came is lost, and the client has to be sent back."""
         # Raised before anything is taken from the client: what it has delivered is not delivered again.
         if (trouble := self._callbacks.take_trouble()) is not None:
             raise trouble
@@ -307,6 +309,7 @@ class KafkaSource:
         same = self._callbacks.assignments == assignments
         if more and same and self._consumer is consumer and self._callbacks.trouble is None:
             batch = self._sort(consumer.consume(max_records - (first is not None), 0), batch)
+        self._callbacks.shield.raise_kept()
         if batch.records or batch.ends:
             self._brokers.heard()
         self._callbacks.tell_commits()

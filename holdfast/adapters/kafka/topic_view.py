@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import Consumer, KafkaError, KafkaException
 from holdfast.adapters.kafka.admin import Admin, refused, request_s
-from holdfast.adapters.kafka.callbacks import ClientLog
+from holdfast.adapters.kafka.callbacks import client_log
 from holdfast.adapters.kafka.offsets import EARLIEST, LATEST, offsets_at
 from holdfast.adapters.kafka.properties import addresses, for_helpers
+from holdfast.adapters.kafka.shielding import Shield
 from holdfast.adapters.kafka.topic_ids import TopicIds, position_name
 from holdfast.records import Partition
 
@@ -37,6 +38,7 @@ class TopicView:
         self.group = group
         self.where = addresses(conf)
         self.errors: list[KafkaError] = []
+        self._shield = Shield()
         self.admin = Admin(conf)
         self._ids = TopicIds(conf)
         own: dict[str, Any] = {
@@ -47,7 +49,7 @@ class TopicView:
             "auto.offset.reset": "earliest",
             "allow.auto.create.topics": False,
             "error_cb": self.errors.append,
-            "logger": ClientLog(),
+            "logger": client_log(conf, self._shield),
         }
         try:
             self.consumer = Consumer(

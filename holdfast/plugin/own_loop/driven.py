@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from holdfast.errors import HoldfastError
 from holdfast.plugin.engine.host import EngineHost
 from holdfast.plugin.engine.lifecycle import Lifecycle
 from holdfast.plugin.engine.partition.partitioned import Partitioned
@@ -371,9 +372,11 @@ class Driven:
             self.family.tend()
             if self.moves.pending:
                 self.moves.make()
-        except Exception as error:  # noqa: BLE001 - raised by `take`, now and from now on
+        except Exception as error:
+            if self._unread and not self._writing and not isinstance(error, HoldfastError):
+                raise  # out of the poll, and not ours: a signal's handler has raised it, and the loop may go on
             self._unread = False
-            parts.stopping.fail(error)
+            parts.stopping.fail(error)  # raised by `take`, now and from now on
 
     def _look_elsewhere(self) -> None:
         """Where the loop's transactions commit its offsets, what it has in hand is known to be done by these alone: so
@@ -387,8 +390,8 @@ class Driven:
                 self._looked_at = in_hand.records, in_hand.bytes
 
     def _asked(self, at_most: int, wait_s: float) -> Batch:
-        """Poll the client. Nearly always it is here that Ctrl-C strikes: then the client has to give the same again,
-        and nothing else was torn."""
+        """Poll the client. Nearly always it is here that a signal strikes (Ctrl-C, a job's time limit): then the client
+        has to give the same again, and nothing else was torn."""
         self._unread = True
         self._writing = False
         batch = self._steps.ask(at_most, wait_s)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from holdfast import Holdfast, RedisClaims, Retry, Settings
+from holdfast import Holdfast, MemoryClaims, RedisClaims, Retry, Settings
 from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
 from holdfast.adapters.kafka.callbacks import Callbacks, ClientLog
 from holdfast.errors import SourceUnavailable, UnknownTopic
@@ -62,6 +62,23 @@ def test_so_are_they_by_a_consumer_for_a_loop_of_ones_own() -> None:
     conf = {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "billing"}
     with pytest.raises(KafkaException, match="refuses connections: nothing listens there: check the address"):
         KafkaConsumer(conf, claims=None, assignment="sticky", settings=Settings(startup_timeout_s=0.5))
+
+
+def test_a_loop_that_passes_over_errors_hears_of_a_topic_that_is_missing(
+    kafka: KafkaServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = f"gone-{uuid.uuid4().hex[:8]}"
+    conf = {"bootstrap.servers": kafka.bootstrap, "group.id": missing, "error_cb": lambda _: None}
+    with KafkaConsumer(conf, claims=MemoryClaims()) as loop:
+        loop.subscribe([missing])
+
+        def told() -> list[str]:
+            loop.poll(0.1)  # what carries an error is passed over
+            said = [each for each in caplog.records if "create the topic, or correct its name" in each.getMessage()]
+            return [each.levelname for each in said]
+
+        until(told)
+        assert told() == ["WARNING"]  # once; and then each 30 s
 
 
 def test_all_topics_that_are_missing_are_told_together_with_the_commands_that_make_them(

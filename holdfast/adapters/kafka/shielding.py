@@ -1,0 +1,74 @@
+"""Shields for the client's callbacks: an exception of a signal's handler (Ctrl-C, a job's time limit) is kept there.
+
+A handler of Python's runs in the first line of Python that comes. While the client waits for its brokers that is the
+first line of a callback. The binding (2.6 to 2.16) goes on calling others with the exception set: out of the poll comes
+a SystemError that does not tell of it, or nothing at all. No `try` inside of a function helps: the handler runs before
+its first line. So the client gets callables without a frame of Python of their own, which send their arguments to a
+generator that waits inside of a `try` already.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+#: As many as are kept: one for each time that somebody presses Ctrl-C.
+_KEPT = 16
+_BEGIN = object()
+
+
+class NoLog:
+    """A client's logger that drops its lines."""
+
+    log = "".format
+
+
+class Shield:
+    """Around the callbacks of one client. In the thread that polls it, which calls them."""
+
+    def __init__(self) -> None:
+        self._kept: deque[BaseException] = deque(maxlen=_KEPT)
+
+    def around(self, call: Callable[..., object], arguments: int) -> Callable[..., Any]:
+        """A callback that gets so many arguments, and whose result the client does not use. Nothing leaves it."""
+        waiting = _waiting(call, arguments, self._kept)
+        next(waiting)
+        # max() hands on one by one; all answers are alike, so that it has nothing to compare. The signal that came
+        # while the client waited strikes at _BEGIN, and no argument is lost by it.
+        return partial(max, _BEGIN, key=waiting.send)
+
+    def keep(self, error: BaseException) -> None:
+        """Have it raised after the poll."""
+        self._kept.append(error)
+
+    def raise_kept(self) -> None:
+        """Raise what was kept first. To be called after each call of the client that may call back."""
+        if self._kept:
+            raise self._kept.popleft()
+
+
+def _waiting(call: Callable[..., object], arguments: int, kept: deque[BaseException]) -> Generator[int, object, None]:
+    given: list[object] = []
+    while True:
+        try:
+            while True:
+                try:
+                    came = yield 0
+                    if came is _BEGIN:
+                        given = []
+                        continue
+                    given.append(came)
+                    if len(given) == arguments:
+                        whole, given = given, []
+                        call(*whole)
+                        del whole, came  # the client, in some
+                except GeneratorExit:
+                    return
+                except BaseException as error:  # noqa: BLE001 - raised after the poll
+                    kept.append(error)
+        except BaseException as error:  # noqa: BLE001 - another signal, in the lines above
+            kept.append(error)

@@ -20,7 +20,9 @@ from holdfast.plugin.audit_report.judge.settings import AuditSettings
 from holdfast.plugin.audit_report.judge.sorting import Sorter
 from holdfast.plugin.audit_report.judge.unread import NOTHING
 from holdfast.plugin.audit_report.pages.build import audit_of
-from holdfast.plugin.audit_report.pages.words import mood
+from holdfast.plugin.audit_report.pages.model import Audit
+from holdfast.plugin.audit_report.pages.page import page
+from holdfast.plugin.audit_report.pages.words import clock, mood
 from holdfast.plugin.audit_report.tables import TABLES
 from tests.spark.audit import streamed
 from tests.spark.audit.planted import NAMELESS, Case, cases, documented, said, wrong
@@ -28,6 +30,8 @@ from tests.spark.audit.synthetic import MIXES, Group, moved_to, played, stood_st
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from holdfast.plugin.audit_report.pages.model import GroupAudit
 
     Row = dict[str, Any]
 
@@ -227,6 +231,94 @@ def test_no_room_for_what_is_sorted_is_said(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(SettingError, match=r"TMPDIR.*full"):
         tables.add(("intake", {"member": "m" * 9_000}) for _ in range(99))
     tables.close()
+
+
+# -- who was killed, and where the group stands at the end -------------------------------------------------------------
+
+
+class Teller:
+    """A member's process that tells what the test says, in seconds."""
+
+    def __init__(self, name: str, lines: list[str]) -> None:
+        self._lines, self._name, self._seq = lines, name, 0
+
+    def tells(self, at_s: float, kind: str, position: int = 0, **fields: object) -> None:
+        place = {"topic": "orders", "partition": "0", "epoch": 1, "position": position, "end": 100, "in_flight": 0}
+        of_places = {"partitions": [place]} if kind in {"assigned", "progress", "revoked"} else {}
+        stamp = {"v": 1, "kind": kind, "group": "g", "member": self._name, "run": f"run-{self._name}"}
+        stamp |= {"seq": self._seq, "at_ms": _END_MS + int(at_s * 1000), "dropped": 0}
+        self._seq += 1
+        self._lines.append(json.dumps(stamp | of_places | fields))
+
+    def starts(self, at_s: float) -> None:
+        self.tells(at_s, "started", protocol="cooperative", source="KafkaSource", settings={})
+
+    def stops(self, at_s: float, position: int) -> None:
+        self.tells(at_s, "revoked", position, trigger="leave")
+        self.tells(at_s, "stopped", clean=True, records={}, in_hand=0, error=None)
+
+
+def page_of(group: GroupAudit) -> str:
+    return page(Audit(groups=[group]))
+
+
+def shown(folder: Path, lines: list[str]) -> GroupAudit:
+    with SqliteTables() as kept:
+        kept.add((name, row) for name, rows in judged(written(folder, lines)).items() for row in rows)
+        [group] = audit_of(kept).groups
+    return group
+
+
+@pytest.mark.parametrize("ends_s", [12.0, 60.0], ids=["short before the end", "long before the end"])
+def test_who_lost_its_partition_without_a_word_was_killed_and_is_drawn_until_it_was_heard_last(
+    ends_s: float, tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    killed, other = Teller("killed", lines), Teller("other", lines)
+    killed.starts(0)
+    killed.tells(0, "assigned", trigger="assigned")
+    killed.tells(4, "progress", 40)
+    other.starts(1)
+    other.tells(10, "assigned", 40, trigger="assigned")
+    other.tells(ends_s, "progress", 100)
+    group = shown(tmp_path, lines)
+    assert {run.member: run.ended for run in group.runs.rows} == {"killed": "killed", "other": "alive"}
+    assert group.killed == 1
+    [row] = group.owned.rows
+    drawn = [(each.from_ms - _END_MS, each.to_ms - _END_MS, each.silent) for each in row.stretches]
+    assert drawn == [(0, 4_000, True), (10_000, int(ends_s * 1000), False)]
+    text = page_of(group)
+    assert "killed (fell silent)" in text
+    assert f"{clock(_END_MS + 4_000)}, when it was heard last" in text
+    assert f"{clock(_END_MS + 4_000)} (heard last)" in text
+
+
+def test_who_goes_on_without_a_partition_that_it_gave_up_is_alive(tmp_path: Path) -> None:
+    lines: list[str] = []
+    first, other = Teller("first", lines), Teller("other", lines)
+    first.starts(0)
+    first.tells(0, "assigned", trigger="assigned")
+    first.tells(4, "revoked", 40, trigger="revoked")
+    other.starts(1)
+    other.tells(5, "assigned", 40, trigger="assigned")
+    other.tells(12, "progress", 100)
+    group = shown(tmp_path, lines)
+    assert {run.ended for run in group.runs.rows} == {"alive"}
+    assert group.killed == 0
+
+
+def test_the_lag_at_the_end_is_one_wherever_the_page_tells_it(tmp_path: Path) -> None:
+    lines: list[str] = []
+    member = Teller("a", lines)
+    member.starts(0)
+    member.tells(0, "assigned", trigger="assigned")
+    member.tells(2, "progress", 20)  # the last sample; the rest is done before it stops
+    member.stops(5, 90)
+    group = shown(tmp_path, lines)
+    assert [each.lag for each in group.lagging.rows] == [10]
+    assert group.lag is not None
+    assert [series.values[-1] for series in group.lag.series] == [10, 10]
+    assert "10 at the end" in page_of(group)
 
 
 # -- damaged files -----------------------------------------------------------------------------------------------------

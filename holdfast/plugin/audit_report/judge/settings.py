@@ -14,7 +14,7 @@ class AuditSettings:
     Args:
         complete: everything up to each log's end had to be consumed: what is left over is lost.
         quiet_s: a run without a last word that was heard so long before the last event of all still lives; after more
-            silence it was killed.
+            silence it was killed. Earlier, where a partition of it went to another run and it was not heard since.
         gather_s: assignments and revocations that follow each other within this are one rebalance.
         before_s: how far before a rebalance the steady rate is taken, and how far from it a standstill may begin.
         after_s: how far after it a standstill may end, and a peak is looked for; never beyond the next rebalance.

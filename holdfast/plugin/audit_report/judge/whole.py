@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from contextlib import ExitStack, closing
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.plugin.audit.schema import NO_RECORDS
 from holdfast.plugin.audit_report.judge.changing import Near, Turns, gathered, rows_of
 from holdfast.plugin.audit_report.judge.hearing import hear
-from holdfast.plugin.audit_report.judge.kept import OUTCOMES, Kept
+from holdfast.plugin.audit_report.judge.kept import OUTCOMES, Kept, by_turn
 from holdfast.plugin.audit_report.judge.keys import Keys
 from holdfast.plugin.audit_report.judge.lost_and_repeated import Rules, Sweep
 from holdfast.plugin.audit_report.judge.shares import Shares
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.plugin.audit_report.judge.changing import Rebalance
-    from holdfast.plugin.audit_report.judge.kept import Place, Run
+    from holdfast.plugin.audit_report.judge.kept import Place
     from holdfast.plugin.audit_report.judge.overview import Overview
     from holdfast.plugin.audit_report.judge.settings import AuditSettings
 
@@ -74,6 +74,7 @@ class _Whole:
         self._spans, self._near = stack.enter_context(closing(Sorter())), stack.enter_context(closing(Sorter()))
         self._keys, self._shares = stack.enter_context(closing(Keys())), stack.enter_context(closing(Shares()))
         self._recent_ms = overview.last_ms - int(asked.quiet_s * 1000)
+        self._overtaken: frozenset[str] = frozenset()
 
     def rows(self, events: Iterable[Mapping[str, Any]]) -> Told:
         """All of them, without the group's name."""
@@ -116,6 +117,7 @@ class _Whole:
         kept = self._kept
         for run in kept.runs.values():
             run.complete = run.complete and run.sound  # something may have come after its last word
+        self._overtaken = frozenset(_overtaken(kept))
         rules, rebalances = self._rules(), gathered(kept.changes, self._asked)
         near = _Nearness(rebalances, self._near)
         for where, spans in _each(sorted(kept.places), self._spans, itemgetter(0, 1)):
@@ -130,10 +132,10 @@ class _Whole:
                 yield table, row | reports[number] if table == "rebalances" else row
         for row in self._keys.rows():
             yield "duplicate_keys", row
-        kept.counts["killed"] = sum(self._how(each) is Ended.KILLED for each in kept.runs.values())
+        kept.counts["killed"] = sum(self._how(each) is Ended.KILLED for each in kept.runs)
         shares = self._shares.of({name: (each.from_ms, each.last_ms) for name, each in kept.runs.items()})
         for name, run in kept.runs.items():
-            yield "members", run.row(name, self._how(run)) | shares[name]
+            yield "members", run.row(name, self._how(name)) | shares[name]
 
     def _place(self, place: Place, spans: Iterable[tuple[Any, ...]], rules: Rules, near: _Nearness) -> Told:
         """Args: spans: in the order of their offsets."""
@@ -141,7 +143,7 @@ class _Whole:
         for owner in place.owners:
             owner.unread()
             run = self._kept.runs[owner.run]
-            if owner.ended_by is None and self._how(run) is Ended.KILLED:
+            if owner.ended_by is None and self._how(owner.run) is Ended.KILLED:
                 owner.to_ms, owner.ended_by = run.last_ms, "killed"
         sweep = Sweep(place.owners, rules)
         last_name, last_seq, last_epoch = "", -1, None
@@ -160,14 +162,16 @@ class _Whole:
             yield "ownership", {name: getattr(each, name) for name in _OWNED}
         yield "coverage", coverage | {name: place.records.get(name, 0) for name in OUTCOMES}
 
-    def _how(self, run: Run) -> Ended:
+    def _how(self, name: str) -> Ended:
+        run = self._kept.runs[name]
         if run.stopped:
             return Ended.CLEAN if run.clean else Ended.UNCLEAN
-        return Ended.ALIVE if run.last_ms >= self._recent_ms else Ended.KILLED
+        alive = run.last_ms >= self._recent_ms and name not in self._overtaken
+        return Ended.ALIVE if alive else Ended.KILLED
 
     def _rules(self) -> Rules:
         runs = self._kept.runs.items()
-        ends = [self._how(run) for _, run in runs]
+        ends = [self._how(name) for name, _ in runs]
         doubted = any(
             not run.complete and (how is not Ended.ALIVE or not run.sound or name in self._overview.cut)
             for (name, run), how in zip(runs, ends, strict=True)
@@ -190,6 +194,16 @@ class _Whole:
             for name in names if number >= 0 else ():
                 found[number][name] = (found[number][name] or 0) + report[name]
         return found
+
+
+def _overtaken(kept: Kept) -> Iterator[str]:
+    """Runs of which a partition went to another, and of which nothing was heard from then on, not even that it went:
+    however late in the events that is."""
+    for place in kept.places.values():
+        for owner, next_ in pairwise(by_turn(place.owners)):
+            run = kept.runs.get(owner.run)
+            if run is not None and owner.ended_by is None and owner.run != next_.run and run.last_ms < next_.from_ms:
+                yield owner.run
 
 
 class _Nearness:

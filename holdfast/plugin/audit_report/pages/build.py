@@ -18,7 +18,7 @@ from holdfast.plugin.audit_report.pages.model import (
     Rebalance,
     Run,
 )
-from holdfast.plugin.audit_report.pages.over_time import intake_of, lag_of, owned_of
+from holdfast.plugin.audit_report.pages.over_time import ends_of, intake_of, lag_of, owned_of
 from holdfast.plugin.audit_report.pages.places import label, natural, strips_of
 from holdfast.plugin.audit_report.verdicts import Cause, KeyCause, Verdict
 
@@ -111,7 +111,7 @@ def _detailed(figures: GroupAudit, reader: TableReader) -> GroupAudit:
             reader.largest(t.REBALANCES, "pause_ms", _MOST_REBALANCES, where), _rebalance, lambda each: each.number
         ),
         pauses=_listed(reader.largest(t.PAUSES, "pause_ms", _MOST_PAUSES, {**where, "waiting": True}), _pause),
-        lagging=_lagging(reader, where),
+        lagging=_lagging(reader, figures.group),
         owned=owned,
         lag=lag_of(reader, figures),
         intake=intake_of(reader, figures, names),
@@ -231,22 +231,14 @@ def _pause(row: Row) -> Pause | None:
     )
 
 
-def _lagging(reader: TableReader, where: Where) -> Listed[Lagging]:
-    heard = reader.grouped(t.LAG, ("topic", "partition"), value="lag", how="max", where=where)
+def _lagging(reader: TableReader, group: str) -> Listed[Lagging]:
+    heard = reader.grouped(t.LAG, ("topic", "partition"), value="lag", how="max", where={"group": group})
     most = {(topic, partition): lag for topic, partition, lag in heard if lag is not None}
-    worst = sorted(most, key=lambda each: -most[each])[:_MOST_LAGGING]
+    ends = ends_of(reader, group)
     rows = []
-    for topic, partition in worst:
-        found = reader.largest(t.COVERAGE, "position", 1, {**where, "topic": topic, "partition": partition})
-        row = found.rows[0] if found.rows else {"position": None, "end": None}
-        rows.append(
-            Lagging(
-                partition=f"{topic}-{partition}",
-                position=row["position"],
-                end=row["end"],
-                most=most[topic, partition],
-            )
-        )
+    for name in sorted(most, key=lambda each: -most[each])[:_MOST_LAGGING]:
+        position, end = ends.get(name, (None, None))
+        rows.append(Lagging(partition="-".join(name), position=position, end=end, most=most[name]))
     return Listed(rows=rows, total=len(most))
 
 

@@ -34,7 +34,10 @@ def lag(group: GroupAudit, times: Times) -> Picture | None:
     key, end = legend(plot.values.bottom + 28, entries)
     most = max(known)
     at = curves.from_ms + total.values.index(most) * curves.step_ms
-    words = f"At most {short(most)} records behind, at {clock(at)}; {short(known[-1])} at the end."
+    words = (
+        f"At most {short(most)} records behind, at {clock(at)}; {short(known[-1])} at the end. "
+        "Lag is the log's end less the group's position, as members have said them."
+    )
     return Picture("lag", f"Lag of {group.group}, in records", words, end, [*shapes, *key])
 
 

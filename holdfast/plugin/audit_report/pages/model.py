@@ -136,7 +136,7 @@ class Pause(NamedTuple):
 
 
 class Lagging(NamedTuple):
-    """How far a partition was behind at the last look, and at worst."""
+    """How far a partition was behind at the end, and at worst."""
 
     partition: str
     position: int | None
@@ -145,7 +145,7 @@ class Lagging(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """At the last look."""
+        """At the end: its log's end less the group's position, both as members have said last."""
         if self.position is None or self.end is None:
             return None
         return max(self.end - self.position, 0)
@@ -157,6 +157,8 @@ class Stretch(NamedTuple):
     member: int
     from_ms: int
     to_ms: int
+    #: It ended without a word: `to_ms` is when the member was heard last.
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from functools import cache
 from typing import TYPE_CHECKING
 
 from holdfast.plugin.audit_report import tables as t
@@ -10,9 +11,10 @@ from holdfast.plugin.audit_report.pages.model import Curves, Listed, Owned, Seri
 from holdfast.plugin.audit_report.pages.places import natural
 from holdfast.plugin.audit_report.pages.reading import Steps
 from holdfast.plugin.audit_report.pages.style import MOST_COLOURS
+from holdfast.plugin.audit_report.verdicts import Ended
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from holdfast.plugin.audit_report.pages.model import GroupAudit
     from holdfast.plugin.audit_report.pages.reading import TableReader, Where
@@ -36,8 +38,21 @@ def _count(group: GroupAudit, steps: Steps) -> int:
     return (group.to_ms - steps.from_ms) // steps.step_ms + 1
 
 
+def ends_of(reader: TableReader, group: str) -> Mapping[tuple[str, str], tuple[int | None, int | None]]:
+    """Of each partition: the group's position, and the log's end, as members have said them last. The lag at the end is
+    of these, wherever the page tells one."""
+    found: dict[tuple[str, str], tuple[int | None, int | None]] = {}
+    keys, where = ("topic", "partition"), {"group": group}
+    for topic, partition, position in reader.grouped(t.COVERAGE, keys, value="position", how="max", where=where):
+        found[topic, partition] = position, None
+    for topic, partition, end in reader.grouped(t.COVERAGE, keys, value="end", how="max", where=where):
+        found[topic, partition] = found.get((topic, partition), (None, None))[0], end
+    return found
+
+
 def lag_of(reader: TableReader, group: GroupAudit) -> Curves | None:
-    """All partitions together, then the worst. What was heard of a partition last holds until more is heard."""
+    """All partitions together, then the worst. What was heard of a partition last holds until more is heard; the end is
+    that of `ends_of`: what members say as they stop is no sample of their progress."""
     steps = steps_of(group, "at_ms")
     count = _count(group, steps)
     heard: dict[tuple[str, str], array[int]] = {}
@@ -47,9 +62,12 @@ def lag_of(reader: TableReader, group: GroupAudit) -> Curves | None:
         if lag is not None and 0 <= step < count:
             if (topic, partition) not in heard:
                 heard[topic, partition] = array("q", [_UNKNOWN]) * count
-            heard[topic, partition][step] = lag
+            heard[topic, partition][step] = max(lag, 0)
     if not heard:
         return None
+    for name, (position, log_end) in ends_of(reader, group.group).items():
+        if name in heard and position is not None and log_end is not None:
+            heard[name][-1] = max(log_end - position, 0)
     total: list[float | None] = [None] * count
     most: dict[tuple[str, str], int] = {}
     for name, values in heard.items():
@@ -96,6 +114,13 @@ def owned_of(
 ) -> tuple[Listed[Owned], list[str]]:
     """Partitions with their owners, `first` before those that moved most; and all names, `names` first."""
     where: Where = {"group": group.group}
+
+    @cache
+    def heard_ms(run: str) -> int:
+        """When a process that has its partitions still was heard last: nothing is known of it from then on."""
+        found = reader.largest(t.MEMBERS, "ended_ms", 1, {**where, "run": run}).rows
+        return found[0]["ended_ms"] if found else group.to_ms
+
     counts = {
         f"{topic}-{partition}": (topic, partition, times)
         for topic, partition, times in reader.grouped(
@@ -116,8 +141,9 @@ def owned_of(
             if row["member"] not in places:
                 places[row["member"]] = len(every)
                 every.append(row["member"])
-            to_ms = row["to_ms"] if row["to_ms"] is not None else group.to_ms
-            stretches.append(Stretch(places[row["member"]], row["from_ms"], max(to_ms, row["from_ms"])))
+            to_ms = row["to_ms"] if row["to_ms"] is not None else heard_ms(row["run"])
+            silent = row["ended_by"] == Ended.KILLED
+            stretches.append(Stretch(places[row["member"]], row["from_ms"], max(to_ms, row["from_ms"]), silent))
         paused = reader.largest(t.PAUSES, "pause_ms", _MOST_STRETCHES, {**here, "waiting": True}).rows
         pauses = [
             (row["last_ms"], row["first_ms"])

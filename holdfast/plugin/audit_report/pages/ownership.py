@@ -33,7 +33,11 @@ def ownership(group: GroupAudit, times: Times) -> Picture | None:
         shapes.append(name_at_left(y + high / 2 + 4, row.partition))
         shapes += _row(row, group, times, y, high)
     shapes += times.marks(group.rebalances.rows, TOP, bottom)
-    entries = [(colour(i), name) for i, name in enumerate(group.members[:_MOST_LEGEND])]
+    silent = {stretch.member for row in rows for stretch in row.stretches if stretch.silent}
+    entries = [
+        (colour(i), f"{name} (fell silent)" if i in silent else name)
+        for i, name in enumerate(group.members[:_MOST_LEGEND])
+    ]
     if len(group.members) > _MOST_LEGEND:
         entries.append(("rest", f"and {len(group.members) - _MOST_LEGEND} more"))
     if any(row.pauses for row in rows):
@@ -52,7 +56,8 @@ def _row(row: Owned, group: GroupAudit, times: Times, y: float, high: float) -> 
             yield bar(left, y, right - left, high, "rest", tip=f"{row.partition}: several members in turn")
             continue
         name = group.members[stretch.member]
-        tip = f"{row.partition}: {name}, {clock(stretch.from_ms)} to {clock(stretch.to_ms)}"
+        heard = ", when it was heard last" if stretch.silent else ""
+        tip = f"{row.partition}: {name}, {clock(stretch.from_ms)} to {clock(stretch.to_ms)}{heard}"
         yield bar(left, y, max(right - left, _LEAST_PX), high, colour(stretch.member), tip=tip)
         if high >= 14 and right - left > len(name) * LETTER + 8:
             yield label(left + 4, y + high - 5, name, 'class="in" pointer-events="none"')

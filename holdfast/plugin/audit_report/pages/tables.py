@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.plugin.audit_report.pages.model import Listed
 from holdfast.plugin.audit_report.pages.words import clock, long, offsets
-from holdfast.plugin.audit_report.verdicts import Reason
+from holdfast.plugin.audit_report.verdicts import Ended, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -208,7 +208,7 @@ def _member(run: Run, at: Callable[[int | None], str]) -> Sequence[Cell]:
         run.member,
         run.run[:8],
         at(run.began_ms),
-        at(run.ended_ms),
+        f"{at(run.ended_ms)} (heard last)" if run.ended == Ended.KILLED else at(run.ended_ms),
         run.ended,
         run.handled,
         None if run.share is None else f"{run.share:.0%}",

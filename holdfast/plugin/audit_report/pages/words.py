@@ -25,7 +25,7 @@ VERDICTS: Mapping[str, str] = {
     Verdict.LOST: "the group's position passed it, and the events of all members that read there are complete: none "
     "handled it",
     Verdict.UNKNOWN: "a process that was killed, or whose events are incomplete, may have handled it",
-    Verdict.PENDING: "no member has reported that it is done: it is lag",
+    Verdict.PENDING: "no member has reported yet that it is done",
     Verdict.LEFT: "the group ended before it, or a reset skipped it",
     Verdict.EXPIRED: "retention deleted it before the group read it",
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,14 @@ import pytest
 from holdfast.adapters.rocketmq.dead_letter import OWN, RocketMQDeadLetters
 from holdfast.adapters.rocketmq.headers import headers_of
 from holdfast.adapters.rocketmq.remoting import RemotingClient
-from holdfast.errors import DeadLetterError, DeadLetterRefused, NotAuthorised, SourceUnavailable, UnknownTopic
+from holdfast.errors import (
+    DeadLetterError,
+    DeadLetterRefused,
+    LetterTooLarge,
+    NotAuthorised,
+    SourceUnavailable,
+    UnknownTopic,
+)
 from holdfast.plugin.retrying.dead_letter import Letter
 from holdfast.records import Partition
 from holdfast.testing.records import make_record
@@ -24,6 +33,8 @@ if TYPE_CHECKING:
 
     from tests.harness.servers.rocketmq import RocketMQServer
 
+#: maxMessageSize of a broker is 4 MB, which no compression makes of these.
+_TOO_LARGE = 5_000_000
 _HEADERS = (
     ("KEYS", b"4711 k2"),
     ("TAGS", b"new"),
@@ -137,6 +148,32 @@ def test_a_letter_that_its_topic_never_takes_is_refused_for_good(
         letters.send(letter(topic, headers=[("long", b"x" * 32_300)]), Deadline(20))
     letters.send(letter(topic, value=b"small"), Deadline(20))
     assert [message.body for message in messages_of(rocketmq.namesrv, topic, 1)] == [b"small"]
+
+
+@pytest.mark.parametrize("properties", [0, 1_000, 32_000], ids=["no properties", "some", "as many as there may be"])
+def test_a_letter_that_is_too_large_arrives_without_its_value_and_says_what_it_lacks(
+    letters: RocketMQDeadLetters, rocketmq: RocketMQServer, properties: int
+) -> None:
+    topic, large = make_topic(rocketmq.namesrv, 1), random.Random(7).randbytes(_TOO_LARGE)
+    headers = [("UNIQ_KEY", b"7F0000010BAD18B4AAC2335A0F0F0001"), *([("p", b"x" * properties)] if properties else [])]
+    whole = letter(topic, 41, large, headers, key=b"4711")
+    with pytest.raises(LetterTooLarge, match="letter_too_large"):
+        letters.send(whole, Deadline(20))
+    letters.send(replace(whole, without_value=True), Deadline(20))
+    letters.send(letter(topic, 42), Deadline(20))  # the topic goes on
+    found, after = messages_of(rocketmq.namesrv, topic, 2)
+    assert (found.body, after.body) == (b"", b"v")
+    said = dict(headers_of(found.raw_properties))
+    assert said["holdfast-value-bytes"] == str(_TOO_LARGE).encode()
+    places = [said[f"holdfast-origin-{name}"] for name in ("topic", "partition", "offset")]
+    assert places == [b"orders", b"broker-a-3", b"41"]
+    assert said["holdfast-error-message"] == b"no"
+    if properties < 32_000:
+        assert said["holdfast-left-out"] == b"value"
+        assert (found.unique_key, found.keys) == ("7F0000010BAD18B4AAC2335A0F0F0001", "4711")
+        assert said.get("p", b"") == b"x" * properties
+    else:
+        assert said["holdfast-left-out"] == b"value, key, headers"
 
 
 def test_a_topic_that_is_missing_or_closed_is_told_at_the_start_and_to_each_letter(

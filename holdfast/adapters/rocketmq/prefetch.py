@@ -340,9 +340,10 @@ class Prefetch:
     def _note_still(self, reading: Reading) -> None:
         """Whether nothing of it is under way, so that somebody has to look at it: behind the others."""
         queue = reading.queue
+        if self._readings.get(queue) is not reading:
+            return
         self._still.pop(queue, None)
-        stands = not reading.pulls.under_way and reading.pulls.next is not None and not reading.paused
-        if stands and self._readings.get(queue) is reading:
+        if not reading.pulls.under_way and reading.pulls.next is not None and not reading.paused:
             self._still[queue] = None
 
     def _is_reset(self, queue: Partition, asked: int, answer: PullAnswer | SourceError) -> bool:

@@ -267,6 +267,21 @@ def test_a_batch_is_written_whatever_the_database_allows_by_default(
     assert keys.put("a") == 1
 
 
+def test_a_batch_is_on_disk_before_it_counts_where_the_database_answers_earlier_by_default(
+    url: str, set_by_default: Callable[[str], None]
+) -> None:
+    keys = Keys(url, "text")
+    keys.put("a")
+    for by_default, then in (("off", "on"), ("local", "local")):
+        set_by_default(f"synchronous_commit TO {by_default}")
+        into = keys._target()
+        batch = BatchWrite.of(Attempt(BatchId("s", "q", 1), 1, "s-later", 1_800_000_000_000), ("k",), 0)
+        with keys.at.connected() as connection:
+            nothing = (staging.Stage.of(into, batch), staging.Staged([], 0))
+            merging.merge(connection, into, *nothing, batch, update=True)
+            assert connection.execute("SHOW synchronous_commit").fetchone() == (then,)
+
+
 def test_a_table_that_is_locked_is_waited_for_as_long_as_is_said_and_the_holder_is_named(url: str) -> None:
     keys = Keys(url, "text")
     keys.put("a")

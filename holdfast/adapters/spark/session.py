@@ -13,7 +13,7 @@ import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Condition, Event, Timer
+from threading import Condition, Event, Thread
 from types import FunctionType
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -265,21 +265,22 @@ def _through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _worker_failure(
     spark: SparkSession, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> Exception | None:
-    tag, late = f"holdfast-{uuid4().hex}", Event()
+    tag, late, done = f"holdfast-{uuid4().hex}", Event(), Event()
 
     def end() -> None:  # a cluster without executors would keep the job waiting for ever, and with it the error
-        late.set()
-        spark.interruptTag(tag)
+        left_s = _PATIENCE_S
+        while not done.wait(left_s):
+            late.set()
+            spark.interruptTag(tag)
+            left_s = 1.0  # once more: a job that has not begun yet is not found
 
-    timer = Timer(_PATIENCE_S, end)
-    timer.daemon = True
     spark.addTag(tag)
-    timer.start()
+    Thread(target=end, name="holdfast-workers", daemon=True).start()
     try:
         spark.range(1).mapInArrow(function, "id bigint").collect()
     except SPARK_ERRORS as error:
         return None if late.is_set() else error
     finally:
-        timer.cancel()
+        done.set()
         spark.removeTag(tag)
     return None

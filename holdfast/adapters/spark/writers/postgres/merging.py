@@ -33,6 +33,11 @@ INSERT INTO {} VALUES ({}, {}, {}, {}, {}, {}, now(), NULL)
 ON CONFLICT (sink, query) DO UPDATE SET batch = excluded.batch, attempt = excluded.attempt, fence = excluded.fence,
     rows = excluded.rows, written_at = excluded.written_at, finished_at = NULL
 """
+#: A commit that is answered before it is on disk may be gone after a crash, when Redis has the batch as finished.
+_DURABLE = (
+    "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) "
+    "WHERE pg_catalog.current_setting('synchronous_commit') = 'off'"
+)
 _FORGET = "DELETE FROM {} WHERE sink = {} AND query <> {} AND finished_at < now() - {}::pg_catalog.interval"
 #: Queries of one sink, from which on those that ended long ago are forgotten. Redis has forgotten them as well by then.
 _MANY, _LONG_AGO = 100, "90 days"
@@ -117,6 +122,7 @@ def merge(
         BatchRefused: the table would take two keys for one.
         WriteFailed: rows are missing.
     """
+    connection.execute(_DURABLE)
     _lock(connection, f"holdfast {target.schema} {batch.sink}")
     queries = check(connection, target.schema, batch)
     if batch.rows:

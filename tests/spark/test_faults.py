@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,6 @@ from tests.spark.lake import SINK, Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -335,12 +335,17 @@ def test_a_connector_that_is_missing_is_said_with_where_to_get_it(spark: SparkSe
         require_kafka(spark, format="kafka-of-nobody")
 
 
-def test_a_look_for_workers_has_an_end_where_they_get_no_turn(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_for_workers_has_an_end_where_they_get_no_turn(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A cluster without executors keeps the job waiting, and the error that made us look would never be told."""
     monkeypatch.setattr(of_spark, "_PATIENCE_S", 0.5)
+    through = str(tmp_path / "through")
 
     def stands_still(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        time.sleep(600)
+        time.sleep(60)
+        Path(through).touch()
         yield from batches
 
     assert of_spark._worker_failure(lake.spark, stands_still) is None
+    assert not Path(through).exists()

@@ -31,8 +31,8 @@ class Lake:
     def rows(self, *rows: tuple[Any, ...]) -> DataFrame:
         return self.spark.createDataFrame(list(rows), "order_id string, amount int")
 
-    def put(self, batch: int, *rows: tuple[Any, ...], query: str = "q", **given: Any) -> BatchReport:
-        self.sink(query=query, **given)(self.rows(*rows), batch)
+    def put(self, batch: int, *rows: tuple[Any, ...], query: str = "q", sink: str = SINK, **given: Any) -> BatchReport:
+        self.sink(sink, query=query, **given)(self.rows(*rows), batch)
         return self.reports[-1]
 
     def sink(self, name: str = SINK, **given: Any) -> IdempotentSink:

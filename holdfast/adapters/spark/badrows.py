@@ -2,7 +2,8 @@
 
 To a lake of their own, or in among the others with a column that says why. Either way an attempt writes them before it
 finishes, and they count when it does: what an attempt without an end has written of them is replaced, or has no mark.
-Nobody can tell two such rows apart, so none is ever dropped as done, and a batch is held to be a replay by how many.
+They have no key to be looked up by, so none is ever dropped as done. A batch of the same query is held to be a replay
+by how many it has of them; where nobody knows which query has finished it, by what is in them.
 """
 
 from __future__ import annotations
@@ -65,37 +66,60 @@ class BadRows:
             self.lake.confirm(spark, attempt)
 
     def left(
-        self, spark: SparkSession, now: int, batch: BatchWrite, attempt: Attempt | None = None, *, same: bool = True
+        self,
+        rows: DataFrame,
+        key: Sequence[str],
+        now: int,
+        batch: BatchWrite,
+        attempt: Attempt | None = None,
+        *,
+        same: bool | None,
     ) -> int:
         """How many would be lost if a batch with `now` of them were skipped as a replay.
 
         Args:
-            spark: the batch's own.
-            now: rows with bad keys.
+            rows: the batch.
+            key: the columns of the business key.
+            now: how many of them have a bad one.
             batch: its number is finished.
             attempt: by which one; None: by whichever.
-            same: the same Spark query has finished it, as far as is known.
+            same: whether the same Spark query has finished it; None: nobody knows.
         """
-        if not now or not same:
+        if not now or same is False:
             return now  # of another stream they may be others, however many there are
-        there = self._there(spark, batch, attempt)
-        return 0 if there is None else max(0, now - there)
+        there = self._there(rows.sparkSession, batch, attempt)
+        if same:
+            return 0 if there is None else max(0, now - there.count())
+        if there is None or not set(rows.columns) <= set(there.columns):
+            return now
+        _, bad = with_and_without_key(rows, key)
+        return int(_comparable(bad, rows.columns).exceptAll(_comparable(there, rows.columns)).count())
 
-    def _there(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None) -> int | None:
-        """How many were written with it; None: the writer cannot tell."""
+    def _there(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None) -> DataFrame | None:
+        """Those that were written with it; None: the writer cannot tell."""
         writer = self.lake or self.main
         if not isinstance(writer, PartitionWriter | DeltaReplaceWriter):
             return None
         rows = writer.of_batch(spark, batch, attempt)
         if rows is None or self.why not in rows.columns:
-            return 0
-        return int(rows.where(column(self.why).isNotNull()).count())
+            return spark.createDataFrame([], types.StructType())
+        return rows.where(column(self.why).isNotNull())
 
 
-def lacking_key(rows: DataFrame, key: Sequence[str]) -> tuple[DataFrame, int]:
-    """The rows that have a key, and how many have none."""
+def with_and_without_key(rows: DataFrame, key: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """The rows that have a key, and those that have none."""
     named = with_key(rows, key, NAME)
-    return named.where(F.col(NAME).isNotNull()).drop(NAME), named.where(F.col(NAME).isNull()).count()
+    return named.where(F.col(NAME).isNotNull()).drop(NAME), named.where(F.col(NAME).isNull()).drop(NAME)
+
+
+def _comparable(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The rows as they can be told apart: Spark compares neither maps nor variants."""
+
+    def one(name: str) -> Column:
+        kind = rows.schema[name].dataType.simpleString()
+        return F.to_json(F.struct(column(name))) if "map<" in kind or "variant" in kind else column(name)
+
+    return rows.select(*map(one, names))
 
 
 def bad_rows_of(given: str | PartitionWriter | None, main: Writer) -> BadRows | None:

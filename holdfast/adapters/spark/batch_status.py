@@ -2,7 +2,8 @@
 
 Spark gives the last batch again when a driver died before its commit. But a number and a name do not make a batch: a
 checkpoint that was deleted, put back or shared brings other rows under them. What was finished is known by its keys: a
-replay's are all done. So they are looked up before anything is skipped.
+replay's are all done. So they are looked up before anything is skipped. What cannot be looked up is the same only where
+Spark tells the same id of the query: where it tells none, nobody knows.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.adapters.spark.badrows import lacking_key
+from holdfast.adapters.spark.badrows import with_and_without_key
 from holdfast.adapters.spark.keys import with_key
 from holdfast.adapters.spark.marking import spread
 from holdfast.adapters.spark.prints import print_of
-from holdfast.adapters.spark.session import described
+from holdfast.adapters.spark.session import UNTOLD, described
 from holdfast.adapters.spark.tasks import COUNTED, NAME, PRINTED, counting, printing
 from holdfast.adapters.spark.values import BatchRefused, BatchWrite, Keeping
 from holdfast.errors import StoreUnavailable
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.dedup.spark_batches import Attempt, Finished
 
 log = logging.getLogger("holdfast.spark")
+
+_NO_KEYS = print_of(())  # of a batch that had none: all that have none have it
 
 
 def is_replay(
@@ -48,22 +51,25 @@ def is_replay(
         BatchRefused: they are not, or nobody knows, and the writer would put them in place of what was finished.
         StoreUnavailable: no answer.
     """
-    attempt, same = done.attempt, done.origin == origin
+    attempt, keys = done.attempt, False
+    same = done.origin == origin if done.origin and origin else None
     if not done.kept and done.keys:
-        same = _same_keys(rows, done, at, key)
-        if not same and not isinstance(writer, Keeping):
+        keys = _same_keys(rows, done, at, key)
+        if not keys and not isinstance(writer, Keeping):
             raise BatchRefused(
                 f"batch {attempt.of.batch} of sink {attempt.of.sink!r} was not written: a batch of this number was "
                 "finished that had other keys, and Redis does not remember them any more: give query= another name"
             )
     if not done.kept:
-        return _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=same)
+        same = True if same is None and keys and done.keys != _NO_KEYS else same
+        return _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=same, keys=keys)
     left, bad = _not_done(rows, at, attempt.of.sink, key, patience_s)
-    if left and _same_keys(rows, done, at, key):  # some of its keys had been done before it, and have run out since
+    # Some of its keys had been done before it, and have run out since; or nobody knows by which query they were done.
+    if (left or (bad and same is None)) and done.keys != _NO_KEYS and _same_keys(rows, done, at, key):
         left, same = 0, True
     if bad_rows:
         batch = BatchWrite.of(attempt, tuple(key), 0)
-        bad = bad_rows.left(rows.sparkSession, bad, batch, attempt, same=same)
+        bad = bad_rows.left(rows, key, bad, batch, attempt, same=same)
     if not left and not bad:
         return True
     said = (
@@ -81,21 +87,30 @@ def require_replay(
     rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer, bad_rows: BadRows | None = None
 ) -> None:
     """The sink has a batch of this number as finished, and Redis forgot it. Raises BatchRefused: this is another."""
-    _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=True)
+    _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=None)
 
 
 def _as_the_sink_says(
-    rows: DataFrame, attempt: Attempt, key: Sequence[str], writer: Writer, bad_rows: BadRows | None, *, same: bool
+    rows: DataFrame,
+    attempt: Attempt,
+    key: Sequence[str],
+    writer: Writer,
+    bad_rows: BadRows | None,
+    *,
+    same: bool | None,
+    keys: bool = False,
 ) -> bool:
+    """Args: same: whether Spark's query is the one that has finished it; None: nobody knows. keys: it had these."""
     where = f"batch {attempt.of.batch} of sink {attempt.of.sink!r}"
     remedy = "give query= another name: what is in the sink already is written again, as Redis has forgotten its keys"
     if bad_rows:
-        rows, bad = lacking_key(rows, key)
-        if left := bad_rows.left(rows.sparkSession, bad, BatchWrite.of(attempt, tuple(key), 0), same=same):
+        good, bad = with_and_without_key(rows, key)
+        if left := bad_rows.left(rows, key, bad.count(), BatchWrite.of(attempt, tuple(key), 0), same=same):
             raise BatchRefused(
                 f"{where} was not written: a batch of this number is finished, Redis does not remember its keys any "
                 f"more, and {left} rows without a key were not written with it: {remedy}"
             )
+        rows = good
     if isinstance(writer, Keeping):
         if left := writer.lacking(rows, BatchWrite.of(attempt, tuple(key), 0)):
             raise BatchRefused(
@@ -103,10 +118,11 @@ def _as_the_sink_says(
                 f"more, and {left} of these rows are not in the sink: the checkpoint was deleted or put back, or "
                 f"another stream has the same query= name: {remedy}"
             )
-    elif not same:
+    elif not same and not keys:
+        by = "by another Spark query" if same is False else f"before, nobody knows by which query ({UNTOLD})"
         raise BatchRefused(
-            f"{where} was not written: a batch of this number was finished by another Spark query, and Redis does not "
-            f"remember its keys any more: {remedy}"
+            f"{where} was not written: a batch of this number was finished {by}, and Redis does not remember its keys "
+            f"any more: {remedy}"
         )
     else:  # the rows were not looked at, and Spark goes on from the state that their evaluation leaves above the sink
         with described(rows, f"holdfast: batch {attempt.of.batch} evaluated, and not written again"):

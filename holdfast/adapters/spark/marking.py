@@ -105,11 +105,16 @@ class Counts:
         return next((each.removeprefix(FAILED) for each in self._rows if each.startswith(FAILED)), "")
 
 
-def named(rows: DataFrame, at: StoreAt, sink: str, columns: Sequence[str], keep: Keep) -> DataFrame:
-    """The rows with one more column, NAME: what their key is called at the store, its text or its digest."""
+def named(rows: DataFrame, at: StoreAt, attempt: Attempt, columns: Sequence[str], keep: Keep) -> DataFrame:
+    """The rows with one more column, NAME: what their key is called at the store, its text or its digest.
+
+    By a plan of the attempt's own: Spark knows what is persisted by its plan, so of two sinks of one batch, in threads,
+    the one that ends first would take the rows from the other, which would evaluate them anew for its write.
+    """
     if keep.by and keep.by not in rows.columns:
         raise SettingError("keep", keep.by, f"the rows have no such column (they have: {', '.join(rows.columns)})")
-    return with_key(rows, columns, NAME, scope=sink if at.hash_keys else None)
+    own = rows.where(F.lit(attempt.name).isNotNull())  # Spark drops it when it comes to evaluate them
+    return with_key(own, columns, NAME, scope=attempt.of.sink if at.hash_keys else None)
 
 
 def asked(rows: DataFrame, at: StoreAt, attempt: Attempt, patience_s: float) -> DataFrame:

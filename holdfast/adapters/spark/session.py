@@ -207,6 +207,11 @@ def resolved_url(setting: str, given: str, scheme: str, spark: SparkSession) -> 
 
 
 _QUERY_ID = "sql.streaming.queryId"  # of Spark's local properties; seen on 4.0.0, 4.2.0 and 4.3.0
+#: Where Spark tells no id of the query, for texts.
+UNTOLD = (
+    "Spark tells its id neither under Spark Connect nor outside of foreachBatch, and to a thread of yours only if that "
+    "is a pyspark.InheritableThread, or runs pyspark.inheritable_thread_target(spark)(function)"
+)
 
 
 def origin_of(rows: DataFrame) -> str:
@@ -231,8 +236,7 @@ def query_of(rows: DataFrame, given: str | None) -> str:
         raise SettingError(
             "query",
             None,
-            "the sink was called outside of foreachBatch, where Spark tells no id of a query: give query='a name that "
-            "stays'",
+            f"no id of the query is known: {UNTOLD}. Give query='a name that stays'",
         )
     return query
 

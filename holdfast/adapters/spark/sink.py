@@ -253,7 +253,7 @@ class IdempotentSink:
         spark = rows.sparkSession
         what = f"holdfast: batch {attempt.of.batch} of sink {attempt.of.sink}, attempt {attempt.number}"
         with (
-            kept(named(rows, at, attempt.of.sink, self.key, self.keep)) as keyed,
+            kept(named(rows, at, attempt, self.key, self.keep)) as keyed,
             kept(asked(keyed, at, attempt, self.patience_s)) as told,
         ):
             try:

@@ -9,6 +9,8 @@ from holdfast.adapters.spark._pyspark import SparkSession as ClassicSession
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from holdfast.adapters.spark._pyspark import SparkSession
 
 _PATTERN = re.compile(r"[]\[{}*?\\]")
@@ -22,9 +24,14 @@ def check_path(setting: str, path: str) -> None:
 
 
 class Files:
-    """The file system of a session. Raises SettingError: the session is one of Spark Connect."""
+    """The file system of a session, as Spark's own reads and writes there have it: with the confs of the session too
+    (`spark.conf.set("fs...")`), and the options of a reader or writer.
 
-    def __init__(self, spark: SparkSession) -> None:
+    Raises:
+        SettingError: the session is one of Spark Connect.
+    """
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str] | None = None) -> None:
         if not isinstance(spark, ClassicSession):
             raise SettingError(
                 "write",
@@ -33,7 +40,9 @@ class Files:
                 "run the query in a classic session, or take writers.postgres, or a function of yours with safe=",
             )
         self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - pyspark has no public way to it
-        self._conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 - as above
+        self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+        for name, value in (options or {}).items():
+            self._conf.set(name, value)
 
     def full(self, path: str) -> str:
         """With the file system's name."""

@@ -86,7 +86,7 @@ class PartitionWriter:
             BatchRefused: a column has another type than in the lake. Nothing is written.
             SettingError: a column has a name of the lake's own.
         """
-        files = Files(rows.sparkSession)
+        files = self._files(rows.sparkSession)
         self._fit(files, rows, batch)
         folder = self._batch(batch.query, batch.batch)
         marks = self._counting(files).marks.of(batch.query, batch.batch)
@@ -98,7 +98,7 @@ class PartitionWriter:
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
         """Whether some attempt of the batch has a mark, or had one until it was put together with others."""
-        marks, inside, _ = self._counting(Files(spark)).of(batch.query, batch.batch)
+        marks, inside, _ = self._counting(self._files(spark)).of(batch.query, batch.batch)
         return bool(marks or inside)
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
@@ -107,7 +107,7 @@ class PartitionWriter:
 
     def confirm(self, spark: SparkSession, attempt: Attempt) -> None:
         """Set the attempt's mark, if its folder is there."""
-        files = Files(spark)
+        files = self._files(spark)
         of = attempt.of
         mark = Mark(of.query, of.batch, attempt.name)
         if files.found(f"{self.path}/{mark.folder}"):
@@ -121,7 +121,7 @@ class PartitionWriter:
         Raises:
             SettingError: nothing is finished yet.
         """
-        files = Files(spark)
+        files = self._files(spark)
         standing = self._counting(files).all()
         if not standing.marks and not standing.parts:
             raise SettingError("path", self.path, "holds no finished batch yet: read it when the first one is written")
@@ -129,7 +129,7 @@ class PartitionWriter:
 
     def of_batch(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None = None) -> DataFrame | None:
         """The rows that finished attempts at that batch have written, or that one of them; None: nothing."""
-        files = Files(spark)
+        files = self._files(spark)
         marks, inside, parts = self._counting(files).of(batch.query, batch.batch)
         alone, together = (
             [mark for mark in each if attempt is None or mark.attempt == attempt.name] for each in (marks, inside)
@@ -143,14 +143,14 @@ class PartitionWriter:
 
     def orphans(self, spark: SparkSession) -> list[str]:
         """Folders of attempts that are not finished, the one that is being written included."""
-        files = Files(spark)
+        files = self._files(spark)
         there = set(files.found(f"{self.path}/{_FOLDERS}"))
         return sorted(there - self._finished(files) - self._parts(files, unfinished=False))
 
     def sweep(self, spark: SparkSession, fence: int) -> list[str]:
         """Remove orphans that are older than this fence: for `IdempotentSink.remove_orphans`, whose own it is. And what
         a compaction has written that nobody knows any more: it stood still for longer than the grace."""
-        files = Files(spark)
+        files = self._files(spark)
         forgotten = set(files.found(f"{self.path}/{_PARTS}"))  # a part is never there before its manifest
         forgotten -= self._parts(files, unfinished=True)
         for folder in sorted(forgotten):
@@ -172,7 +172,7 @@ class PartitionWriter:
         Raises:
             SettingError: the lake has another format or `partition_by`.
         """
-        files = Files(spark)
+        files = self._files(spark)
         size = file_mb * 1_000_000
         work = Compaction(files, self.path, self._marks, name_of(attempt), grace_s=grace_s, small=size)
         something = work.look()
@@ -193,7 +193,7 @@ class PartitionWriter:
 
     def compacted(self, spark: SparkSession, attempt: Attempt) -> None:
         """Redis knows this attempt at a compaction as finished: so it counts, if its driver came to that."""
-        Manifests(Files(spark), self._marks).finish(name_of(attempt))
+        Manifests(self._files(spark), self._marks).finish(name_of(attempt))
 
     def _fit(self, files: Files, rows: DataFrame, batch: BatchWrite) -> None:
         spark, marks = rows.sparkSession, self._marks
@@ -243,6 +243,9 @@ class PartitionWriter:
     @property
     def _marks(self) -> str:
         return f"{self.path}/{_MARKS}"
+
+    def _files(self, spark: SparkSession) -> Files:
+        return Files(spark, self.options)
 
     def _counting(self, files: Files) -> Counting:
         return Counting(files, self._marks)

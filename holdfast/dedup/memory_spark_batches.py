@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.dedup.claims import ClaimKey
@@ -50,6 +50,8 @@ class MemoryBatches:
         self._state = store.state
         self._sinks: dict[str, _Sink] = {}
         self._number = 0
+        #: Another one after a failover: for tests.
+        self.life = "1"
 
     def begin(
         self, batch: BatchId, session: ClaimSession, *, origin: str = "", beside: Attempt | None = None
@@ -69,14 +71,14 @@ class MemoryBatches:
                 return Lost.FENCED
             current = sink.current
             if current is not None and current.session == session.id:
-                return Begun(current, sink.last)
+                return Begun(replace(current, life=self.life), sink.last)
             if current is not None and self._state.alive(current.session):
                 if current.of.query != batch.query:
                     left_s = self._state.sessions[current.session].deadline - self._state.clock.now()
                     return Elsewhere(current.of.query, current.of.batch, left_s)
                 self._state.kill(current.session)
             self._number += 1
-            sink.current = Attempt(batch, self._number, session.id, sink.born)
+            sink.current = Attempt(batch, self._number, session.id, sink.born, self.life)
             sink.origin = origin
             return Begun(sink.current, sink.last)
 
@@ -84,7 +86,7 @@ class MemoryBatches:
         """Ask for keys."""
 
         def one(key: ClaimKey) -> BatchVerdict:
-            if not self._state.alive(attempt.session):
+            if not self._state.alive(attempt.session) or attempt.life != self.life:
                 return BatchVerdict.FENCED
             held = self._state.key(key)
             own = Claimed(attempt.session, attempt.token)
@@ -107,7 +109,7 @@ class MemoryBatches:
             ended = sink.finished.get(attempt.of.query)
             if ended is not None and ended.attempt == attempt:
                 return True
-            if sink.current != attempt or not self._state.alive(attempt.session):
+            if sink.current != attempt or not self._state.alive(attempt.session) or attempt.life != self.life:
                 return False
             del self._state.sessions[attempt.session]
             own = Claimed(attempt.session, attempt.token)
@@ -119,13 +121,17 @@ class MemoryBatches:
             return True
 
     def fate(self, attempt: Attempt) -> Fate:
-        """Why it is over."""
+        """What has become of it."""
         with self._state.lock:
             self._state.answer()
             sink = self._sinks.get(attempt.of.sink)
             if sink is None or sink.current is None or sink.born != attempt.born or self._number < attempt.number:
                 return Fate.LOST
-            return Fate.SILENT if sink.current == attempt else Fate.TAKEN
+            if sink.current != attempt:
+                return Fate.TAKEN
+            if attempt.life != self.life:
+                return Fate.MOVED
+            return Fate.LIVES if self._state.alive(attempt.session) else Fate.SILENT
 
     def give_up(self, session: str) -> None:
         """End it."""

@@ -26,12 +26,14 @@ class RedisBatches:
     """Made by `of`. Any thread."""
 
     def __init__(self, parts: Parts) -> None:
+        parts.scripts.follow()
         self._parts = parts
         self._sessions = parts.layout.sessions(0)
 
     @classmethod
     def of(cls, store: RedisClaims) -> Self:
-        """For the namespace of that store.
+        """For the namespace of that store, at the server that its sentinels name now: one that was replaced, and is
+        cut off, would give claims that its successor never hears of. One question to each; none without sentinels.
 
         Raises:
             StoreUnavailable: no answer.
@@ -63,8 +65,8 @@ class RedisBatches:
             return Finished(
                 Attempt(batch, rest[0], decode(rest[1]), rest[2]), decode(rest[3]), bool(rest[4]), decode(rest[5])
             )
-        number, last, born = rest
-        return Begun(Attempt(batch, number, session.id, born), _last(batch.sink, last, born))
+        number, last, born, life = rest
+        return Begun(Attempt(batch, number, session.id, born, decode(life)), _last(batch.sink, last, born))
 
     def claim(self, attempt: Attempt, keys: Sequence[str]) -> list[BatchVerdict]:
         """Ask for keys."""
@@ -97,17 +99,15 @@ class RedisBatches:
     ) -> bytes:
         times = self._parts.times
         args: Args = [*_NOBODY, *items, times.garbage, times.window]
-        args += [encode(attempt.session), attempt.number + 1, times.claimed, *sizes]
-        [reply] = self._parts.scripts.run(script, [ScriptCall([self._sessions, *names], args)])
+        args += [encode(attempt.session), attempt.number + 1, times.claimed, encode(attempt.life), *sizes]
+        [reply] = self._parts.scripts.run(script, [ScriptCall([self._sessions, *names], args)], durable=True)
         return bytes(reply)
 
     def finish(self, attempt: Attempt, *, keys: str = "") -> bool:
         """End the attempt after its write."""
         times = self._parts.times
-        reply = self._ask(
-            "batch_finish", attempt.of, attempt.session, attempt.number, times.window, self._kept_ms, encode(keys)
-        )
-        return bool(reply == b"OK")
+        given = (attempt.number, times.window, self._kept_ms, encode(keys), encode(attempt.life))
+        return bool(self._ask("batch_finish", attempt.of, attempt.session, *given) == b"OK")
 
     @property
     def _kept_ms(self) -> int:
@@ -117,8 +117,9 @@ class RedisBatches:
         return times.claimed - (times.window // 4 if self._parts.layout.hash_keys else 0)
 
     def fate(self, attempt: Attempt) -> Fate:
-        """Why it is over."""
-        return Fate(self._ask("batch_fate", attempt.of, attempt.session, attempt.number, attempt.born).decode())
+        """What has become of it."""
+        given = (attempt.number, attempt.born, encode(attempt.life))
+        return Fate(self._ask("batch_fate", attempt.of, attempt.session, *given).decode())
 
     def give_up(self, session: str) -> None:
         """End it."""
@@ -140,6 +141,7 @@ class RedisBatches:
         return [each == ord("D") for each in reply]
 
     def _ask(self, name: str, batch: BatchId, session: str, *args: int | bytes) -> Any:  # noqa: ANN401 - a script's reply
+        self._parts.scripts.follow()  # a master that was replaced, and is cut off, would answer as if it were none
         keys = [self._sessions, self._parts.layout.sink(batch.sink), self._parts.layout.attempts]
         given: Args = [*_NOBODY, self._parts.times.sink, encode(session), encode(batch.query), batch.batch, *args]
         [reply] = self._parts.scripts.run(name, [ScriptCall(keys, given)], durable=True)

@@ -8,6 +8,10 @@ Keys are those of claims.py, with the same names in the store, so that a key whi
 here too, and the other way round. A key that an attempt has claimed is done from the moment at which the attempt is
 finished, in one step for all of them; while the attempt lives it is busy; else the next attempt takes it over.
 
+An attempt belongs to one *life* of a server: to a start of it, or to its time as the primary. After a restart or a
+failover the server may have the attempt and lack its last claims. So nothing is claimed and nothing finished there any
+more, and the batch is begun again.
+
 A number and a name do not make a batch: numbers begin anew, and go back, where what counts them was lost or put back.
 So Finished says that a batch of this number is finished, and whoever asked looks up the keys of what it has. Where they
 are not all done it asks for an attempt `beside` that one. The *origin* is who counts, as far as the caller knows: it
@@ -21,18 +25,20 @@ decides nothing, and says what has happened.
 | | it has begun this very attempt | - | Begun |
 | | an attempt of another query lives | - | Elsewhere |
 | | else | the attempt before, if it lives, is dead; number + 1; more, if some may be lost | Begun |
-| claim(attempt, key) | the attempt does not live, or is finished | - | FENCED |
+| claim(attempt, key) | the attempt does not live, is finished, or began in another life of the server | - | FENCED |
 | | key is done | - | DONE |
 | | claimed by this attempt | - | NEW |
 | | claimed by another session that lives | - | BUSY |
 | | claimed by one that is dead | claimed | TAKEN_OVER |
 | | absent | claimed | NEW |
-| finish(attempt) | it is the sink's last and lives | finished: what it has claimed is done, its session gone | True |
-| | it is finished | - | True |
+| finish(attempt) | it is finished | - | True |
+| | it is the sink's last, lives, and began in this life of the server | finished: its keys are done | True |
 | | else | - | False |
 | fate(attempt) | the store counts the sink's attempts anew, or has not come to this one | - | LOST |
 | | another attempt of the sink has begun since | - | TAKEN |
-| | else | - | SILENT |
+| | it began in another life of the server | - | MOVED |
+| | its session is dead | - | SILENT |
+| | else | - | LIVES |
 | forget(batch) | - | no batch of its query is finished any more; `last` and keys stay | - |
 | give_up(session) | - | it is gone: its keys may be taken over, unless its attempt is finished | - |
 
@@ -43,6 +49,7 @@ is dead or gone, and a claim by a task that Spark runs twice is the same claim.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -74,13 +81,16 @@ class BatchId(NamedTuple):
     batch: int
 
 
-class Attempt(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Attempt:
     """One try at a batch."""
 
     of: BatchId
     number: int  #: rises from attempt to attempt
     session: str  #: its life; unique, so that two attempts differ even after the store has lost its data
     born: int = 0  #: when the store began to count the sink's attempts: its own clock's milliseconds
+    #: The life of the server in which it began, as of scripts/server.lua. Its own driver and executors know it.
+    life: str = field(default="", compare=False)
 
     @property
     def fence(self) -> int:
@@ -136,11 +146,13 @@ class Elsewhere(NamedTuple):
 
 
 class Fate(Enum):
-    """Why an attempt is over that did not finish."""
+    """What has become of an attempt that did not finish."""
 
     LOST = "L"  #: the store has lost what it knew of it
     TAKEN = "T"  #: another attempt of the sink has begun
-    SILENT = "S"  #: neither: its session died, or was given up
+    MOVED = "M"  #: another server answers than the one where it began, or the same one after a restart
+    SILENT = "S"  #: none of these: its session died, or was given up
+    LIVES = "H"  #: it holds its batch
 
 
 class Lost(Enum):
@@ -171,11 +183,12 @@ class BatchAttempts(Protocol):
 
     def finish(self, attempt: Attempt, *, keys: str = "") -> bool:
         """End the attempt after its write: what it claimed counts from now on. False = it does not count: the attempt
-        is fenced, or its first claims may have run out. Args: keys: a print of its batch's keys, kept with it."""
+        is fenced, its first claims may have run out, or another server may lack some of them. Args: keys: a print of
+        its batch's keys, kept with it."""
         ...
 
     def fate(self, attempt: Attempt) -> Fate:
-        """Of an attempt that was fenced: why. Changes nothing."""
+        """Whether it may still write and finish; else, why not. Changes nothing."""
         ...
 
     def give_up(self, session: str) -> None:

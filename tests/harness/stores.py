@@ -296,6 +296,7 @@ class LuaBench(RedisBench):
 
     def _made(self, url: str, settings: dict[str, Any]) -> tuple[redis.Redis, RedisClaims]:
         server, self._shut = LuaRedis(MACHINE), False
+        self.server = server
 
         def ask(commands: Sequence[Sequence[bytes]]) -> list[Reply | ResponseError]:
             if self._shut and any(command[0].startswith(b"EVAL") for command in commands):

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -117,13 +118,13 @@ class Lake:
         found = self.batches.begin(BatchId(sink, query, batch), self.store.begin(30.0))
         assert isinstance(found, Begun), found
         # A store that counts anew does so from a later time on.
-        attempt, last = (each and each._replace(born=each.born + self._born) for each in found)
+        attempt, last = (each and replace(each, born=each.born + self._born) for each in found)
         assert attempt is not None
         return Begun(attempt, last)
 
     def finish(self, attempt: Attempt, born: int) -> None:
         """Args: born: what the test has added, `_born` at the begin."""
-        if not self.batches.finish(attempt._replace(born=attempt.born - born)):
+        if not self.batches.finish(replace(attempt, born=attempt.born - born)):
             raise Refused
 
     # Writers
@@ -417,7 +418,7 @@ def test_a_compaction_that_redis_has_finished_counts_as_soon_as_the_next_one_beg
     def finish_and_die() -> None:
         current = lake.batches._sinks["orders/lake"].current
         assert current is not None
-        lake.finish(current._replace(born=current.born + born), born)
+        lake.finish(replace(current, born=current.born + born), born)
         raise Killed
 
     with pytest.raises(Killed):

@@ -1,5 +1,5 @@
-"""Where Spark tells no id of the query (Spark Connect, a thread that has not inherited it), nobody knows whether a batch
-of a finished number is that one: what cannot be looked up is refused, and never skipped."""
+"""Where Spark tells no id of the query (Spark Connect, a thread that has not inherited it), it is not known whether a
+batch of a finished number is that one: what cannot be looked up is refused, and never skipped."""
 
 from __future__ import annotations
 

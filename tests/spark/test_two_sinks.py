@@ -7,7 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread
-from pyspark.sql import functions as F
+from pyspark.sql import functions
 
 from holdfast.adapters.spark import drop_done
 from tests.harness.waiting import PATIENCE_S
@@ -38,7 +38,7 @@ def test_what_one_writes_was_claimed_by_it_whoever_ends_first(lake: Lake) -> Non
         lake.sink(name, write=write, safe="replace", query="q")(rows, 0)
         ended.set()
 
-    fresh = F.udf(lambda _: uuid.uuid4().hex, "string").asNondeterministic()
+    fresh = functions.udf(lambda _: uuid.uuid4().hex, "string").asNondeterministic()
     rows = lake.spark.range(4).select(fresh("id").alias("order_id"))
     threads = [
         InheritableThread(target=put, args=("a", write_a, a_has_ended)),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.spark.marking import fenced
 from holdfast.adapters.spark.store import patiently
 from holdfast.adapters.spark.values import BatchRefused
-from holdfast.dedup.spark_batches import Begun, Behind, Elsewhere, Finished
+from holdfast.dedup.spark_batches import Begun, Behind, Elsewhere, Fate, Finished
 from holdfast.errors import StoreError
 from holdfast.timing import SYSTEM_CLOCK, Deadline
 
@@ -108,6 +108,22 @@ def begin(
                 f"{patience_s:g} s: stop one of the two, or give a longer patience_s"
             )
         SYSTEM_CLOCK.sleep(min(0.5, max(0.02, found.left_s / 10)))
+
+
+def still(attempt: Attempt, batches: RedisBatches, session: RedisSession, patience_s: float) -> None:
+    """Whether the attempt still has its batch. If so, it has a whole lease from now on.
+
+    Raises:
+        BatchFenced: it has not.
+        StoreUnavailable: no answer in time.
+        StoreRefused: as Redis says.
+    """
+
+    def ask() -> bool:
+        return session.live() and session.renew() and batches.fate(attempt) is Fate.LIVES
+
+    if not patiently(patience_s, ask):
+        raise fenced(attempt, batches)
 
 
 def finish(

@@ -258,9 +258,13 @@ _SILENT = (
 _WHY = {
     Fate.LOST: "Redis has lost what it knew in the middle of it: it was emptied, came back without its data, or a "
     "replica that was behind has taken over: start the query again, and give Redis persistence",
+    Fate.MOVED: "Redis was started again in the middle of it, or a replica has taken over, which may lack some of the "
+    "batch's claims: start the query again, and the batch is done again",
     Fate.TAKEN: "another run of query {query}, or another query on this sink, has begun since, and this driver counts "
     "as dead: keep one run of the query, or give a longer lease_s",
     Fate.SILENT: _SILENT,
+    Fate.LIVES: "its first claims are older than remember_s and may have run out, or its executors reach another Redis "
+    "than this driver: give a longer remember_s, and all of them the same URL and network",
 }
 
 

@@ -10,19 +10,20 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.adapters.spark import upkeep
 from holdfast.adapters.spark._pyspark import SPARK_ERRORS
-from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish
+from holdfast.adapters.spark.attempt_session import attempt_session, begin, finish, still
 from holdfast.adapters.spark.badrows import BadRows, bad_rows_of
 from holdfast.adapters.spark.batch_status import is_replay, require_replay
 from holdfast.adapters.spark.keys import check_columns, key_columns
-from holdfast.adapters.spark.marking import Keep, asked, check, counted, fenced, kept, named, owned
+from holdfast.adapters.spark.marking import Keep, asked, check, counted, kept, named, owned
 from holdfast.adapters.spark.session import described, origin_of, query_of, require_workers
 from holdfast.adapters.spark.store import StoreAt
 from holdfast.adapters.spark.telling import Telling
-from holdfast.adapters.spark.values import BatchReport, BatchWrite
+from holdfast.adapters.spark.values import BatchReport, BatchWrite, StillOurs
 from holdfast.adapters.spark.writers import writer_of
 from holdfast.dedup.spark_batches import BatchId, Finished
 from holdfast.errors import HoldfastError, SettingError
@@ -62,6 +63,7 @@ def idempotent_sink(
     namespace: str = "holdfast",
     hash_keys: bool = False,
     keys_expected: int = 1_000_000,
+    durability: Literal["none", "wait1"] = "none",
 ) -> IdempotentSink:
     """A function for `foreachBatch` that writes each key once.
 
@@ -86,6 +88,7 @@ def idempotent_sink(
         namespace: as in RedisClaims.
         hash_keys: as in RedisClaims.
         keys_expected: as in RedisClaims.
+        durability: as in RedisClaims. "wait1": begin, claims and finish are answered when a replica has them as well.
 
     Raises:
         SettingError: a setting cannot work, e.g. a function without `safe`, or one that appends.
@@ -102,6 +105,7 @@ def idempotent_sink(
             hash_keys=hash_keys,
             keys_expected=keys_expected,
             timeout_s=timeout_s,
+            durability=durability,
         ),
         writer=writer,
         bad_rows=bad_rows_of(bad_rows, writer),
@@ -265,19 +269,19 @@ class IdempotentSink:
             bad_rows = self.bad_rows
             check(counts, attempt, batches, self.key, self.patience_s, bad_rows=bad_rows is not None)
             mine = owned(bad_rows.without(keyed) if bad_rows else keyed, told, counts, self.keep)
-            if not session.live():
-                raise fenced(attempt, batches)
+            ours = StillOurs(partial(still, attempt, batches, session, self.patience_s))
+            ours.check()
             bad, among = counts.without_key, 0
             if write and bad_rows and bad:
                 alone = bad_rows.alone(keyed, self.key)
                 if bad_rows.lake:
                     with described(rows, f"{what}: {bad} rows without a key written"):
-                        bad_rows.lake.write(alone, BatchWrite.of(attempt, self.key, bad))
+                        bad_rows.lake.write(alone, BatchWrite.of(attempt, self.key, bad, ours))
                 else:
                     mine, among = mine.unionByName(alone), bad
             if write:
                 with described(rows, f"{what}: {counts.owned + among} of {counts.rows} rows written"):
-                    self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned + among))
+                    self.writer.write(mine, BatchWrite.of(attempt, self.key, counts.owned + among, ours))
             finish(attempt, batches, session, self.patience_s, keys=counts.keys)
             self.confirm(spark, attempt)
         return BatchReport(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tenacity import (
     RetryError,
@@ -38,6 +38,7 @@ class StoreAt:
     hash_keys: bool
     keys_expected: int
     timeout_s: float
+    durability: Literal["none", "wait1"] = "none"
 
     def __post_init__(self) -> None:
         if not self.url or not isinstance(self.url, str):
@@ -80,6 +81,7 @@ class StoreAt:
             window_s=self.remember_s,
             hash_keys=self.hash_keys,
             keys_expected=self.keys_expected,
+            durability=self.durability,
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.adapters.spark._pyspark import DataFrame, SparkSession
     from holdfast.dedup.spark_batches import Attempt
 
@@ -29,6 +31,24 @@ class WriteFailed(HoldfastError):
     """The sink's server did not take the batch, or did not answer. It is written when the query is started again."""
 
 
+class StillOurs:
+    """Asks Redis whether an attempt still has its batch. On the driver: a copy that was pickled has nobody to ask."""
+
+    def __init__(self, ask: Callable[[], None] | None = None) -> None:
+        self._ask = ask
+
+    def __reduce__(self) -> tuple[type[StillOurs], tuple[()]]:
+        return StillOurs, ()
+
+    def check(self) -> None:
+        """Raises BatchFenced, StoreUnavailable, StoreRefused."""
+        if self._ask is not None:
+            self._ask()
+
+
+_NOBODY = StillOurs()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchWrite:
     """A batch that is being written."""
@@ -40,14 +60,32 @@ class BatchWrite:
     rows: int
     fence: int = 0  #: rises from attempt to attempt of the sink: refuse what carries a lower one than you have seen
     key: tuple[str, ...] = ()  #: the columns of the business key
+    still: StillOurs = field(default=_NOBODY, repr=False, compare=False)
 
     @classmethod
-    def of(cls, attempt: Attempt, key: tuple[str, ...], rows: int) -> BatchWrite:
+    def of(cls, attempt: Attempt, key: tuple[str, ...], rows: int, still: StillOurs = _NOBODY) -> BatchWrite:
         """By that attempt."""
         of = attempt.of
         return cls(
-            sink=of.sink, query=of.query, batch=of.batch, attempt=attempt.name, rows=rows, fence=attempt.fence, key=key
+            sink=of.sink,
+            query=of.query,
+            batch=of.batch,
+            attempt=attempt.name,
+            rows=rows,
+            fence=attempt.fence,
+            key=key,
+            still=still,
         )
+
+    def check(self) -> None:
+        """Ask whether the batch is still this attempt's, right before what cannot be taken back: a commit. On the
+        driver; a copy of this on an executor asks nobody.
+
+        Raises:
+            BatchFenced: it is over, and others may have its keys. Do not commit.
+            StoreUnavailable, StoreRefused: nobody knows. Do not commit either.
+        """
+        self.still.check()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

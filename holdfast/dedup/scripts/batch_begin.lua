@@ -1,6 +1,7 @@
 -- ARGV[7] = ms after which a dead attempt is garbage, [8] = origin, [9] = the session of a finished attempt beside which this
 -- one begins, or ''.
--- Reply: { 'BEGUN', number, last, born }, { 'FINISHED', number, session, born, origin, 1 if its keys are kept, their print },
+-- Reply: { 'BEGUN', number, last, born, this server's life }, { 'FINISHED', number, session, born, origin, 1 if its keys are
+-- kept, their print },
 -- { 'BEHIND', batch },
 -- { 'ELSEWHERE', query, batch, ms left of its lease }, F.
 local batch, number, by = finished_of(QUERY)
@@ -17,7 +18,7 @@ end
 if not live(BY) then return redis.status_reply('F') end
 local last = redis.call('HGET', SINK, 'last') or ''
 local now = redis.call('HMGET', SINK, 'session', 'query', 'batch', 'number')
-if now[1] == BY then return { 'BEGUN', tonumber(now[4]), last, born } end -- asked again after no answer
+if now[1] == BY then return { 'BEGUN', tonumber(now[4]), last, born, server() } end -- asked again after no answer
 if now[1] and live(now[1]) then
   local deadline, generation = session(now[1])
   if now[2] ~= QUERY then return { 'ELSEWHERE', now[2], tonumber(now[3]), deadline - NOW } end
@@ -36,4 +37,4 @@ redis.call('HSET', ATTEMPTS, string.format('%.0f', number + 1), string.format('R
 redis.call('HSET', SINK, 'number', number, 'session', BY, 'query', QUERY, 'batch', string.format('%.0f', BATCH), 'born',
   string.format('%.0f', born), 'origin', ARGV[8])
 redis.call('PEXPIRE', SINK, ARGV[3])
-return { 'BEGUN', number, last, born }
+return { 'BEGUN', number, last, born, server() }

@@ -1,11 +1,11 @@
 -- The keys are as in keys_hashed.lua, but each bucket stands once: ARGV[5] = the digests, bucket by bucket,
--- ARGV[11 ..] = how many are of each. What is sorted costs two calls a bucket, instead of two a key.
+-- ARGV[12 ..] = how many are of each. What is sorted costs two calls a bucket, instead of two a key.
 local CLAIMS, verdicts, answered, sub, unpacked, rep, at = KEYS[3], {}, 0, string.sub, struct.unpack, string.rep, 1
 local all, others = ARGV[5], call('EXISTS', CLAIMS) == 1
 local KEEP_LEAST_MS = KEEP_MS - math.floor(WINDOW_MS / 4)
 
 for b = 4, #KEYS do
-  local bucket, count, mine, taken, last = KEYS[b], tonumber(ARGV[b + 7]), {}, {}, 0
+  local bucket, count, mine, taken, last = KEYS[b], tonumber(ARGV[b + 8]), {}, {}, 0
   local digests = { unpacked(rep('c16', count), all, at) }
   at, digests[count + 1] = digests[count + 1], nil
   local stored, claimed = call('HMGET', bucket, unpack(digests)), others and call('HMGET', CLAIMS, unpack(digests))

@@ -1,11 +1,13 @@
 -- ARGV[7] = the attempt's number, [8] = ms for which its keys are done from now on, [9] = ms for which its claims are kept,
--- [10] = a print of its keys, or ''.
+-- [10] = a print of its keys, or '', [11] = the server's life in which it began: another may lack some of its claims, though
+-- it has all that comes after them.
 -- Its session ends: it needs no renewal any more. Reply: OK, F.
 local batch, number, by = finished_of(QUERY)
 if by == BY then return redis.status_reply('OK') end -- asked again after no answer
 local id = string.format('%.0f', ARGV[7] + 1)
 local _, since = read(redis.call('HGET', ATTEMPTS, id))
-if redis.call('HGET', SINK, 'session') ~= BY or not live(BY) or not since or since + ARGV[9] < NOW then
+local mine = redis.call('HGET', SINK, 'session') == BY and live(BY) and server() == ARGV[11]
+if not mine or not since or since + ARGV[9] < NOW then
   return redis.status_reply('F')
 end
 local what = string.format('%.0f:%s:%s', BATCH, ARGV[7], BY)

@@ -3,6 +3,7 @@ batches."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -47,6 +48,17 @@ class Field(NamedTuple):
 
     def claim(self, attempt: Attempt, *keys: str) -> list[BatchVerdict]:
         return self.batches.claim(attempt, keys)
+
+    def promote(self) -> None:
+        """Another life of the server, with all that it had."""
+        if isinstance(self.batches, MemoryBatches):
+            self.batches.life += "'"
+        elif isinstance(self.bench, LuaBench):
+            self.bench.server.replica()()
+        else:
+            assert isinstance(self.bench, RedisBench)
+            self.bench.raw.execute_command("REPLICAOF", "127.0.0.1", "1")  # type: ignore[no-untyped-call] # nobody there
+            self.bench.raw.execute_command("REPLICAOF", "NO", "ONE")  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(
@@ -114,14 +126,34 @@ def test_beside_a_finished_batch_another_of_its_number_is_begun_and_is_the_one_t
 
 def test_an_attempt_that_is_over_can_ask_why(field: Field) -> None:
     first = field.begin()
+    assert field.batches.fate(first) is Fate.LIVES
     field.bench.kill(first.session)
     assert field.batches.fate(first) is Fate.SILENT
     second = field.begin(query="q2")
     assert field.batches.fate(first) is Fate.TAKEN
-    ahead = second._replace(number=second.number + 1)  # a replica that was behind has taken over
+    ahead = replace(second, number=second.number + 1)  # a replica that was behind has taken over
     assert field.batches.fate(ahead) is Fate.LOST
-    elsewhen = second._replace(born=second.born - 1)  # emptied, and begun anew
+    elsewhen = replace(second, born=second.born - 1)  # emptied, and begun anew
     assert field.batches.fate(elsewhen) is Fate.LOST
+
+
+@pytest.mark.parametrize("field", ["memory", "redis", "redis with digests", "lua", "lua with digests"], indirect=True)
+def test_after_a_failover_an_attempt_claims_and_finishes_nothing_and_the_next_one_does(field: Field) -> None:
+    """Its last claims may be missing, and what it has not claimed would not be done."""
+    finished = field.begin(0)
+    field.claim(finished, "before")
+    assert field.batches.finish(finished)
+    attempt = field.begin(1)
+    assert field.claim(attempt, "a", "b") == [NEW, NEW]
+    field.promote()
+    assert field.claim(attempt, "b", "c") == [FENCED, FENCED]
+    assert field.batches.fate(attempt) is Fate.MOVED
+    assert not field.batches.finish(attempt)
+    assert field.batches.finish(finished)  # asked again: its end follows its claims, wherever both are known
+    again = field.begin(1)
+    assert field.claim(again, "before", "a", "b", "c") == [DONE, TAKEN_OVER, TAKEN_OVER, NEW]
+    assert field.batches.finish(again)
+    assert field.batches.done(SINK, ["a", "b", "c"]) == [True] * 3
 
 
 def test_a_redis_that_was_emptied_is_named_as_that(redis_url: str) -> None:

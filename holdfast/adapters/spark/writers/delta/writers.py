@@ -84,6 +84,7 @@ class DeltaReplaceWriter(MarkedTable):
         writer = own.write.format("delta").mode("append").option("mergeSchema", "true")
         if last is not None and not table.is_finished(batch.sink, last):
             writer = writer.mode("overwrite").option("replaceWhere", f"{_FENCE} IN ({last}, {batch.fence})")
+        batch.check()
         with table.fenced(batch):
             writer.option("txnAppId", app(batch.sink)).option("txnVersion", batch.fence).save(table.path)
 
@@ -161,6 +162,7 @@ class DeltaMergeWriter(MarkedTable):
         rows.createOrReplaceTempView(view)
         try:
             with table.fenced(batch), changed(spark, identified):
+                batch.check()
                 spark.sql(
                     f"MERGE WITH SCHEMA EVOLUTION INTO {table.name} t USING {view} s ON {same} {update}"
                     "WHEN NOT MATCHED THEN INSERT *"

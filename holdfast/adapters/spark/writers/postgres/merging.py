@@ -133,6 +133,7 @@ def merge(
     _ask(connection, _NOTE, target.schema, *noted)
     if queries > _MANY:
         _forget(connection, target.schema, batch)
+    batch.check()  # the commit is next
 
 
 def _forget(connection: Connection[Any], schema: str, batch: BatchWrite) -> None:

@@ -258,7 +258,7 @@ def settle(lake: Lake, what: object, *, zombie: bool = False) -> None:
 @pytest.fixture(autouse=True)
 def one_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """PartitionWriter's files are those of the lake that was made last."""
-    monkeypatch.setattr(sys.modules["holdfast.adapters.spark.writers.partition"], "Files", lambda _: Disk.made[-1])
+    monkeypatch.setattr(sys.modules["holdfast.adapters.spark.writers.partition"], "Files", lambda *_: Disk.made[-1])
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ from holdfast.adapters.spark import BatchRefused, BatchWrite, writers
 from holdfast.adapters.spark.audit.writing import TableFolders
 from holdfast.adapters.spark.writers.layout import known
 from holdfast.adapters.spark.writers.marks import Mark, Marks
+from holdfast.adapters.spark.writers.owner import require_own
 from holdfast.dedup.spark_batches import Attempt, BatchId
 from holdfast.errors import SettingError
 from tests.spark.frozen import Frozen
@@ -26,7 +29,7 @@ _STEPS = ("found", "remove", "touch", "write", "text")
 class Folder:
     """What the writer asks of a file system; it is on this machine."""
 
-    def __init__(self, _: object) -> None: ...
+    def __init__(self, *_: object) -> None: ...
 
     def full(self, path: str) -> str:
         return path
@@ -41,6 +44,8 @@ class Folder:
         return sorted(map(str, Path("/").glob(pattern.removeprefix("/"))))
 
     def remove(self, path: str) -> None:
+        if Path(path).is_file():
+            Path(path).unlink()
         shutil.rmtree(path, ignore_errors=True)
 
     def touch(self, path: str) -> None:
@@ -140,6 +145,60 @@ def test_a_driver_that_stood_still_before_any_step_takes_nothing_of_its_successo
     assert lake.columns() == "struct<order_id:string,amount:int>"
     assert lake.sweep(lake.attempt(4)) in ([], [f"hf_attempt={frozen.name}"])
     assert lake.is_whole(successor)
+
+
+@pytest.mark.parametrize("before", range(3))
+def test_a_lake_is_one_sinks_and_of_two_that_begin_at_once_one_at_most_has_it(
+    lake: Written, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """The other one takes it while the first stands still before a step."""
+    files: Any = Folder(None)
+    marks = str(lake.path / "_holdfast")
+    refused = []
+
+    def own(sink: str) -> None:
+        try:
+            require_own(files, marks, sink, "/lake")
+        except SettingError:
+            refused.append(sink)
+
+    steps = [Folder.found, Folder.touch, Folder.remove]
+    taken = count()
+
+    def standing(step: Any) -> Any:
+        def stand(*args: Any) -> Any:
+            if next(taken) == before:
+                own("other")
+            return step(*args)
+
+        return stand
+
+    for step in steps:
+        monkeypatch.setattr(Folder, step.__name__, standing(step))
+    own("orders")
+    monkeypatch.undo()
+    assert refused
+    left = {each.name for each in (lake.path / "_holdfast" / "_sinks").iterdir()}
+    assert len(left) <= 1
+    own(*left or ("orders",))
+    assert len(refused) <= 2
+    with pytest.raises(SettingError, match="give each sink a path of its own"):
+        require_own(files, marks, "a third", "/lake")
+
+
+def test_another_sink_is_refused_before_it_looks_at_anything(lake: Written) -> None:
+    lake.write(lake.attempt(1))
+    spark: Any = None
+    others = replace(BatchWrite.of(lake.attempt(2), ("order_id",), 1), sink="others")
+    with pytest.raises(SettingError, match="belongs to sink 'orders', and sink 'others' would remove rows of it"):
+        lake.writer.finished(spark, others)
+    rows: Any = Rows("amount integer")
+    with pytest.raises(SettingError, match="belongs to sink 'orders'"):
+        lake.writer.write(rows, others)
+    with pytest.raises(SettingError, match=r"remove .*/_holdfast/_sinks/orders"):
+        lake.writer.require_own(spark, "others")
+    lake.confirm(lake.attempt(1))
+    assert lake.is_whole(lake.attempt(1))
 
 
 @pytest.mark.parametrize("before", range(4))

@@ -53,6 +53,8 @@ def lakes(sink: Sink) -> dict[str, PartitionWriter]:
 def remove_orphans(sink: Sink, spark: SparkSession) -> list[str]:
     """See `IdempotentSink.remove_orphans`."""
     ours = lakes(sink)
+    for each in ours.values():
+        each.require_own(spark, sink.name)
     # An attempt that never finishes: whoever begins meanwhile is told that another query lives.
     of = BatchId(sink.name, "holdfast.orphans", 0)
     with (
@@ -75,6 +77,7 @@ def compact(sink: Sink, spark: SparkSession, grace_s: float, file_mb: int) -> li
         raise SettingError("file_mb", file_mb, "give a whole number, at least 1")
     done = []
     for name, lake in lakes(sink).items():
+        lake.require_own(spark, sink.name)
         with (
             sink.at.resolved(spark).opened(sink.patience_s) as (store, batches),
             attempt_session(store, batches, sink.lease_s, sink.patience_s) as own,

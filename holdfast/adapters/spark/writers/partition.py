@@ -26,6 +26,7 @@ from holdfast.adapters.spark.writers.counting import Counting, Manifests, Standi
 from holdfast.adapters.spark.writers.files import Files, check_path
 from holdfast.adapters.spark.writers.layout import ATTEMPT, OWN, RESERVED, Layout, Loading, fitted, forget, known
 from holdfast.adapters.spark.writers.marks import Mark
+from holdfast.adapters.spark.writers.owner import require_own
 from holdfast.dedup.spark_batches import fence_of
 from holdfast.errors import SettingError
 
@@ -84,9 +85,10 @@ class PartitionWriter:
 
         Raises:
             BatchRefused: a column has another type than in the lake. Nothing is written.
-            SettingError: a column has a name of the lake's own.
+            SettingError: a column has a name of the lake's own; or the lake is another sink's.
         """
         files = self._files(rows.sparkSession)
+        require_own(files, self._marks, batch.sink, self.path)
         self._fit(files, rows, batch)
         folder = self._batch(batch.query, batch.batch)
         marks = self._counting(files).marks.of(batch.query, batch.batch)
@@ -97,8 +99,14 @@ class PartitionWriter:
         writer.save(f"{folder}/hf_attempt={batch.attempt}")
 
     def finished(self, spark: SparkSession, batch: BatchWrite) -> bool:
-        """Whether some attempt of the batch has a mark, or had one until it was put together with others."""
-        marks, inside, _ = self._counting(self._files(spark)).of(batch.query, batch.batch)
+        """Whether some attempt of the batch has a mark, or had one until it was put together with others.
+
+        Raises:
+            SettingError: the lake is another sink's.
+        """
+        files = self._files(spark)
+        require_own(files, self._marks, batch.sink, self.path)
+        marks, inside, _ = self._counting(files).of(batch.query, batch.batch)
         return bool(marks or inside)
 
     def lacking(self, rows: DataFrame, batch: BatchWrite) -> int:
@@ -146,6 +154,10 @@ class PartitionWriter:
         files = self._files(spark)
         there = set(files.found(f"{self.path}/{_FOLDERS}"))
         return sorted(there - self._finished(files) - self._parts(files, unfinished=False))
+
+    def require_own(self, spark: SparkSession, sink: str) -> None:
+        """Raises SettingError: the lake is another sink's."""
+        require_own(self._files(spark), self._marks, sink, self.path)
 
     def sweep(self, spark: SparkSession, fence: int) -> list[str]:
         """Remove orphans that are older than this fence: for `IdempotentSink.remove_orphans`, whose own it is. And what

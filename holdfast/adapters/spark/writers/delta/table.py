@@ -43,6 +43,7 @@ class Log(NamedTuple):
 
     version: int
     fence: int | None  #: of the sink's last attempt that has written
+    others: tuple[str, ...]  #: sinks that have written too
 
 
 class Table:
@@ -103,21 +104,29 @@ class Table:
         """The table's log as it is now, if it exists."""
         snapshot = self._snapshot(self.path)
         found = snapshot.setTransactions()
-        fences = (found.apply(i) for i in range(found.size()))
-        return Log(
-            int(snapshot.version()), next((int(each.version()) for each in fences if each.appId() == app(sink)), None)
-        )
+        each = (found.apply(i) for i in range(found.size()))
+        fences = {str(one.appId()): int(one.version()) for one in each if str(one.appId()).startswith(app(""))}
+        fence = fences.pop(app(sink), None)
+        return Log(int(snapshot.version()), fence, tuple(sorted(name.removeprefix(app("")) for name in fences)))
 
     def _snapshot(self, path: str) -> Any:  # noqa: ANN401 - Java's
         return self._delta_log.forTableWithSnapshot(self._spark._jsparkSession, path)._2()  # noqa: SLF001 - as above
 
-    def check(self, batch: BatchWrite) -> int | None:
-        """The fence of the sink's last attempt that has written.
+    def check(self, batch: BatchWrite, *, alone: bool = False) -> int | None:
+        """The fence of the sink's last attempt that has written. Args: alone: the table has to be of this sink alone.
 
         Raises:
             BatchFenced: it is not below this one's.
+            SettingError: another sink has written there.
         """
-        fence = self.log(batch.sink).fence
+        _, fence, others = self.log(batch.sink)
+        if alone and others:
+            raise SettingError(
+                "table",
+                self._at,
+                f"sink {others[0]!r} writes there, and sink {batch.sink!r} would show its unfinished rows, or remove "
+                "rows of it: give each sink of delta_replace a table of its own, and keep its name",
+            )
         if fence is not None and fence >= batch.fence:
             raise _fenced(batch, self._at)
         return fence

@@ -68,7 +68,7 @@ class DeltaReplaceWriter(MarkedTable):
         Raises:
             BatchFenced: a later attempt has written.
             BatchRefused: a column of the table does not hold what the rows have.
-            SettingError: the session has no Delta.
+            SettingError: the session has no Delta, or another sink writes there.
         """
         table = Table(rows.sparkSession, self.table)
         # First: Delta keeps statistics of the first columns only, and finds the rows of an attempt by them.
@@ -79,7 +79,7 @@ class DeltaReplaceWriter(MarkedTable):
             "*",
         )
         table.make(own, self.partition_by)
-        last = table.check(batch)
+        last = table.check(batch, alone=True)
         own = fitted(own, table.columns, batch.key, batch, self.table)
         writer = own.write.format("delta").mode("append").option("mergeSchema", "true")
         if last is not None and not table.is_finished(batch.sink, last):

@@ -125,7 +125,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     return Written(tmp_path / "lake")
 
 
-@pytest.mark.parametrize("before", range(14))
+@pytest.mark.parametrize("before", range(15))
 def test_a_driver_that_stood_still_before_any_step_takes_nothing_of_its_successor(
     lake: Written, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:

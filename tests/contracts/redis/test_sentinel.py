@@ -17,6 +17,8 @@ from holdfast.dedup.claims import Claim, ClaimKey, Token, Verdict
 from holdfast.dedup.redis_connect import client_of
 from holdfast.dedup.redis_existing import existing_claims
 from holdfast.dedup.redis_sentinel import SentinelUrl, close
+from holdfast.dedup.redis_spark_batches import RedisBatches
+from holdfast.dedup.spark_batches import BatchId, BatchVerdict, Begun, Fate
 from holdfast.errors import AccessRefused, SettingError, StoreRefused, StoreUnavailable
 from holdfast.plugin.events import StoreDown
 from holdfast.testing.clocks import HandClock
@@ -245,6 +247,31 @@ class TestCutOff:
         assert evaluated(new)
         session.abandon()
         claims.close()
+
+    def test_an_attempt_at_a_batch_ends_with_its_master_and_executors_follow_as_the_driver_does(
+        self, sentinels: Sentinels
+    ) -> None:
+        driver, executor = RedisClaims.from_url(sentinels.url()), RedisClaims.from_url(sentinels.url())
+        batches, of = RedisBatches.of(driver), BatchId("orders", "q", 0)
+        first = batches.begin(of, driver.begin(LEASE_S))
+        assert isinstance(first, Begun)
+        assert RedisBatches.of(executor).claim(first.attempt, ["a"]) == [BatchVerdict.NEW]
+        sentinels.cut_off()
+        new = sentinels.promoted()
+        with sentinels.master.client() as raw:
+            raw.config_resetstat()
+        assert RedisBatches.of(executor).claim(first.attempt, ["a", "b"]) == [BatchVerdict.FENCED] * 2
+        assert batches.fate(first.attempt) is Fate.MOVED
+        assert not batches.finish(first.attempt)
+        second = batches.begin(of, driver.begin(LEASE_S))
+        assert isinstance(second, Begun)
+        claimed = RedisBatches.of(executor).claim(second.attempt, ["a", "b"])
+        assert claimed == [BatchVerdict.TAKEN_OVER, BatchVerdict.NEW]
+        assert batches.finish(second.attempt)
+        assert evaluated(sentinels.master) == 0
+        assert evaluated(new)
+        driver.close()
+        executor.close()
 
     def test_of_a_client_that_asks_the_wrong_sentinel_first_nothing_is_renewed(self, sentinels: Sentinels) -> None:
         lonely = sentinels.lonely()

@@ -121,7 +121,7 @@ class MemoryBatches:
             return True
 
     def fate(self, attempt: Attempt) -> Fate:
-        """What has become of it."""
+        """Whether it lives; else, why not."""
         with self._state.lock:
             self._state.answer()
             sink = self._sinks.get(attempt.of.sink)

@@ -117,7 +117,7 @@ class RedisBatches:
         return times.claimed - (times.window // 4 if self._parts.layout.hash_keys else 0)
 
     def fate(self, attempt: Attempt) -> Fate:
-        """What has become of it."""
+        """Whether it lives; else, why not."""
         given = (attempt.number, attempt.born, encode(attempt.life))
         return Fate(self._ask("batch_fate", attempt.of, attempt.session, *given).decode())
 

@@ -146,7 +146,7 @@ class Elsewhere(NamedTuple):
 
 
 class Fate(Enum):
-    """What has become of an attempt that did not finish."""
+    """The state of an attempt that did not finish."""
 
     LOST = "L"  #: the store has lost what it knew of it
     TAKEN = "T"  #: another attempt of the sink has begun

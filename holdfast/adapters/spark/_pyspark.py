@@ -41,6 +41,7 @@ __all__ = [
     "F",
     "GroupStateTimeout",
     "JavaPackage",
+    "Py4JError",
     "PySparkException",
     "SparkSession",
     "TaskContext",

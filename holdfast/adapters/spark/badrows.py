@@ -96,7 +96,7 @@ class BadRows:
         return int(_comparable(bad, rows.columns).exceptAll(_comparable(there, rows.columns)).count())
 
     def _there(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None) -> DataFrame | None:
-        """Those that were written with it; None: the writer cannot tell."""
+        """Return those that were written with it; None: the writer cannot tell."""
         writer = self.lake or self.main
         if not isinstance(writer, PartitionWriter | DeltaReplaceWriter):
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from holdfast.adapters.spark._pyspark import Py4JError
 from holdfast.adapters.spark._pyspark import SparkSession as ClassicSession
 from holdfast.errors import SettingError
 
@@ -90,9 +91,14 @@ class Files:
             stream.close()
 
     def text(self, path: str) -> str:
-        """The contents of a file."""
+        """The contents of a file. Raises FileNotFoundError: it is not there, or not any more."""
         system, at = self._at(path)
-        stream = system.open(at)
+        try:
+            stream = system.open(at)
+        except Py4JError as error:
+            if system.exists(at):
+                raise
+            raise FileNotFoundError(path) from error
         try:
             return bytes(stream.readAllBytes()).decode()
         finally:

@@ -64,8 +64,8 @@ def known(files: Files, marks: str, below: int | None = None) -> Layout | None:
         attempt = there[fence].rpartition("/")[2]
         try:
             found = json.loads(files.text(there[fence]))
-        except ValueError:
-            continue  # cut off in the middle: its attempt never came to its rows
+        except (ValueError, FileNotFoundError):
+            continue  # cut off in the middle, or removed by a later attempt: its own never came to its rows
         if Counting(files, marks).has(Mark(found["query"], found["batch"], attempt)):
             columns = types.StructType.fromJson(found["columns"])
             return Layout(format=found["format"], partition_by=tuple(found["partition_by"]), columns=columns)
@@ -80,6 +80,8 @@ def forget(files: Files, marks: str, below: int) -> None:
             continue
         try:
             found = json.loads(files.text(path))
+        except FileNotFoundError:
+            continue  # another driver of the past was quicker
         except ValueError:
             found = None
         if found is None or not Counting(files, marks).has(Mark(found["query"], found["batch"], attempt)):

@@ -95,6 +95,11 @@ class BadRows:
         _, bad = with_and_without_key(rows, key)
         return int(_comparable(bad, rows.columns).exceptAll(_comparable(there, rows.columns)).count())
 
+    @property
+    def tells(self) -> bool:
+        """Whether those that were written can be read again, and told from others."""
+        return isinstance(self.lake or self.main, PartitionWriter | DeltaReplaceWriter)
+
     def _there(self, spark: SparkSession, batch: BatchWrite, attempt: Attempt | None) -> DataFrame | None:
         """Return those that were written with it; None: the writer cannot tell."""
         writer = self.lake or self.main

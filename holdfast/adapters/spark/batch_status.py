@@ -53,6 +53,7 @@ def is_replay(
     """
     attempt, keys = done.attempt, False
     same = done.origin == origin if done.origin and origin else None
+    unsure = same is None and not (bad_rows and bad_rows.tells)
     if not done.kept and done.keys:
         keys = _same_keys(rows, done, at, key)
         if not keys and not isinstance(writer, Keeping):
@@ -61,12 +62,12 @@ def is_replay(
                 "finished that had other keys, and Redis does not remember them any more: give query= another name"
             )
     if not done.kept:
-        same = True if same is None and keys and done.keys != _NO_KEYS else same
+        same = True if unsure and keys and done.keys != _NO_KEYS else same
         return _as_the_sink_says(rows, attempt, key, writer, bad_rows, same=same, keys=keys)
     left, bad = _not_done(rows, at, attempt.of.sink, key, patience_s)
     # Some of its keys had been done before it, and have run out since; or nobody knows by which query they were done.
-    if (left or (bad and same is None)) and done.keys != _NO_KEYS and _same_keys(rows, done, at, key):
-        left, same = 0, True
+    if (left or (bad and unsure)) and done.keys != _NO_KEYS and _same_keys(rows, done, at, key):
+        left, same = 0, True if unsure or same is False else same
     if bad_rows:
         batch = BatchWrite.of(attempt, tuple(key), 0)
         bad = bad_rows.left(rows, key, bad, batch, attempt, same=same)

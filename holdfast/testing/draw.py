@@ -15,8 +15,16 @@ from holdfast.plugin.handlers import BatchOf
 from holdfast.plugin.ramp import Ramp
 from holdfast.plugin.retrying.letter_limit import DeadLetterLimit
 from holdfast.plugin.settings import Ordering, Settings
-from holdfast.testing.draw_mishaps import mishaps, slips
-from holdfast.testing.draw_options import HANGS_S, failing_by_record, options, retry_topics, slow_handlers
+from holdfast.testing.draw_mishaps import mishaps, retention, slips
+from holdfast.testing.draw_options import (
+    HANGS_S,
+    failing_by_record,
+    far_ahead,
+    large_letters,
+    options,
+    retry_topics,
+    slow_handlers,
+)
 from holdfast.testing.elsewhere import moved
 from holdfast.testing.world import (
     LEASED,
@@ -125,8 +133,10 @@ def draw(seed: int) -> World:
     if world.loop is None:
         world = failing_by_record(_apart("failing by record", seed), world)
     world = slow_handlers(_apart("slow handlers", seed), world)
+    world = large_letters(_apart("large letters", seed), world)
+    world = far_ahead(_apart("bound ahead", seed), world)
     world = _noted_resets(mishaps(_apart("mishaps", seed), world))
-    return slips(_apart("slips", seed), world)
+    return retention(_apart("retention", seed), slips(_apart("slips", seed), world))
 
 
 def _noted_resets(world: World) -> World:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.testing.brokers.kafka_slips import SLIP_KINDS
-from holdfast.testing.world import Fault
+from holdfast.testing.world import LEASED, Fault
 
 if TYPE_CHECKING:
     import random
@@ -35,6 +35,8 @@ _NOT: dict[BrokerKind, frozenset[FaultKind]] = {
 }
 
 
+#: How many worlds have logs that retention shortens.
+_EXPIRES = 0.1
 #: One in so many worlds of Kafka's has clients that leave records out.
 _SLIPS = 6
 #: Between two moves of the client, holes of a log that has them are believed (`partition/holes.py`).
@@ -84,6 +86,14 @@ def mishaps(chance: random.Random, world: World, *, only: FaultKind | None = Non
     return world
 
 
+def retention(chance: random.Random, world: World) -> World:
+    """Have some worlds whose logs lose what lies at their beginning, while members are behind or gone."""
+    if world.broker in LEASED or chance.random() >= _EXPIRES:
+        return world
+    more = [_mishap(chance, "expire") for _ in range(chance.choice([1, 2, 4]))]
+    return replace(world, faults=tuple(sorted((*world.faults, *more), key=lambda each: each.at_s)))
+
+
 def _mishap(chance: random.Random, kind: FaultKind) -> Fault:
     pick = chance.choice
     return Fault(
@@ -100,6 +110,10 @@ def _mishap(chance: random.Random, kind: FaultKind) -> Fault:
             "term": pick([0.01, 0.1, 0.5]),
         }.get(kind, 0.0),
         count={"cut": pick([1, 2, 3]), "interrupt": pick([1, 1, 2]), "term": 2}.get(kind, pick([1, 2, 5])),
-        amount={"late": pick([0.01, 0.1, 0.4, 0.8]), "twice": pick([0.05, 0.3, 1.0])}.get(kind, 0.0),
+        amount={
+            "late": pick([0.01, 0.1, 0.4, 0.8]),
+            "twice": pick([0.05, 0.3, 1.0]),
+            "expire": pick([0.2, 0.5, 0.9, 1.0]) if kind == "expire" else 0.0,
+        }.get(kind, 0.0),
         place=chance.randrange(8),
     )

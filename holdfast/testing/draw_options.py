@@ -34,6 +34,9 @@ _BY_RECORD = 0.5
 #: How many worlds have handlers that run for seconds, and how many of their records, which come within that time.
 _SLOW, _SLOW_RECORDS, _SLOW_S = 0.1, 0.02, 5.0
 _LONG_S = 3.0
+#: How many worlds have letters that are too large, and of how many records; and in how many a partition may not be read
+#: far beyond a record that is not done.
+_LARGE, _LARGE_RECORDS, _FAR = 0.12, (0.2, 1.0), 0.12
 
 
 def options(chance: random.Random, world: World) -> World:
@@ -85,6 +88,31 @@ def slow_handlers(chance: random.Random, world: World) -> World:
         records=tuple(slow(number, record) for number, record in enumerate(world.records)),
         faults=tuple(sorted((*world.faults, *joins), key=lambda each: each.at_s)),
     )
+
+
+def large_letters(chance: random.Random, world: World) -> World:
+    """Have letters that are too large for the topic that they go to. Who stops for one may not do so too often."""
+    if world.loop is not None or chance.random() >= _LARGE:
+        return world
+    part = chance.choice(_LARGE_RECORDS)
+
+    def large(record: Planned) -> Planned:
+        return replace(record, large=chance.random() < part)
+
+    for at, handler in enumerate(world.handlers):
+        stops = _failing(world, at) <= _STOPS and chance.random() < _PART
+        if handler.dead_letter and not stops:
+            world = _with(world, at, letter_too_large="without_value")
+        if handler.dead_letter:
+            world = _records(world, at, large)
+    return world
+
+
+def far_ahead(chance: random.Random, world: World) -> World:
+    """Bound how far a partition is read beyond its lowest record that is not done."""
+    if world.broker in LEASED or chance.random() >= _FAR:
+        return world
+    return replace(world, settings=replace(world.settings, max_ahead=chance.choice([5, 20, 60])))
 
 
 def _settings(chance: random.Random, world: World) -> World:

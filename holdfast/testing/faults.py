@@ -152,6 +152,16 @@ class Faults(BrokerFaults):
         records = self._stage.book.logs.get(self._stage.log(place), [])
         self._stage.judges.removed([each for each in records if each.offset in gone])
 
+    def _expire(self, fault: Fault) -> None:
+        if (place := self._place(fault)) is None:
+            return
+        log = self._stage.broker.logs[place]
+        first = log.start + round(fault.amount * (log.end - log.start))
+        self._stage.say("world", f"{place} begins at {first}: retention has deleted what lay before")
+        self._stage.broker.expire(place.topic, place.number, first)
+        records = self._stage.book.logs.get(self._stage.log(place), [])
+        self._stage.judges.removed([each for each in records if each.offset < first])
+
     def _reset(self, fault: Fault) -> None:
         self._resetting = True
         for member in self._stage.living:

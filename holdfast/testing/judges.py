@@ -207,6 +207,11 @@ class Judges:
             )
         self._sent_away(record, session)
 
+    def shortened(self, member: str, record: Placed) -> None:
+        """Judge a letter that has come without the value of its record."""
+        if not (record.plan.large and record.handling.letter_too_large == "without_value"):
+            self.broken("VALUE", f"the letter of {record} comes from {member} without its value, and should not")
+
     def committed(self, member: str, log: LogName, offset: int) -> None:
         """The broker has acknowledged a commit."""
         records, at = self._book.logs.get(log, []), self._checked[log]

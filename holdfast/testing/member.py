@@ -11,6 +11,7 @@ from holdfast.errors import (
     DeadLetterError,
     HandlerFailed,
     HandlerHung,
+    LetterTooLarge,
     SourceUnavailable,
     StoreUnavailable,
     UnknownTopic,
@@ -57,6 +58,7 @@ def registered(handling: Handling) -> dict[str, Any]:
         "batch": handling.batch,
         "dead_letter": f"{handling.name}.letters" if handling.dead_letter else None,
         "dead_letter_limit": handling.limit,
+        "letter_too_large": handling.letter_too_large,
         "timeout_s": handling.timeout_s,
         "retry": Retry(
             attempts=handling.attempts,
@@ -170,6 +172,10 @@ class Member(ABC):
         done = (each for each in reversed(self.stage.group.attempts) if each.partition == partition)
         return next((each.again for each in done if each.fate is CommitFate.DONE), False)
 
+    def _stops_for_a_letter(self) -> bool:
+        handlers = self.stage.world.handlers
+        return isinstance(self.error, LetterTooLarge) and any(each.letter_too_large == "stop" for each in handlers)
+
     def _run(self) -> None:
         try:
             self._main()
@@ -181,7 +187,7 @@ class Member(ABC):
         ran = self.engine is not None and self.engine.snapshots.ran
         if self.error is None and self.client is not None and not self.interrupted:
             self.client.reports.ended()
-        expected = self.error is None or isinstance(self.error, _EXPECTED)
+        expected = self.error is None or isinstance(self.error, _EXPECTED) or self._stops_for_a_letter()
         self.stage.left(self, expected=expected or (not ran and isinstance(self.error, _AT_START)))
 
 
@@ -259,7 +265,11 @@ class _Letters:
         if stage.letters_down:
             raise DeadLetterError("no broker takes dead letters: the world says so")
         placed = stage.placed(record)
+        if placed.plan.large and not letter.without_value:
+            raise LetterTooLarge(f"{letter.topic} takes no letter of {placed} with its value: the world says so")
         blind = stage.ground.is_blind(record.fence, placed)
+        if letter.without_value:
+            stage.judges.shortened(self._member.name, placed)
         if letter.topic in stage.retry_topics:
             stage.retry(placed, letter, self._member.process.runtime.wall_ms())
         stage.judges.lettered(self._member.name, record.fence.session, placed, letter.attempts, blind=blind)

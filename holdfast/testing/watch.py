@@ -38,6 +38,16 @@ class _Waits(NamedTuple):
     others: int
 
 
+class _Ahead(NamedTuple):
+    """A partition that is read far beyond a record that is not done."""
+
+    owner: Ownership
+    watermark: int
+    read: int
+    #: At so many looks it was read further than at the one before, while that record was open.
+    grown: int
+
+
 class Watch:
     """Looks at all members, a few times a second."""
 
@@ -47,6 +57,7 @@ class Watch:
         self._waits: dict[tuple[str, str], _Waits] = {}
         self._is_async = {each.name: "async" in each.kind for each in stage.world.handlers}
         self._drains = Drains(stage)
+        self._ahead: dict[tuple[str, Partition], _Ahead] = {}
 
     def look(self) -> None:
         """Start members that may start; when a loop comes for more is its user's affair."""
@@ -62,6 +73,7 @@ class Watch:
             if not in_order or (member.client is not None and member.client.held):
                 waits.update(self._held_up(member.name))
                 continue
+            self._look_ahead(member, engine)
             if member.client is not None:
                 member.client.look(engine)
             for handler, ready in _ready(engine).items():
@@ -70,6 +82,24 @@ class Watch:
                     waits[member.name, handler] = seen
                     self._judge(member, engine, ready, seen)
         self._waits = waits
+
+    def _look_ahead(self, member: Actor, engine: Engine | Driven) -> None:
+        """Judge that a partition is read no further while its lowest record is open, once it was read too far beyond
+        that one; but for what comes before the engine looks."""
+        most = self._stage.world.settings.max_ahead
+        for owner in owners_of(engine) if isinstance(engine.family, Partitioned) else ():
+            ledger = owner.ledger
+            watermark, read = ledger.watermark, ledger.next
+            if owner.phase is not Phase.OWNED or read - watermark < most:
+                continue
+            before = self._ahead.get((member.name, owner.partition))
+            if before is None or before.owner is not owner or before.watermark != watermark:
+                before = _Ahead(owner, watermark, read, 0)
+            grown = before.grown + (read > before.read)
+            self._ahead[member.name, owner.partition] = _Ahead(owner, watermark, read, grown)
+            if grown > 1:
+                what = f"{owner.partition} is read up to {read} at {member.name}, and {watermark} is not done"
+                self._stage.judges.broken("AHEAD", f"{what}: no more than {most} beyond it were to be read")
 
     def _seen(self, member: str, handler: str) -> _Waits | None:
         """For how long nothing of that handler has started; None: something runs, or has started."""

@@ -71,6 +71,7 @@ class Handling:
     retry_on: bool = False
     give_up_on: bool = False
     dead_letter: bool = True
+    letter_too_large: Literal["stop", "without_value"] = "stop"
     #: Of "kafka": after how long in a retry topic a record is tried again, one topic each; and what they are called.
     delays_s: tuple[float, ...] = ()
     topic_name: str = "{topic}.{group}.retry.{delay}"
@@ -128,6 +129,8 @@ class Planned:
     heeds: bool = True
     #: The client cannot read it.
     unreadable: bool = False
+    #: No topic takes a letter of it, but one without its value.
+    large: bool = False
 
 
 #: What may go wrong, and what people do. `member` counts those that live at that time, modulo their number.
@@ -150,6 +153,7 @@ FaultKind = Literal[
     "grow",  #: a topic gets `count` more partitions
     "reset",  #: everybody leaves, somebody sets an offset to the part `amount` of its log, and they come back
     "compact",  #: about half of what is in a partition's log is compacted away
+    "expire",  #: retention deletes the first part `amount` of a partition's log, whether or not it is handled
     "markers",  #: `count` transaction markers at the end of a partition
     "remake",  #: a topic is deleted, and made again after `for_s`
     "leaderless",  #: nobody leads a partition, for `for_s`
@@ -164,7 +168,7 @@ FaultKind = Literal[
 #: These take no partition away from who has it, and leave the broker's answers as they are, but for their time. A slow
 #: store is none of them: who is a member of a group there may not be heard in time.
 _GENTLE: frozenset[FaultKind] = frozenset(
-    {"term", "join", "letters", "grow", "compact", "markers", "resend", "late", "twice"}
+    {"term", "join", "letters", "grow", "compact", "expire", "markers", "resend", "late", "twice"}
 )
 
 

@@ -103,6 +103,20 @@ def test_what_waits_of_a_partition_that_goes_or_is_read_again_from_elsewhere_is_
     assert new_partitions.records == new_partitions.bytes == 0
 
 
+def test_one_that_is_to_deliver_nothing_keeps_what_waits_of_it_also_when_none_is_new_any_more() -> None:
+    new_partitions, (first, second) = made(2)
+    new_partitions.queue(Batch([*first.records(5), *second.records(5)], [End(first.partition, 5)]))
+    held = [first.partition]
+    assert {record.partition for record in new_partitions.take(2, held).records} == {second.partition}
+    assert {record.partition for record in new_partitions.take(None, held).records} == {second.partition}
+    assert new_partitions.take(None, held) == Batch([], [])
+    assert new_partitions.records == 5
+    came = new_partitions.take(None)
+    assert [record.offset for record in came.records] == list(range(5))
+    assert came.ends == [End(first.partition, 5)]
+    assert not new_partitions
+
+
 def test_records_of_an_ownership_that_is_over_do_not_wait() -> None:
     new_partitions, [former] = made(1)
     new_partitions.add(cast("list[Ownership]", [Owner(0)]))

@@ -20,8 +20,6 @@ _SEEDS = 300
 #: Options that no seed draws, and why. Empty is how it should be.
 _NOT_DRAWN: dict[str, str] = {
     "handler.value": "it decodes right before the call, in the same step: tests/unit/engine/test_typed_handlers.py",
-    "handler.letter_too_large": "no letter of a world is too large: tests/unit/engine/test_large_letters.py",
-    "Settings.max_ahead": "worlds have too few records above an open one: tests/unit/engine/test_far_ahead.py",
 }
 
 

@@ -513,6 +513,28 @@ RULES = (
         instead="        report(Ended(entry, Outcome.LETTER_SENT))",
         breaks="P1: a record whose dead letter was refused is gone",
     ),
+    Broken(
+        name="a-letter-goes-short-unasked",
+        file="plugin/engine/record/outcomes.py",
+        rule='(letter.without_value or entry.handler.letter_too_large == "stop"):',
+        instead="letter.without_value:",
+        breaks="P1: the value of a record is gone whose handler was to stop where its letter is too large",
+    ),
+    # ---- how far is read
+    Broken(
+        name="read-however-far",
+        file="plugin/engine/partition/far_ahead.py",
+        rule="            if ahead < (",
+        instead="            if True or ahead < (",
+        breaks="what is done above a record that does not end has no bound",
+    ),
+    Broken(
+        name="what-waits-goes-on-however-far",
+        file="plugin/engine/flow/intake.py",
+        rule="new_partitions.take(at_most, self.held)",
+        instead="new_partitions.take(at_most)",
+        breaks="the same, of what waited while the ramp limited the intake",
+    ),
     # ---- holes in the log
     Broken(
         name="a-hole-is-the-logs",
@@ -520,6 +542,13 @@ RULES = (
         rule="        if self._source.gaps_are_the_logs or now < owner.believed_until:",
         instead="        if True:",
         breaks="P1: a record that the client has gone past is taken for one that the log does not have",
+    ),
+    Broken(
+        name="a-hole-above-the-start-is-retentions",
+        file="plugin/engine/partition/holes.py",
+        rule="self._expire(owner, min(start, until))",
+        instead="self._expire(owner, until)",
+        breaks="P1: a record that the client has gone past counts as deleted, where retention has deleted others",
     ),
     Broken(
         name="a-hole-at-the-end-is-the-logs",

@@ -134,8 +134,8 @@ class Intake:
             total = self.admitted + len(stay.records)
             at_most = self.climb.room_for_new(self._clock.now(), total, new_partitions.gone_on)
             at_most = 0 if stopped else at_most
-        came = new_partitions.take(at_most)
-        self.climb.held = self.climb.held or new_partitions.records > 0
+        came = new_partitions.take(at_most, self.held)
+        self.climb.held = self.climb.held or (at_most is not None and new_partitions.records > 0)
         return Batch([*stay.records, *came.records], [*stay.ends, *came.ends])
 
     @property

@@ -127,29 +127,34 @@ class NewPartitions:
                 queue.end = end
         return Batch(go, ends)
 
-    def take(self, at_most: int | None) -> Batch:
+    def take(self, at_most: int | None, held: Collection[Partition] = ()) -> Batch:
         """Take what goes on now: the first of each in any case, then one after the other, as evenly as may be.
 
         Args:
-            at_most: records; None = all, and none is new any more.
+            at_most: records; None = all, and none is new any more but those of `held` that have some.
+            held: partitions that are to deliver nothing for now, whatever waits of them.
         """
         out: dict[Partition, list[Record]] = {}
         ends: list[End] = []
         for queue in self._queues.values():
             if queue.records and not queue.owner.open:
                 self._clear(queue)  # dropped by whoever admits it, and read again
-            if queue.records and not queue.begun:
+            if queue.records and not queue.begun and queue.owner.partition not in held:
                 self._pop(queue, 1, out, ends)
         left = self.records if at_most is None else at_most
         while left > 0 and self.records:
-            waiting = [queue for queue in self._queues.values() if queue.records][:left]
+            waiting = [queue for queue in self._queues.values() if queue.records and queue.owner.partition not in held][
+                :left
+            ]
+            if not waiting:
+                break
             share = left // len(waiting)
             for queue in waiting:
                 left -= self._pop(queue, min(share, len(queue.records)), out, ends)
                 partition = queue.owner.partition
                 self._queues[partition] = self._queues.pop(partition)  # the last in the next round
         if at_most is None:
-            self._queues.clear()
+            self._queues = {partition: queue for partition, queue in self._queues.items() if queue.records}
         return Batch([record for records in out.values() for record in records], ends)
 
     # ---- inside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import signal
 import sys
@@ -79,11 +80,13 @@ def struck_at(line: int) -> Iterator[list[str]]:
             lines.append(name)
         return trace
 
+    gc.disable()  # what a finalizer of another test's client raises is nobody's, and ours would be lost in it
     sys.settrace(trace)
     try:
         yield lines
     finally:
         sys.settrace(None)
+        gc.enable()
 
 
 def at_many_lines(call: Callable[[], object], raised: type[Exception], after: Callable[[], object]) -> None:

@@ -28,7 +28,8 @@ two records of one key are never both NEW, and a record does not inherit what it
 | poll(p, epoch, offsets) | (epoch, owner) do not match | - | FENCED |
 | | per offset: done / not running / holder dead / holder lives | holder dead: removed from running | done / yours / yours / - |
 | release(p, offset, epoch) | running[offset] = (session, epoch) | out of running | - |
-| drop(p, epoch, offset) | (epoch, owner) match | again = the end of all that was ever done or running; done = all below; nothing is running | ok, else FENCED |
+| drop(p, epoch, offset) | (epoch, owner) match | again = the end of all that was ever done or running; done = all below; nothing is running; since = this drop | ok, else FENCED |
+| | (epoch, owner) match, and it is said again: since = this drop or a later one | - | ok |
 | claim(key, token) | the session is dead / done | - | FENCED / DONE |
 | | held by this very (session, token) | - | NEW |
 | | held by another, whose session lives | - | BUSY |
@@ -48,7 +49,8 @@ two records of one key are never both NEW, and a record does not inherit what it
 A store may lose what it has acknowledged (a failover to a replica that was behind). Nobody takes a key or a position over
 from a session that lives, so what is gone under one was lost and not taken: it stays with who had it. A session at such a store
 says all marks of what it owns once more when it notices, and as it lets a position go; what it has let go lately it says
-again before it acquires that anew.
+again before it acquires that anew. It says beside them since which drop they are: a position that has not heard of that
+drop forgets what it has before it takes them, or what is replayed on purpose would be done again.
 
 A call without an answer raises StoreUnavailable and says nothing; it is asked again until it is answered or the session
 is lost. Each call carries the session's *call generation*: after a call without an answer the session raises it, and
@@ -106,6 +108,16 @@ class Claim(NamedTuple):
     token: Token
 
 
+class Since(NamedTuple):
+    """A drop of a position; later ones are higher. All zeros = there was none."""
+
+    epoch: int = 0  #: of the ownership that dropped
+    number: int = 0  #: its session counts its drops
+
+
+NEVER = Since()
+
+
 class Acquired(NamedTuple):
     """The reply to `acquire`."""
 
@@ -119,6 +131,7 @@ class Acquired(NamedTuple):
     #: After a `drop`: offsets below were done or running before it, so what comes of them is replayed on purpose.
     again: int = 0
     begun: bool = False  #: the watermark is what an owner has said; else nobody has, and it is 0
+    since: Since = NEVER  #: the last drop
 
 
 class Mark(NamedTuple):
@@ -131,6 +144,14 @@ class Mark(NamedTuple):
     #: Of an ownership that was let go: what is done is noted, and a store that has lost the `let_go` does not take the
     #: partition for owned again.
     former: bool = False
+
+
+class Standing(NamedTuple):
+    """All that an owner knows to be done in its position, for a store that may have lost it."""
+
+    mark: Mark
+    since: Since  #: the last drop that it knows of: all of it is since then
+    again: int  #: as of `Acquired`
 
 
 class LetGo(NamedTuple):

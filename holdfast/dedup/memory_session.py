@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
+from holdfast.dedup.claims import Acquired, Polled, Since, Turned, Verdict, Wait
 from holdfast.dedup.memory_state import Claimed, Finished, straight
 from holdfast.dedup.offset_set import OffsetSet, runs
 from holdfast.errors import StateError, StoreError, StoreUnavailable
@@ -13,7 +13,7 @@ from holdfast.errors import StateError, StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token
+    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Standing, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState, StoredPosition
 
@@ -28,6 +28,7 @@ class MemorySession:
         self._carry = carry
         self._lease = lease
         self._generation = 0
+        self._drops = 0
 
     @property
     def id(self) -> str:
@@ -73,7 +74,8 @@ class MemorySession:
             p.born_ms = max(p.born_ms, self._state.wall_ms() - p.epoch)
             p.owner = self.id
             self._state.positions[partition] = p
-            return Acquired(p.epoch, p.watermark, OffsetSet(p.above), frozenset(p.running), p.born_ms, p.again, p.begun)
+            running = frozenset(p.running)
+            return Acquired(p.epoch, p.watermark, OffsetSet(p.above), running, p.born_ms, p.again, p.begun, p.since)
 
         return lambda: [one(partition) for partition in partitions]
 
@@ -105,22 +107,30 @@ class MemorySession:
         """End ownerships, handing over what is in hand."""
         self._ask(self._to_let_go([(let, None) for let in partitions]))
 
-    def _to_let_go(self, ended: Sequence[tuple[LetGo, Mark | None]]) -> Callable[[], None]:
+    def _to_let_go(self, ended: Sequence[tuple[LetGo, Standing | None]]) -> Callable[[], None]:
         """With what the owner has marked."""
 
-        def one(end: tuple[LetGo, Mark | None]) -> None:
-            let, mark = end
+        def one(end: tuple[LetGo, Standing | None]) -> None:
+            let, known = end
             p = self._state.position(let.partition)
             if (let.epoch == 0 and p.owner == self.id) or self._owns(let.partition, p, let.epoch):
-                if mark:
-                    p.watermark, p.begun = max(p.watermark, mark.watermark), True
-                    p.above.add_all(runs(mark.offsets))
-                    p.tidy()
+                if known:
+                    _take_over(p, known)
                 holder = (self.id, let.known_as or p.epoch)
                 p.running |= {offset: holder for offset in let.unacked if not p.is_done(offset)}
                 p.owner = None
 
         return lambda: _for_each(one, ended)
+
+    def _to_restate(self, standings: Sequence[Standing]) -> Callable[[], None]:
+        """How positions stand, by their owner."""
+
+        def one(known: Standing) -> None:
+            p = self._state.position(known.mark.partition)
+            if self._owns(known.mark.partition, p, known.mark.epoch):
+                _take_over(p, known)
+
+        return lambda: _for_each(one, standings)
 
     def poll(self, polls: Sequence[Poll]) -> list[Polled | Verdict]:
         """Ask for what was handed over."""
@@ -154,18 +164,23 @@ class MemorySession:
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""
+        with self._state.lock:
+            first, self._drops = self._drops + 1, self._drops + len(drops)
+        return [again is not None for again in self._ask(self._to_drop(drops, range(first, first + len(drops))))]
 
-        def one(drop: Drop) -> bool:
-            p = self._state.position(drop.partition)
+    def _to_drop(self, drops: Sequence[Drop], numbers: Sequence[int]) -> Callable[[], list[int | None]]:
+        """Replies with `Acquired.again` of each; None = fenced."""
+
+        def one(drop: Drop, number: int) -> int | None:
+            p, since = self._state.position(drop.partition), Since(drop.epoch, number)
             if not self._owns(drop.partition, p, drop.epoch):
-                return False
-            p.again = max(p.again, p.watermark, p.above.end, max(p.running, default=-1) + 1)
-            p.watermark, p.begun = drop.offset, True
-            p.above = OffsetSet()  # done = all below
-            p.running.clear()  # from there on it is removed; below, it is done
-            return True
+                return None
+            if since > p.since:
+                p.start_over(since, 0)
+                p.watermark, p.begun = drop.offset, True  # done = all below
+            return p.again
 
-        return self._ask(lambda: [one(drop) for drop in drops])
+        return lambda: [one(*each) for each in zip(drops, numbers, strict=True)]
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""
@@ -302,6 +317,15 @@ class MemorySession:
         if reply is None:
             raise StoreUnavailable(f"a late request of session {self.id} was refused: ask again")
         return reply[0]
+
+
+def _take_over(p: StoredPosition, known: Standing) -> None:
+    """Add the word of its owner to a position that may have lost some of it."""
+    if known.since > p.since:
+        p.start_over(known.since, known.again)
+    p.watermark, p.begun = max(p.watermark, known.mark.watermark), True
+    p.above.add_all(runs(known.mark.offsets))
+    p.tidy()
 
 
 def _for_each(apply: Callable[[_T], None], items: Sequence[_T]) -> None:

@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from holdfast.dedup.claims import NEVER
 from holdfast.dedup.offset_set import OffsetSet
 from holdfast.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.dedup.claims import ClaimKey, Token
+    from holdfast.dedup.claims import ClaimKey, Since, Token
     from holdfast.runtime import Runtime
     from holdfast.timing import Clock
 
@@ -54,10 +55,22 @@ class StoredPosition:
     running: dict[int, tuple[str, int]] = field(default_factory=dict)
     again: int = 0
     begun: bool = False
+    since: Since = NEVER
 
     def is_done(self, offset: int) -> bool:
         """Below the watermark, or marked above it."""
         return offset < self.watermark or offset in self.above
+
+    @property
+    def known_up_to(self) -> int:
+        """The end of all that was ever done or running."""
+        return max(self.again, self.watermark, self.above.end, max(self.running, default=-1) + 1)
+
+    def start_over(self, since: Since, again: int) -> None:
+        """Forget what is done and running: this drop came after it."""
+        self.again, self.since = max(self.known_up_to, again), since
+        self.watermark, self.begun, self.above = 0, False, OffsetSet()
+        self.running.clear()
 
     def tidy(self) -> None:
         """After a change of what is done."""

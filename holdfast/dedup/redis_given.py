@@ -9,30 +9,32 @@ or the next owner would handle those records again.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from holdfast.dedup.claims import Acquired, Mark, Token, Verdict
-from holdfast.dedup.offset_set import OffsetSet, runs
-from holdfast.dedup.redis_long import leaps
+from holdfast.dedup.claims import Acquired, Mark, Since, Token, Verdict
+from holdfast.dedup.redis_owned import Dropping, Ended, Owned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
-    from holdfast.dedup.claims import Claim, Drop, LetGo, Wait
+    from holdfast.dedup.claims import Claim, Drop, LetGo, Standing, Wait
     from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", bound="Hashable")
 _V = TypeVar("_V")
 
-#: Longer than any replica that is still promoted was behind.
+#: At least, and for the length of a lease: a server that is further behind has the session as dead.
 _KEPT_S = 60.0
-_KEPT_ITEMS = 10_000  # of each kind, some megabytes at most; long keys and results count as several
+#: Of each kind, some megabytes at most; long keys and results count as several. Where more have ended than that since
+#: the last renewal that a server knows of, the session cannot say which (`forgotten_since`).
+_KEPT_ITEMS = 30_000
 #: Finished keys that are said again in one call: as many as an engine says at once by default.
 _AT_ONCE = 500
 #: Characters of keys and results that weigh as much as an item.
-_ITEM_CHARS = 500
+_ITEM_CHARS = 150
 
 
 class Finished(NamedTuple):
@@ -42,13 +44,6 @@ class Finished(NamedTuple):
     claims: Sequence[Claim]
     results: Sequence[str] | None
     weight: int
-
-
-class Ended(NamedTuple):
-    """The end of an ownership, and all that it has marked."""
-
-    let: LetGo
-    mark: Mark | None
 
 
 class Lately(NamedTuple):
@@ -82,56 +77,19 @@ class LetGoBefore(NamedTuple):
     ends: dict[tuple[str, int], tuple[float, Ended]]
 
 
-class Owned:
-    """The marks of one ownership, and those that it found: a watermark, and what is done above it.
-
-    Args:
-        epoch: of the ownership.
-        watermark, above, running: found as it began.
-    """
-
-    __slots__ = ("_above", "_ran", "_watermark", "epoch")
-
-    def __init__(
-        self, epoch: int, watermark: int = 0, above: Collection[int] = (), running: Collection[int] = ()
-    ) -> None:
-        self.epoch = epoch
-        self._watermark = watermark
-        self._above = OffsetSet(above)
-        self._ran = max(running, default=-1) + 1
-
-    def add(self, mark: Mark) -> int:
-        """Note one more. Returns how often its watermark is to be said once more (see `leaps`)."""
-        more = 0
-        if mark.watermark > self._watermark:
-            if self._above:
-                more = leaps(self._above.remove_below(mark.watermark), self._watermark, mark.watermark)
-            self._watermark = mark.watermark
-        ranges = runs(mark.offsets)
-        if ranges and ranges[-1].stop > self._watermark:
-            self._above.add_all(ranges, at_least=self._watermark)
-        return more
-
-    @property
-    def seen(self) -> int:
-        """Up to where offsets are known as done or running."""
-        return max(self._watermark, self._above.end, self._ran)
-
-    def all(self, partition: str) -> Mark:
-        """All of them as one."""
-        return Mark(partition, self.epoch, self._watermark, OffsetSet(self._above))
-
-
 class Given:
     """Any thread. What is asked for anew is not given back any more: saying so again would take it from who has it.
 
     Args:
         runtime: its clock tells how long ago.
         window_s: for so long a key is done. What was finished before is not finished again.
+        lease_s: of the session.
     """
 
-    def __init__(self, runtime: Runtime, window_s: float) -> None:
-        self._runtime, self._window_s = runtime, window_s
+    def __init__(self, runtime: Runtime, window_s: float, lease_s: float) -> None:
+        self._runtime = runtime
+        self._kept_s = max(_KEPT_S, lease_s)
+        self._finishes_kept_s = min(self._kept_s, window_s)
         #: Held while all is said again: what is asked for anew meanwhile must be asked after that, or it would be given
         #: back while somebody has it.
         self.lock = runtime.rlock()
@@ -143,6 +101,9 @@ class Given:
         self._releases: dict[Token, tuple[float, Token]] = {}
         #: What was done after its hand-over: offsets that the owner's next watermark does not bring again.
         self._marks: dict[Token, tuple[float, Token]] = {}
+        self._drops = 0  # so far
+        #: When the last one of those that are not kept any more had ended.
+        self._forgotten = -math.inf
         self._finishes: deque[Finished] = deque()
         self._weight = 0
         #: How often somebody began to say again what is listed here (`lately`, `done_lately`): what is noted after that
@@ -184,16 +145,27 @@ class Given:
     def let_go(self, items: Collection[Ended]) -> None:
         """Note that these ownerships have ended."""
         with self.lock:
-            for let, mark in items:
-                if mark and (owned := self._owned.get(let.partition)) and owned.epoch == mark.epoch:
+            for let, known in items:
+                if known and (owned := self._owned.get(let.partition)) and owned.epoch == known.mark.epoch:
                     del self._owned[let.partition]
         self._keep(self._let_gos, (((item.let.partition, item.let.epoch), item) for item in items))
 
-    def dropped(self, items: Iterable[Drop]) -> list[int]:
-        """Note, before it is asked for, that what is done there is forgotten on purpose. Returns of each up to where
-        offsets are known as done or running; 0 = that is not known."""
+    def dropping(self, items: Sequence[Drop]) -> list[Dropping]:
+        """Note, before it is asked for, that what is done there is forgotten on purpose."""
         with self.lock:
-            return [owned.seen if (owned := self._owned.pop(drop.partition, None)) else 0 for drop in items]
+            first, self._drops = self._drops + 1, self._drops + len(items)
+            popped = [self._owned.pop(drop.partition, None) for drop in items]
+            return [
+                Dropping(drop, Since(drop.epoch, first + n), owned.seen if owned else 0)
+                for n, (drop, owned) in enumerate(zip(items, popped, strict=True))
+            ]
+
+    def dropped(self, items: Iterable[Dropping], again: Iterable[int | None]) -> None:
+        """Note what came of them. Args: again: as of `Acquired`, of each; None = that one is fenced."""
+        with self.lock:
+            for (drop, since, _), known_up_to in zip(items, again, strict=True):
+                if known_up_to is not None:
+                    self._owned[drop.partition] = Owned.dropped(drop, since, known_up_to)
 
     def unclaim(self, items: Iterable[Claim]) -> None:
         """Note that these keys are free."""
@@ -203,11 +175,7 @@ class Given:
                 self._asked_again(claim)  # so that the oldest is always the first
                 self._unclaims[claim] = (now, claim)
                 self._unclaimed += _weight(claim)
-            while self._unclaims:
-                oldest = next(iter(self._unclaims))
-                if self._unclaimed <= _KEPT_ITEMS and self._unclaims[oldest][0] >= now - _KEPT_S:
-                    break
-                self._asked_again(oldest)
+            self._forget_unclaims(now)
 
     def _asked_again(self, claim: Claim) -> bool:
         """Forget that it was given back. Returns whether it was."""
@@ -253,8 +221,7 @@ class Given:
             now = self._runtime.now()
             self._finishes.append(Finished(now, claims, results, weight))
             self._weight += weight
-            while self._finishes and (self._weight > _KEPT_ITEMS or self._finishes[0].at < now - _KEPT_S):
-                self._weight -= self._finishes.popleft().weight
+            self._forget_finishes(now)
 
     def acquire(
         self,
@@ -296,7 +263,7 @@ class Given:
 
     def _said_again(self, before: LetGoBefore, again: Callable[[Lately], object]) -> LetGoBefore:
         """With the lock held: what somebody says meanwhile to have ended is said once more after it (`told`)."""
-        old = self._runtime.now() - _KEPT_S
+        old = self._runtime.now() - self._kept_s
         ends = _since(before.ends, old)
         if not ends:
             return before
@@ -318,7 +285,7 @@ class Given:
         with self.lock:
             self._let_gos = still | self._let_gos  # the oldest come first
             for partition, found in done.items():
-                self._owned[partition] = Owned(found.epoch, found.watermark, found.done, found.running)
+                self._owned[partition] = Owned(found.epoch, found)
             if self._rounds != before.rounds:
                 self.unsaid = True
 
@@ -341,16 +308,28 @@ class Given:
             if still and self._rounds != back.rounds:
                 self.unsaid = True
 
+    def forgotten_since(self, when: float) -> bool:
+        """Whether something that has ended since then is not kept any more: a server that has not heard of it would
+        take it for held or running for as long as this session lives, and everybody would wait."""
+        with self.lock:
+            now = self._runtime.now()
+            self._forget(self._let_gos, now)
+            self._forget(self._releases, now)
+            self._forget(self._marks, now)
+            self._forget_unclaims(now)
+            self._forget_finishes(now)
+            return self._forgotten >= when
+
     def lately(self) -> tuple[list[Ended], list[Claim], list[Token]]:
         """Begin to say all again. Returns: what comes first, in the order in which it has to be said."""
-        old = self._runtime.now() - _KEPT_S
+        old = self._runtime.now() - self._kept_s
         with self.lock:
             self._rounds += 1
             self.unsaid = False
             return _since(self._let_gos, old), _since(self._unclaims, old), _since(self._releases, old)
 
-    def owned(self) -> list[Mark]:
-        """All that was marked of what is owned. Say it with the lock held: of what is dropped after that nothing is
+    def owned(self) -> list[Standing]:
+        """All that is done in what is owned. Say it with the lock held: of what is dropped after that nothing is
         said."""
         with self.lock:
             return [owned.all(partition) for partition, owned in self._owned.items()]
@@ -361,9 +340,9 @@ class Given:
         now = self._runtime.now()
         with self.lock:
             self._rounds += 1
-            marks = _former(_since(self._marks, now - _KEPT_S))
-            old = now - min(_KEPT_S, self._window_s)
-            finishes = _together(each for each in self._finishes if each.at >= old)
+            marks = _former(_since(self._marks, now - self._kept_s))
+            self._forget_finishes(now)
+            finishes = _together(self._finishes)
         return marks, finishes
 
     def _keep(self, kept: dict[_K, tuple[float, _V]], items: Iterable[tuple[_K, _V]]) -> None:
@@ -372,8 +351,28 @@ class Given:
             for key, item in items:
                 kept.pop(key, None)  # so that the oldest is always the first
                 kept[key] = (now, item)
-            while kept and (len(kept) > _KEPT_ITEMS or kept[next(iter(kept))][0] < now - _KEPT_S):
-                del kept[next(iter(kept))]
+            self._forget(kept, now)
+
+    # ---- with the lock held
+    def _forget(self, kept: dict[_K, tuple[float, _V]], now: float) -> None:
+        while kept and (len(kept) > _KEPT_ITEMS or kept[next(iter(kept))][0] < now - self._kept_s):
+            self._forgotten = max(self._forgotten, kept.pop(next(iter(kept)))[0])
+
+    def _forget_unclaims(self, now: float) -> None:
+        while self._unclaims:
+            oldest = next(iter(self._unclaims))
+            at = self._unclaims[oldest][0]
+            if self._unclaimed <= _KEPT_ITEMS and at >= now - self._kept_s:
+                break
+            self._forgotten = max(self._forgotten, at)
+            self._asked_again(oldest)
+
+    def _forget_finishes(self, now: float) -> None:
+        old = now - self._finishes_kept_s
+        while self._finishes and (self._weight > _KEPT_ITEMS or self._finishes[0].at < old):
+            first = self._finishes.popleft()
+            self._forgotten = max(self._forgotten, first.at)
+            self._weight -= first.weight
 
 
 def _weight(claim: Claim) -> int:

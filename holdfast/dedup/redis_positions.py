@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.dedup.claims import Acquired
-from holdfast.dedup.offset_set import OffsetSet, Runs
+from holdfast.dedup.claims import Acquired, Polled, Since, Verdict
+from holdfast.dedup.offset_set import OffsetSet, Runs, runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from holdfast.dedup.claims import Mark, Poll
+    from holdfast.dedup.redis_keys import Args
 
 _EXACT = 2**53  # numbers in Lua are doubles
 
@@ -45,4 +48,28 @@ def acquired(reply: Sequence[bytes]) -> Acquired:
     running = (int(entry.partition(b"=")[0]) for entry in fields.get(b"running", b"").split())
     born_ms, again = int(fields.get(b"born", b"0")), int(fields.get(b"again", b"0"))
     begun = b"w" in fields
-    return Acquired(int(fields[b"epoch"]), watermark, done, frozenset(running), born_ms, again, begun)
+    since = Since(*map(int, fields.get(b"since", b"0:0").split(b":")))
+    return Acquired(int(fields[b"epoch"]), watermark, done, frozenset(running), born_ms, again, begun, since)
+
+
+def run_args(mark: Mark) -> Args:
+    """How many, and of each the first offset and its length."""
+    found = runs(mark.offsets)
+    return [len(found), *(number for run in found for number in (run.start, len(run)))]
+
+
+def fenced_offsets(numbers: Sequence[int]) -> frozenset[int]:
+    """Runs in turn: the first offset, and the length."""
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    return frozenset(offset for first, length in pairs for offset in range(first, first + length))
+
+
+def polled(poll: Poll, reply: bytes) -> Polled | Verdict:
+    """Of a poll: `FENCED`, or what became of each offset."""
+    if reply == b"F":
+        return Verdict.FENCED
+    states = list(zip(poll.offsets, reply.decode(), strict=True))
+    return Polled(
+        done=frozenset(offset for offset, state in states if state == "d"),
+        yours=frozenset(offset for offset, state in states if state == "y"),
+    )

@@ -7,29 +7,33 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from holdfast.dedup.claims import Acquired, Polled, Turned, Verdict, Wait
-from holdfast.dedup.offset_set import runs
 from holdfast.dedup.redis_asking import Asker, Question, in_order
-from holdfast.dedup.redis_given import Ended, Given
+from holdfast.dedup.redis_given import Given
 from holdfast.dedup.redis_keys import batch
 from holdfast.dedup.redis_layout import decode, encode
 from holdfast.dedup.redis_long import Long, acquired_or_long, in_parts, is_long, pieces, read
-from holdfast.dedup.redis_positions import check_offsets
+from holdfast.dedup.redis_owned import Ended
+from holdfast.dedup.redis_positions import check_offsets, fenced_offsets, polled, run_args
+from holdfast.dedup.redis_servers import Servers
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Token
+    from holdfast.dedup.claims import Claim, ClaimKey, Drop, LetGo, Mark, Poll, Standing, Token
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.redis_asking import Asking, Replies
     from holdfast.dedup.redis_given import Lately
     from holdfast.dedup.redis_keys import Args, Batch, Group, Place, Times
     from holdfast.dedup.redis_layout import Layout
+    from holdfast.dedup.redis_owned import Dropping
     from holdfast.dedup.redis_scripts import Scripts
     from holdfast.runtime import Runtime
 
 log = logging.getLogger("holdfast.dedup")
 
+#: A mark is all that its owner knows (scripts/mark.lua).
+_ALL = 2
 _VERDICTS = {ord(verdict.value): verdict for verdict in Verdict}
 
 
@@ -44,9 +48,8 @@ class RedisSession:
         self.live = lease.live
         self._runtime = runtime
         self._times = times
-        self._given = Given(runtime, times.window / 1000)
-        #: The id of each shard's server, of those that were last asked.
-        self._servers: list[bytes] = []
+        self._given = Given(runtime, times.window / 1000, lease.lease_s)
+        self._servers = Servers()
         self._asker = Asker(scripts, layout, lease, runtime)
 
     @property
@@ -56,36 +59,50 @@ class RedisSession:
 
     def begin(self) -> None:
         """Make the session known in every shard. Once, before anything else."""
-        self._servers = self._everywhere("begin")
+        sent_at = self._runtime.now()
+        self._servers.begun(self._everywhere("begin"), sent_at)
         self._asker.let_in = True
 
     def renew(self) -> bool:
-        """Keep the session alive, in every shard. False = it is dead in one of them, and so lost for good."""
+        """Keep the session alive, in every shard. False = it is dead in one of them, or one of them may take for held
+        what it has ended and does not remember, and so it is lost for good."""
         # First: a master that was replaced, and is cut off, would confirm it, and the one in its place would not know.
         self._scripts.follow()
-        replies = self._renewed()
-        if not replies:
+        if not self._renewed():
             return False
-        if replies != self._servers:  # in a Redis Cluster it may be one shard's
+        if self._servers.new:  # in a Redis Cluster it may be one shard's
             log.warning(
                 "another server answers session %s than before (a failover, a restart, a slot that moved): the Redis "
                 "at %s. It may lack what was acknowledged last. What this session has ended lately is told to it again",
                 self.id,
                 self._scripts.where,
             )
-        if (replies != self._servers or self._given.unsaid) and self._say_again():
-            self._servers = replies
-        return True
+        if not (self._servers.new or self._given.unsaid):
+            return True
+        forgotten = self._given.forgotten_since(self._servers.lack_since)
+        if not self._say_again():
+            return True
+        self._servers.all_told()
+        if forgotten:
+            log.error(
+                "session %s ends: the Redis at %s may take for held what it has ended, and it has ended too much since "
+                "to remember all. Another session begins; what this one holds is free when its lease is over",
+                self.id,
+                self._scripts.where,
+            )
+            self._lease.lose()
+        return not forgotten
 
-    def _renewed(self) -> list[bytes]:
-        """Returns: the id of each shard's server; none where the session is dead."""
+    def _renewed(self) -> bool:
+        """Returns: whether the session lives."""
         sent_at = self._runtime.now()
         replies = self._everywhere("renew")
         if b"LOST" in replies:
             self._lease.lose()
-            return []
+            return False
         self._lease.renewed(sent_at)
-        return replies
+        self._servers.renewed(replies, sent_at)
+        return True
 
     def _say_again(self) -> bool:
         """To a server that may not have heard it. What was heard, or taken by somebody since, stays as it is."""
@@ -96,7 +113,7 @@ class RedisSession:
                 self.unclaim(unclaims)
                 self.release(releases)
                 owned = [self._shortened(mark, keep_alive=True) for mark in self._given.owned()]
-                self._asker.alone(self._marking(owned))
+                self._asker.alone(self._restating(owned))
             except StoreError as error:
                 return self._not_said(error)
         marks, finishes = self._given.done_lately()
@@ -184,10 +201,22 @@ class RedisSession:
         for mark in marks:
             check_offsets(mark.offsets)
             check_offsets((mark.watermark,))
-            args.append([mark.epoch, mark.watermark, int(mark.former), *_runs(mark)])
+            args.append([mark.epoch, mark.watermark, int(mark.former), *run_args(mark)])
+        return (yield from self._to_mark(marks, args))
+
+    def _restating(self, standings: Sequence[Standing]) -> Asking[object]:
+        """How positions stand, by their owner."""
+        marks = [known.mark for known in standings]
+        args: list[Args] = [
+            [known.mark.epoch, known.mark.watermark, _ALL, *known.since, known.again, *run_args(known.mark)]
+            for known in standings
+        ]
+        return (yield from self._to_mark(marks, args))
+
+    def _to_mark(self, marks: Sequence[Mark], args: Sequence[Args]) -> Asking[list[frozenset[int]]]:
         where = [self._layout.position(mark.partition) for mark in marks]
         replies = yield Question("mark", _by_shard(where, args, self._times.position), durable=True)
-        return [_offsets(fenced) for fenced in in_order(replies, _shards(where))]
+        return [fenced_offsets(fenced) for fenced in in_order(replies, _shards(where))]
 
     def let_go(self, partitions: Sequence[LetGo]) -> None:
         """End ownerships, handing over what is in hand. Says all of their marks once more: a failover may have lost
@@ -198,26 +227,29 @@ class RedisSession:
         self._given.told(lambda: self._let_all_go(ended), lambda _: self._given.let_go(ended))
 
     def _let_all_go(self, ended: Sequence[Ended]) -> None:
-        shorter = [Ended(let, mark and self._shortened(mark)) for let, mark in ended]
+        shorter = [Ended(let, known and self._shortened(known)) for let, known in ended]
         self._asker.alone(self._ending(shorter))
 
-    def _shortened(self, mark: Mark, *, keep_alive: bool = False) -> Mark:
+    def _shortened(self, known: Standing, *, keep_alive: bool = False) -> Standing:
         """Say what is too long for one call. Returns the rest. Args: keep_alive: nobody else renews the session."""
+        mark = known.mark
         if not is_long(mark):
-            return mark
+            return known
         shard, key = self._layout.position(mark.partition)
         for piece in pieces(mark):
             if keep_alive and self._lease.renewal_due:
                 self._renewed()
-            args: Args = [self._times.position, mark.epoch, *piece]
+            args: Args = [self._times.position, mark.epoch, *known.since, known.again, *piece]
             self._ask("restate", {shard: ([key], args)}, durable=True)
-        return mark._replace(offsets=())
+        return known._replace(mark=mark._replace(offsets=()))
 
     def _ending(self, ended: Sequence[Ended]) -> Asking[None]:
         args: list[Args] = []
-        for let, mark in ended:
+        for let, known in ended:
             check_offsets(let.unacked)
-            marked = [-1, 0] if mark is None else [mark.watermark, *_runs(mark)]
+            marked: Args = [-1, 0, 0, 0, 0]
+            if known is not None:
+                marked = [known.mark.watermark, *run_args(known.mark), *known.since, known.again]
             args.append([let.epoch, let.known_as, *marked, len(let.unacked), *let.unacked])
         where = [self._layout.position(let.partition) for let, _ in ended]
         yield Question("let_go", _by_shard(where, args, self._times.position), durable=True)
@@ -230,7 +262,7 @@ class RedisSession:
             args.append([poll.epoch, len(poll.offsets), *poll.offsets])
         where = [self._layout.position(poll.partition) for poll in polls]
         replies: Sequence[bytes] = in_order(self._ask("poll", _by_shard(where, args), durable=True), _shards(where))
-        return [_polled(poll, reply) for poll, reply in zip(polls, replies, strict=True)]
+        return [polled(poll, reply) for poll, reply in zip(polls, replies, strict=True)]
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
@@ -245,11 +277,17 @@ class RedisSession:
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""
         check_offsets([drop.offset for drop in drops])
-        known = self._given.dropped(drops)
-        args: list[Args] = [[drop.epoch, drop.offset, seen] for drop, seen in zip(drops, known, strict=True)]
-        where = [self._layout.position(drop.partition) for drop in drops]
-        replies = self._ask("drop", _by_shard(where, args, self._times.position), durable=True)
-        return [reply == b"D" for reply in in_order(replies, _shards(where))]
+        asked = self._given.dropping(drops)
+        again = self._given.told(
+            lambda: self._asker.alone(self._dropping(asked)), lambda again: self._given.dropped(asked, again)
+        )
+        return [each is not None for each in again]
+
+    def _dropping(self, asked: Sequence[Dropping]) -> Asking[list[int | None]]:
+        args: list[Args] = [[drop.epoch, since.number, drop.offset, seen] for drop, since, seen in asked]
+        where = [self._layout.position(each.drop.partition) for each in asked]
+        replies = yield Question("drop", _by_shard(where, args, self._times.position), durable=True)
+        return [None if reply == b"F" else int(reply) for reply in in_order(replies, _shards(where))]
 
     def claim(self, claims: Sequence[Claim]) -> list[Verdict]:
         """Ask for keys."""
@@ -387,25 +425,3 @@ def _verdicts(reply: Sequence[int]) -> list[Verdict]:
     if first * len(reply) == reply:
         return [_VERDICTS[each] for each in first] * len(reply)
     return [_VERDICTS[each] for each in reply]
-
-
-def _runs(mark: Mark) -> Args:
-    """How many, and of each the first offset and its length."""
-    found = runs(mark.offsets)
-    return [len(found), *(number for run in found for number in (run.start, len(run)))]
-
-
-def _offsets(numbers: Sequence[int]) -> frozenset[int]:
-    """Runs in turn: the first offset, and the length."""
-    pairs = zip(numbers[::2], numbers[1::2], strict=True)
-    return frozenset(offset for first, length in pairs for offset in range(first, first + length))
-
-
-def _polled(poll: Poll, reply: bytes) -> Polled | Verdict:
-    if reply == b"F":
-        return Verdict.FENCED
-    states = list(zip(poll.offsets, reply.decode(), strict=True))
-    return Polled(
-        done=frozenset(offset for offset, state in states if state == "d"),
-        yours=frozenset(offset for offset, state in states if state == "y"),
-    )

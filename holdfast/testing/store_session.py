@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from holdfast.dedup.claims import Acquired, Claim, Drop, LetGo, Mark, Token, Verdict, Wait
     from holdfast.dedup.lease import Lease
     from holdfast.dedup.memory_state import Carry, MemoryState
-    from holdfast.dedup.redis_given import Ended, Lately
+    from holdfast.dedup.redis_given import Lately
+    from holdfast.dedup.redis_owned import Ended
     from holdfast.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -61,7 +62,7 @@ class SimulatedSession(MemorySession):
         super().__init__(state, lease, carry)
         self._witness = witness
         self._heard = heard
-        self._given = Given(runtime, state.window_s)
+        self._given = Given(runtime, state.window_s, lease.lease_s)
         self._server = 0
 
     def begun(self) -> None:
@@ -104,8 +105,12 @@ class SimulatedSession(MemorySession):
 
     def drop(self, drops: Sequence[Drop]) -> list[bool]:
         """Forget what is done from where the group was reset to. False = fenced."""
-        self._given.dropped(drops)
-        return super().drop(drops)
+        asked = self._given.dropping(drops)
+        numbers = [each.since.number for each in asked]
+        again = self._given.told(
+            lambda: self._ask(self._to_drop(drops, numbers)), lambda again: self._given.dropped(asked, again)
+        )
+        return [each is not None for each in again]
 
     def release(self, records: Sequence[Token]) -> None:
         """Say of records handed over that nobody runs them any more."""
@@ -157,7 +162,7 @@ class SimulatedSession(MemorySession):
                 self._end(let_gos)
                 super().unclaim(unclaims)
                 super().release(releases)
-                super().mark(self._given.owned())
+                self._ask(self._to_restate(self._given.owned()))
             marks, finishes = self._given.done_lately()
             for mark in marks:
                 super().mark([mark])

@@ -257,11 +257,22 @@ class ClaimsMachine(RuleBasedStateMachine):
         for fail_over in fail_overs:
             fail_over()
 
-    @rule(actor=actors, name=partitions, watermark=st.sampled_from([0, 8, 258]), done=offset_sets, ends=st.booleans())
-    def fails_over_and_lets_go(self, actor: int, name: str, watermark: int, done: list[int], ends: bool) -> None:
-        """What it takes by single steps is rare: marks that were acknowledged, and are gone."""
+    @rule(
+        actor=actors,
+        name=partitions,
+        watermark=st.sampled_from([0, 8, 258]),
+        done=offset_sets,
+        reset=st.none() | st.sampled_from([0, 5]),
+        ends=st.booleans(),
+    )
+    def fails_over_and_lets_go(
+        self, actor: int, name: str, watermark: int, done: list[int], reset: int | None, ends: bool
+    ) -> None:
+        """What it takes by single steps is rare: marks and drops that were acknowledged, and are gone."""
         self.acquire(actor, [name], lost=False)
         fail_overs = (self.memory.replica(), self.redis.replica())
+        if reset is not None:
+            self.drop(actor, [(name, OWN, reset)], lost=False)
         self.mark(actor, [(name, OWN, watermark, done)], lost=False)
         for fail_over in fail_overs:
             fail_over()

@@ -15,6 +15,7 @@ from holdfast.dedup.calls.debts import Debts
 from holdfast.dedup.calls.names import Names
 from holdfast.dedup.claims import ClaimStore
 from holdfast.dedup.forks import after_fork
+from holdfast.dedup.patched import check_threads
 from holdfast.errors import StoreError
 
 if TYPE_CHECKING:
@@ -148,8 +149,18 @@ class Calls:
         self._start()
 
     def session(self) -> ClaimSession:
-        """The session of this process. Raises StoreError."""
-        return self.here.session(lambda: self._store.begin(self._lease_s))
+        """The session of this process.
+
+        Raises:
+            StoreError: no answer, or a no.
+            SettingError: gevent or eventlet has patched this process' threads. A process that only imports such
+                functions, to send them elsewhere, may be patched.
+        """
+        return self.here.session(self._begin)
+
+    def _begin(self) -> ClaimSession:
+        check_threads()
+        return self._store.begin(self._lease_s)
 
     def close(self) -> None:
         """End the session, if it may end. A call after this begins another."""

@@ -2,7 +2,7 @@
 -- Reply per position: 'F', 'W', or the whole hash as fields and values; where that is long, all but its chunks, and
 -- 'chunks' with their number: chunks.lua tells them.
 local LONG = 1000
-local FIELDS = { 'epoch', 'born', 'owner', 'w', 'running', 'again' }
+local FIELDS = { 'epoch', 'born', 'owner', 'w', 'running', 'again', 'since' }
 local function without_chunks(key)
   local reply, found = {}, redis.call('HMGET', key, unpack(FIELDS))
   for i, name in ipairs(FIELDS) do

@@ -1,8 +1,8 @@
--- Begin a session. ARGV[3] = lease in ms. Reply: which server this is, as of server.lua. Fields that have been dead for an hour are removed: no request is that late.
+-- Begin a session. ARGV[3] = lease in ms. Reply: as of renew.lua. Fields that have been dead for an hour are removed: no request is that late.
 local fields = redis.call('HGETALL', SESSIONS)
 for i = 1, #fields, 2 do
   local deadline = tonumber(string.match(fields[i + 1], '^(%d+):') or 0)
   if deadline + 3600000 < NOW then redis.call('HDEL', SESSIONS, fields[i]) end
 end
 put_session(ME, NOW + ARGV[3])
-return server()
+return string.format('%s 0 %.0f', server(), NOW + ARGV[3])

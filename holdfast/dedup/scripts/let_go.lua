@@ -1,13 +1,18 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
 -- then per position: epoch (0 = whichever), the epoch with which what is unacked will be marked or released (0 = that of
--- the ownership), a watermark (-1 = none) and the runs of what the owner has marked, how many offsets are unacked, and which.
+-- the ownership), a watermark (-1 = none) and the runs of what the owner has marked, the reset since which it has (its epoch and
+-- number, and up to where offsets were known before it), how many offsets are unacked, and which.
 take_from(4)
 
 for i = 2, #KEYS do
-  local p, epoch, known_as, watermark, runs, count = position(KEYS[i]), take(), take(), take(), take_runs(), take()
+  local p, epoch, known_as, watermark, runs = position(KEYS[i]), take(), take(), take(), take_runs()
+  local since, number, again, count = take(), take(), take(), take()
   local let = epoch == 0 and p.owner == ME or owned(p, epoch)
   local holder = string.format('%s:%.0f', ME, known_as > 0 and known_as or p.epoch)
-  if let then owner_marks(p, watermark, runs) end
+  if let then
+    stands_since(p, since, number, again)
+    owner_marks(p, watermark, runs)
+  end
   p.running = p.running or {}
   for _ = 1, count do
     local offset = take()

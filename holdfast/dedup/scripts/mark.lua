@@ -1,5 +1,7 @@
 -- KEYS[2..] = positions; ARGV[3] = ms that a position is kept unused;
--- then per position: epoch, watermark, 1 if it was let go or 0, number of runs, and per run: first offset, length.
+-- then per position: epoch, watermark, whose mark it is, number of runs, and per run: first offset, length.
+-- Whose: 0 the owner's; 1 a former owner's; 2 the owner's, and all that it knows since a reset, which follows here: its epoch
+-- and number, and up to where offsets were known before it.
 -- The session may be dead. Reply per position: the runs that are fenced, of each the first offset and its length.
 take_from(4)
 
@@ -23,11 +25,15 @@ end
 
 local replies = {}
 for i = 2, #KEYS do
-  local p, epoch, watermark, former, runs = position(KEYS[i]), take(), take(), take() == 1, take_runs()
-  if former and was_lost(p, epoch) then
+  local p, epoch, watermark, whose = position(KEYS[i]), take(), take(), take()
+  local since, number, again = 0, 0, 0
+  if whose == 2 then since, number, again = take(), take(), take() end
+  local runs = take_runs()
+  if whose == 1 and was_lost(p, epoch) then
     owner_marks(p, -1, runs) -- its end was lost too: it is done, and is nobody's
     replies[i - 1] = {}
   elseif owned(p, epoch) then
+    if whose == 2 then stands_since(p, since, number, again) end
     owner_marks(p, watermark, runs)
     replies[i - 1] = {}
   else

@@ -5,6 +5,7 @@
 --   w        watermark: every offset below is done; absent = 0, and no owner has said where the group stands
 --   running  "offset=session:epoch ...": handed over in its owner's hands; absent = none. Never an offset that is done
 --   again    after a reset: offsets below were done or running before it; absent = there was none
+--   since    "epoch:number": the last reset, by the ownership that made it, which counts its own; absent = there was none
 --   b:<n>    a bitmap of 32 bytes: of the offsets 256*n .. 256*n+255, those from the watermark on that are done
 -- Offsets are exact up to 2^53; the client refuses higher ones.
 -- What is done above a watermark that stands still may be tens of thousands of chunks. No script walks over all of them:
@@ -36,12 +37,16 @@ local function position(key)
   return p
 end
 
--- Forget all that is known but the epoch and what makes it a fence, so that neither falls.
-local function start_over(p)
-  local born = redis.call('HGET', p.key, 'born')
-  redis.call('UNLINK', p.key)
-  redis.call('HSET', p.key, 'epoch', string.format('%.0f', p.epoch))
-  if born then redis.call('HSET', p.key, 'born', born) end
+-- The last reset, as its epoch and number.
+local function last_reset(p)
+  local epoch, number = string.match(redis.call('HGET', p.key, 'since') or '', '^(%d+):(%d+)$')
+  return tonumber(epoch or 0), tonumber(number or 0)
+end
+
+-- Whether that reset is later than the last one that is known.
+local function is_new(p, epoch, number)
+  local last, of_it = last_reset(p)
+  return epoch > last or epoch == last and number > of_it
 end
 
 -- Every offset from there on was never known as done or running, before a reset or now. `seen`: as far as the client
@@ -61,6 +66,16 @@ local function known_up_to(p, seen)
     end
   end
   return top
+end
+
+-- Reset: forget all that is known but the epoch and what makes it a fence, so that neither falls.
+local function start_over(p, epoch, number, again)
+  local born = redis.call('HGET', p.key, 'born')
+  redis.call('UNLINK', p.key)
+  redis.call('HSET', p.key, 'epoch', string.format('%.0f', p.epoch), 'again', string.format('%.0f', again),
+    'since', string.format('%.0f:%.0f', epoch, number))
+  if born then redis.call('HSET', p.key, 'born', born) end
+  p.w, p.begun, p.running, p.chunks, p.changed = 0, false, nil, {}, {}
 end
 
 -- An epoch never falls: where ours is higher than the one that is kept, a failover has lost our acquire. If our session
@@ -226,6 +241,15 @@ local function owner_marks(p, watermark, runs)
   if watermark > p.w or watermark == 0 and not p.begun then raise_watermark(p, watermark) end
   for _, run in ipairs(runs) do set_done(p, math.max(run.from, p.w), run.to) end
   end_running(p)
+end
+
+-- What an owner says next is how its position stands since that reset. A position that has not heard of it, since a failover
+-- has lost it, would add that to what was done before.
+local function stands_since(p, epoch, number, again)
+  if is_new(p, epoch, number) then
+    start_over(p, epoch, number, math.max(known_up_to(p, again), again))
+    redis.call('HSET', p.key, 'owner', ME)
+  end
 end
 
 -- The script's arguments one after the other, as numbers.

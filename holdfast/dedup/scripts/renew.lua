@@ -1,5 +1,6 @@
 -- Keep a session alive. ARGV[3] = lease in ms. A dead one is never revived: another may have taken over already.
--- Reply: LOST, or which server this is, as of server.lua.
+-- Reply: LOST, or which server this is, as of server.lua, the deadline that it knew, and the new one.
 if not live(ME) then return redis.status_reply('LOST') end
+local knew = session(ME)
 put_session(ME, NOW + ARGV[3])
-return server()
+return string.format('%s %.0f %.0f', server(), knew, NOW + ARGV[3])

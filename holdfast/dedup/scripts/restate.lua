@@ -1,9 +1,11 @@
 -- The owner says once more what it has marked, where that is too long for one call. KEYS[2] = the position; ARGV[3] = ms that
--- it is kept unused; ARGV[4] = epoch; then in turn: the number of a chunk, and the bytes of it and those that follow.
+-- it is kept unused; ARGV[4] = epoch; ARGV[5..7] = the reset since which it has: its epoch and
+-- number, and up to where offsets were known before it; then in turn: the number of a chunk, and the bytes of it and those that follow.
 -- Reply: 'D', or 'F': it is another's.
 local p = position(KEYS[2])
 if not owned(p, tonumber(ARGV[4])) then return 'F' end
-for at = 5, #ARGV, 2 do
+stands_since(p, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+for at = 8, #ARGV, 2 do
   local first, bits = tonumber(ARGV[at]), ARGV[at + 1]
   local size = WIDTH / 8
   -- What lies wholly below the watermark would never be removed again.

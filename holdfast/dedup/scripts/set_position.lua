@@ -4,7 +4,8 @@
 local p = position(KEYS[2])
 if p.owner and live(p.owner) then return 'W' end
 local again = known_up_to(p, tonumber(ARGV[5]))
-start_over(p)
-redis.call('HSET', KEYS[2], 'w', ARGV[4], 'again', string.format('%.0f', again))
+local epoch, number = last_reset(p)
+start_over(p, p.epoch, epoch == p.epoch and number + 1 or 1, again)
+redis.call('HSET', KEYS[2], 'w', ARGV[4])
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return 'OK'

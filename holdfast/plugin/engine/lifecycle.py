@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from holdfast.dedup.patched import check_threads
 from holdfast.errors import SourceError, StoreError, StoreUnavailable, UnknownTopic
 from holdfast.plugin.engine.resources import Resources
-from holdfast.plugin.patched import check_threads
 from holdfast.plugin.retrying.keeping import KeepsRecords
 from holdfast.timing import Deadline
 

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
+from holdfast.dedup.claims import (
+    NEVER,
+    Acquired,
+    Claim,
+    ClaimKey,
+    Drop,
+    LetGo,
+    Mark,
+    Poll,
+    Polled,
+    Token,
+    Verdict,
+    Wait,
+)
 from holdfast.errors import StoreUnavailable
 from tests.harness.stores import ClusterBench, LuaBench, MemoryBench, RedisBench, on_its_way
 
@@ -61,7 +74,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 def own(session: ClaimSession, partition: str = P) -> Acquired:
     [reply] = session.acquire([partition])
     assert isinstance(reply, Acquired), reply
-    return reply._replace(born_ms=0, begun=False)  # of which there are tests of their own
+    return reply._replace(born_ms=0, begun=False, since=NEVER)  # of which there are tests of their own
 
 
 def claim(key: str, offset: int = 0, *, partition: str = P, epoch: int = 1, handler: str = "h") -> Claim:

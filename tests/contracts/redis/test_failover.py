@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from holdfast import idempotent
+from holdfast.dedup import redis_given
 from holdfast.dedup.calls.debts import Debts, Finish
 from holdfast.dedup.claims import Acquired, Claim, ClaimKey, Drop, LetGo, Mark, Poll, Polled, Token, Verdict, Wait
 from holdfast.dedup.redis_admin import RedisAdmin
@@ -266,7 +267,7 @@ class TestBehind:
             assert theirs.running == {5}
         claims.close()
 
-    @pytest.mark.parametrize("call", ["let_go", "unclaim", "release", "finish", "turn"])
+    @pytest.mark.parametrize("call", ["let_go", "unclaim", "release", "finish", "turn", "drop"])
     def test_so_is_what_the_first_server_answered_while_all_was_said_again(
         self, server: RedisServer, call: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -274,6 +275,7 @@ class TestBehind:
         claims = RedisClaims.from_url(server.url)
         a, b = claims.begin(3600.0), claims.begin(3600.0)
         mine, other = acquired(a, "p", "q")
+        a.mark([Mark("p", mine.epoch, 8, [])])
         assert a.claim([ONE]) == [Verdict.NEW]
         a.let_go([LetGo("q", other.epoch, [5])])
         kept = self.what_is_there(server)
@@ -283,6 +285,7 @@ class TestBehind:
             "release": lambda: a.release([Token("q", 5, other.epoch)]),
             "finish": lambda: a.finish([ONE]),
             "turn": lambda: a.turn([ONE], [], []),
+            "drop": lambda: a.drop([Drop("p", mine.epoch, 2)]),
         }
         self.fail_over_before_it_is_noted(server, kept, a, monkeypatch)
         calls[call]()
@@ -292,6 +295,7 @@ class TestBehind:
             "release": lambda: self.poll_of(b, "q", 5) == Polled(frozenset(), frozenset({5})),
             "finish": lambda: b.claim([ONE]) == [Verdict.DONE],
             "turn": lambda: b.claim([ONE]) == [Verdict.DONE],
+            "drop": lambda: self.watermark_after(a, b, "p") == 2,
         }
         assert after[call]()
         claims.close()
@@ -319,6 +323,12 @@ class TestBehind:
         assert a.renew()
         assert b.claim([theirs]) == [Verdict.NEW]
         claims.close()
+
+    @staticmethod
+    def watermark_after(gone: ClaimSession, session: ClaimSession, partition: str) -> int:
+        gone.end()
+        [found] = acquired(session, partition)
+        return found.watermark
 
     @staticmethod
     def poll_of(session: ClaimSession, partition: str, offset: int) -> object:
@@ -358,6 +368,133 @@ class TestBehind:
         first, second = acquired(b, "p", "q")
         assert (first.watermark, first.done) == (5, frozenset({7, 9}))
         assert (second.watermark, second.done) == (0, frozenset())
+        claims.close()
+
+    @pytest.mark.parametrize("ends", [False, True], ids=["at the renewal", "as it is let go"])
+    def test_what_was_dropped_is_dropped_again(self, server: RedisServer, *, ends: bool) -> None:
+        """Or what is replayed on purpose would be done, and skipped, for every owner that follows."""
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine] = acquired(a, "p")
+        assert a.mark([Mark("p", mine.epoch, 50, [60, 70])]) == [frozenset()]
+        kept = self.what_is_there(server)
+        assert a.drop([Drop("p", mine.epoch, 10)]) == [True]
+        assert a.mark([Mark("p", mine.epoch, 12, [14])]) == [frozenset()]
+        self.fail_over(server, kept)
+        if ends:
+            answered(lambda: a.let_go([LetGo("p", mine.epoch, [15])]))
+        else:
+            answered(a.renew)
+            a.end()  # as if it had died: nothing is let go
+        [found] = acquired(b, "p")
+        assert (found.watermark, found.done, found.again) == (12, {14}, 71)
+        assert found.running == ({15} if ends else set())
+        claims.close()
+
+    def test_and_so_it_is_by_whoever_took_over_since(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b, c, d = (claims.begin(3600.0) for _ in range(4))
+        [first] = acquired(a, "p")
+        a.mark([Mark("p", first.epoch, 50, [])])
+        a.let_go([LetGo("p", first.epoch, [])])
+        kept = self.what_is_there(server)
+        [again] = acquired(a, "p")
+        a.drop([Drop("p", again.epoch, 10)])
+        a.let_go([LetGo("p", again.epoch, [])])
+        [second] = acquired(b, "p")
+        self.fail_over(server, kept)
+        answered(lambda: b.mark([Mark("p", second.epoch, 11, [10])]))
+        assert b.renew()
+        b.let_go([LetGo("p", second.epoch, [])])
+        [third] = acquired(c, "p")
+        assert (third.watermark, third.done, third.again) == (11, set(), 50)
+        c.let_go([LetGo("p", third.epoch, [])])
+        # Set by a tool, of which nothing is left but its word.
+        kept = self.what_is_there(server)
+        assert RedisAdmin.of(claims).set_position("p", 5)
+        [fourth] = acquired(d, "p")
+        assert fourth.watermark == 5
+        self.fail_over(server, kept)
+        answered(d.renew)
+        d.let_go([LetGo("p", fourth.epoch, [])])
+        [fifth] = acquired(c, "p")
+        assert (fifth.watermark, fifth.again) == (5, 50)
+        claims.close()
+
+    def test_what_is_done_since_a_drop_stays_done_where_that_was_not_lost(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [mine] = acquired(a, "p")
+        a.mark([Mark("p", mine.epoch, 50, [])])
+        assert a.drop([Drop("p", mine.epoch, 10)]) == [True]
+        a.mark([Mark("p", mine.epoch, 20, [30])])
+        assert a.drop([Drop("p", mine.epoch, 10)]) == [True]  # once more: what came between is void as well
+        a.mark([Mark("p", mine.epoch, 12, [14])])
+        self.fail_over(server, self.what_is_there(server))
+        answered(a.renew)
+        a.end()
+        [found] = acquired(b, "p")
+        assert (found.watermark, found.done, found.again) == (12, {14}, 50)
+        claims.close()
+
+    def test_what_is_told_of_a_drop_that_another_has_overruled_changes_nothing(self, server: RedisServer) -> None:
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        [first] = acquired(a, "p")
+        a.drop([Drop("p", first.epoch, 10)])
+        a.mark([Mark("p", first.epoch, 20, [])])
+        a.let_go([LetGo("p", first.epoch, [])])
+        [second] = acquired(b, "p")
+        b.drop([Drop("p", second.epoch, 3)])
+        b.mark([Mark("p", second.epoch, 4, [])])
+        b.let_go([LetGo("p", second.epoch, [])])
+        self.fail_over(server, self.what_is_there(server))
+        answered(a.renew)
+        assert b.renew()
+        [third] = acquired(a, "p")
+        assert (third.watermark, third.done) == (4, set())
+        claims.close()
+
+    @pytest.mark.parametrize("kind", ["finishes", "unclaims", "releases", "marks", "hand-overs"])
+    def test_a_session_that_has_ended_more_than_it_remembers_ends_so_that_nobody_waits_for_it(
+        self, server: RedisServer, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where the server may not have heard of it: one that is as far as the last renewal costs nothing."""
+        monkeypatch.setattr(redis_given, "_KEPT_ITEMS", 3)
+        claims = RedisClaims.from_url(server.url)
+        a, b = claims.begin(3600.0), claims.begin(3600.0)
+        names = ["p", "q", "r", "s", "t"]
+        keys = [Claim(ClaimKey("h", name), ONE.token) for name in names]
+        owned = acquired(a, *names)
+        [own, *_] = acquired(a, "u")
+        a.let_go([LetGo("u", own.epoch, range(5))])
+        assert a.claim(keys) == [Verdict.NEW] * 5
+        ends: dict[str, Callable[[], object]] = {
+            "finishes": lambda: [a.finish([each]) for each in keys],
+            "unclaims": lambda: a.unclaim(keys),
+            "releases": lambda: a.release([Token("u", offset, own.epoch) for offset in range(5)]),
+            "marks": lambda: a.mark([Mark("u", own.epoch, 0, range(5), former=True)]),
+            "hand-overs": lambda: a.let_go(
+                [LetGo(name, each.epoch, []) for name, each in zip(names, owned, strict=True)]
+            ),
+        }
+        assert a.renew()
+        kept = self.what_is_there(server)
+        ends[kind]()
+        assert a.renew()
+        self.fail_over(server, self.what_is_there(server))
+        assert answered(a.renew)
+        assert a.live()
+        self.fail_over(server, kept)
+        assert not answered(a.renew)
+        assert not a.live()
+        a.end()  # its lease is over
+        theirs = [each._replace(token=Token("x", 0, 1)) for each in keys]
+        assert Verdict.BUSY not in b.claim(theirs)
+        found = acquired(b, "u", *names)[0]
+        [polled] = b.poll([Poll("u", found.epoch, range(5))])
+        assert isinstance(polled, Polled)
+        assert polled.done | polled.yours == set(range(5))
         claims.close()
 
     def test_saying_it_again_takes_few_calls_however_many_it_were_before(self, server: RedisServer) -> None:

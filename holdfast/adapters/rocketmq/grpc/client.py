@@ -79,24 +79,22 @@ class Client:
         A consumer does not get over a restart of the proxy: it sends its settings again after five minutes only, and
         until then each poll is refused (seen).
         """
-        fresh = self._start()
-        with self._lock:
-            self._consumer, old = (None, fresh) if self._closed else (fresh, self._consumer)
-        _end(old)
+        old = fresh = self._start()
+        try:
+            with self._lock:
+                self._consumer, old = (None, fresh) if self._closed else (fresh, self._consumer)
+        finally:
+            _end(old)
 
     def places(self) -> list[Place]:
         """Where to poll, by the newest routes; without waiting, once it is open. Raises SourceError."""
-        try:
+        with faults.read("looking for brokers"):
             return [Place(topic, broker) for topic in self._topics for broker in self._consumer.brokers(topic)]
-        except Exception as error:
-            raise faults.failure(error, "looking for brokers") from error
 
     def receive(self, place: Place, at_most: int) -> list[Delivery]:
         """Poll for 5 s at most, unless there is something. Raises SourceError."""
-        try:
+        with faults.read(f"receiving from {place.topic} on {place.broker}"):
             found = self._consumer.poll(*place, at_most, self._config.invisible_s)
-        except Exception as error:
-            raise faults.failure(error, f"receiving from {place.topic} on {place.broker}") from error
         return [_delivery(each) for each in found]
 
     def begin_acknowledge(self, deliveries: Sequence[Delivery], answer: Callable[[Sequence[Verdict]], None]) -> None:
@@ -164,14 +162,15 @@ class Client:
         consumer, config = self._made(), self._config
         what = f"starting a consumer at {config.endpoints}"
         try:
-            consumer.startup()
-            for topic in self._topics:
-                self._route(consumer, topic)
-                consumer.brokers(topic)
-            greeted = consumer.greeted(config.request_timeout_s)
-        except Exception as error:
+            with faults.read(what):
+                consumer.startup()
+                for topic in self._topics:
+                    self._route(consumer, topic)
+                    consumer.brokers(topic)
+                greeted = consumer.greeted(config.request_timeout_s)
+        except BaseException:
             _end(consumer)
-            raise error if isinstance(error, SourceError) else faults.failure(error, what) from error
+            raise
         if not greeted:
             _end(consumer)
             raise SourceUnavailable(
@@ -188,13 +187,11 @@ class Client:
         what = f"looking for topic {topic!r} at {self._config.endpoints}"
         endpoints = consumer.client_configuration.rpc_endpoints
         request.endpoints.CopyFrom(endpoints.endpoints)
-        try:
+        with faults.read(what):
             asked = consumer.rpc_client.query_topic_route_async(
                 endpoints, request, metadata=consumer.sign(), timeout=self._config.request_timeout_s
             )
             answer = asked.result(self._config.request_timeout_s + 1)
-        except Exception as error:
-            raise faults.failure(error, what) from error
         if answer.status.code != faults.OK:
             raise faults.refusal(answer.status.code, answer.status.message, what)
         return answer.message_queues

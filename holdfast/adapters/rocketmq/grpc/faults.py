@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.grpc.delivery import Verdict
 from holdfast.errors import NotAuthorised, SourceError, SourceUnavailable, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # apache.rocketmq.v2.Code (definition.proto)
 OK = 20000
@@ -22,6 +23,8 @@ _CLOSED_TO_US = frozenset({40100, 40300})
 #: The request itself cannot be served, now or ever: a setting, a version, a topic that is gone. Not 40018, "the time
 #: remaining is not enough for polling": our polls leave more, so one was late, as on a machine that is busy.
 _REFUSED = frozenset({40001, 40002, 40003, 40010, 40011, 40015, 40200, 50100, 50500, 50501, 50502})
+#: Packages whose errors a call of the client raises; those of futures are among Python's.
+_CLIENTS = frozenset({"builtins", "concurrent", "asyncio", "grpc", "google", "rocketmq"})
 #: gRPC's own: the proxy wants credentials, or others.
 _GRPC_CLOSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 
@@ -55,6 +58,20 @@ def refusal(code: int, words: str, what: str) -> SourceError:
     if code == _TOPIC_NOT_FOUND:
         return UnknownTopic(f"{said}: create the topic, or look whether the endpoints are those of its cluster")
     return SourceError(said) if code in _REFUSED else SourceUnavailable(said)
+
+
+@contextmanager
+def read(what: str) -> Iterator[None]:
+    """Raises SourceError for what a call of the client raises. What is neither the client's, gRPC's nor Python's was
+    raised into it by a signal handler, such as a job's time limit: that is the caller's, and no answer of the proxy."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _CLIENTS:
+            raise
+        raise failure(error, what) from error
 
 
 def failure(error: BaseException, what: str) -> SourceError:

@@ -84,9 +84,11 @@ class Connection:
         self._in_flight = InFlight()
         self._used_at = clock.now()
         self._unsent = bytearray()  # what the connection did not take yet
+        self._sending = False  # what went of it is not taken out yet
         self._fault: Exception | None = None  # why it is not connected now
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # once it runs
+        self._starting: threading.Thread | None = None
         self._waiter: Waiter | None = None
         self._connected_at = self._heard_at = 0.0  # the thread's own, like what follows
         self._backoff_s = _FIRST_BACKOFF_S
@@ -132,8 +134,11 @@ class Connection:
                 raise SourceUnavailable(f"{request.what}: {self.address} takes nothing; too much waits for it already")
             if self._waiter is None:
                 self._waiter = Waiter(self._clock)
-                self._thread = threading.Thread(target=self._run, name=f"holdfast-rocketmq-{self.address}", daemon=True)
-                self._thread.start()
+            if self._thread is None and (self._starting is None or not self._starting.is_alive()):
+                # A signal handler may raise before, in or behind `start`: a second thread ends at once (`_run`).
+                name = f"holdfast-rocketmq-{self.address}"
+                self._starting = threading.Thread(target=self._run, name=name, daemon=True)
+                self._starting.start()
             asked = Asked(request, now, now + timeout_s, on_answer)
             sooner = self._in_flight.add(opaque, asked)
             self._used_at = now
@@ -179,8 +184,11 @@ class Connection:
             self._closed = True
             if self._waiter is not None:
                 self._waiter.wake()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+            thread, starting = self._thread, self._starting
+        if thread is None:  # none has begun its work, and none will
+            self._end()
+            thread = starting
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
             thread.join(timeout_s)
 
     # -- any thread, under the lock
@@ -195,12 +203,21 @@ class Connection:
         return not self._unsent
 
     def _flush(self) -> None:
+        """Raises OSError."""
+        if self._sending:
+            raise ConnectionAbortedError("a send was interrupted, and how much of it went is not known")
         if self._unsent and self._channel is not None:
+            self._sending = True  # until what went is known: a signal handler may raise between any two lines
             del self._unsent[: self._channel.send(self._unsent)]
+            self._sending = False
 
     # -- the connection's thread
 
     def _run(self) -> None:
+        with self._lock:
+            if self._thread is not None or self._closed:
+                return
+            self._thread = threading.current_thread()
         try:
             while True:
                 self._wait(self._has_work)
@@ -255,7 +272,7 @@ class Connection:
         try:
             self._expire(self._clock.now())  # who was stopped while it connected does not send what is over by now
             with self._lock:
-                self._channel, self._fault = channel, None
+                self._channel, self._fault, self._sending = channel, None, False
                 self._unsent += self._in_flight.unsent()
             self._connected_at = self._heard_at = self._clock.now()
             self._was_made = True

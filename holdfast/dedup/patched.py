@@ -20,6 +20,6 @@ def check_threads() -> None:
             raise SettingError(
                 "monkey patch",
                 name.partition(".")[0],
-                "holdfast and the brokers' clients need real threads, or one that waits stops them all: run consumers "
-                "in a process of their own, without it",
+                "holdfast and the brokers' clients need real threads, or one that waits stops them all: run consumers, "
+                "and functions that are @idempotent, in a process of their own, without it",
             )

@@ -210,7 +210,7 @@ def text_of(key: str) -> str:
 
 def no_key(found: object) -> str:
     """Why it is none, without what it holds."""
-    return "its key is empty" if found in ("", b"") else f"its key is of type {type(found).__name__}"
+    return "its key is empty" if isinstance(found, str | bytes) else f"its key is of type {type(found).__name__}"
 
 
 NO_KEY_REMEDY = "a key is text that is not empty, bytes, or a whole number"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from holdfast.dedup.calls.codec import codec_of
 from holdfast.dedup.calls.guard import Guard
 from holdfast.dedup.calls.results import CallPolicy
 from holdfast.dedup.claims import check_store
@@ -14,6 +15,7 @@ from holdfast.errors import SettingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from holdfast.dedup.calls.codec import Decode, Encode
     from holdfast.dedup.calls.here import CallStore
     from holdfast.dedup.calls.names import CallKey
     from holdfast.dedup.calls.results import OnBusy, OnDone, RaiseOrReturn, Skipped, StoreDown
@@ -63,6 +65,8 @@ def idempotent(
     on_fenced: RaiseOrReturn = "raise",
     on_unconfirmed: RaiseOrReturn = "return",
     store_down: StoreDown = "raise",
+    encode: Encode | None = None,
+    decode: Decode | None = None,
 ) -> _Same: ...
 @overload
 def idempotent(
@@ -77,6 +81,8 @@ def idempotent(
     on_fenced: RaiseOrReturn = "raise",
     on_unconfirmed: RaiseOrReturn = "return",
     store_down: StoreDown = "raise",
+    encode: Encode | None = None,
+    decode: Decode | None = None,
 ) -> _OrSkipped: ...
 @overload
 def idempotent(
@@ -91,6 +97,8 @@ def idempotent(
     on_fenced: RaiseOrReturn = "raise",
     on_unconfirmed: RaiseOrReturn = "return",
     store_down: StoreDown = "raise",
+    encode: Encode | None = None,
+    decode: Decode | None = None,
 ) -> _Batch: ...
 def idempotent(
     claims: CallStore,
@@ -104,6 +112,8 @@ def idempotent(
     on_fenced: RaiseOrReturn = "raise",
     on_unconfirmed: RaiseOrReturn = "return",
     store_down: StoreDown = "raise",
+    encode: Encode | None = None,
+    decode: Decode | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Run a function's body once for each key, in all processes that use one store and namespace.
 
@@ -116,8 +126,9 @@ def idempotent(
 
     Args:
         claims: the store. It has to outlive the function's calls.
-        key: a parameter's name ("order_id"), with dots a path into it ("order.id": fields of dicts, attributes), or a
-            function that takes what the function takes. With `batch`: a path into an item, or a function of the item.
+        key: a parameter's name ("order_id"), with dots a path into it ("order.id": fields of dicts, attributes), a
+            tuple of such (("self.tenant", "order_id")), or a function that takes what the function takes. With `batch`:
+            paths into an item, or a function of the item.
             Keys are typed, as `holdfast.dedup.keys` says: 4711 and "4711" are two.
         name: under which the keys are kept; by default module and qualified name. Change neither while keys matter.
             A handler of `Holdfast` with that `scope` has the same keys.
@@ -125,8 +136,9 @@ def idempotent(
             once, as often as it takes until all are settled, and returns a list of as many results, or None; it may
             raise `BatchFailed` to fail some. The decorated function returns one result an item, in order, or raises
             `BatchFailed` with the positions in its own list.
-        on_done: what a call gets whose key is done. "result": what the first call returned, which has to be JSON that
-            reads back as the same; None if it was done without a result. "marker": `Skipped.DONE`; no result is kept.
+        on_done: what a call gets whose key is done. "result": what the first call returned, which has to
+            read back as the same, see `encode`; None if it was done without a result. "marker": `Skipped.DONE`; no
+            result is kept.
         on_busy: what a call does while another holds its key. "wait": until that is done or failed, for `wait_s`, then
             `KeyBusy`. "raise": `KeyBusy` at once, and of a batch nothing is run. "skip": return `Skipped.BUSY`.
         wait_s: seconds; longer than the lease, or a call gives up before the key of a dead process is free.
@@ -137,16 +149,21 @@ def idempotent(
             either case the store is told again in the background, and the key stays busy until it has answered.
         store_down: without an answer *before* the body: raise `StoreUnavailable` and run nothing, or ("open") run it
             without protection, which is logged.
+        encode: from a result (in a batch: of an item) to the text that is kept, together with `decode`. Without them a
+            result is JSON, or what the return annotation says: pydantic or msgspec, where one is installed, keeps
+            models, dataclasses, Decimal, datetime, UUID, Enums and tuples by it.
+        decode: from that text to the result.
 
     Returns:
         The decorator. What it returns raises, besides what the body raises:
         KeyMissing (no key, an empty one, or one of another type), KeyBusy, Fenced, Unconfirmed, StoreUnavailable,
-        StoreRefused, BatchFailed, and ResultNotStored: the body has run and its key is done, but its result is not
-        JSON. Later calls raise it too.
+        StoreRefused, BatchFailed, and ResultNotStored: the body has run and its key is done, but its result
+        cannot be kept. Later calls raise it too.
 
     Raises:
-        SettingError: a value that cannot work; by the decorator: a function that cannot be guarded (a generator), or
-            whose name is missing or taken.
+        SettingError: a value that cannot work; by the decorator: a function that cannot be guarded (a generator),
+            whose name is missing or taken, or whose return annotation cannot be kept; by a call of a method: its object
+            differs from an earlier one in what the key does not have.
     """
     check_store("claims", claims, "calls")
     policy = CallPolicy(
@@ -160,7 +177,8 @@ def idempotent(
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         _check(function)
-        guard = Guard(claims.calls, policy, function, key=key, name=name, batch=batch)
+        codec = codec_of(function, encode=encode, decode=decode, batch=batch, kept=on_done == "result")
+        guard = Guard(claims.calls, policy, function, key=key, name=name, batch=batch, codec=codec)
         if is_coroutine(function):
 
             @functools.wraps(function)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from holdfast.dedup.calls.debts import Finish, GiveBack, Said, say_done
@@ -35,6 +35,8 @@ class CurrentClaim:
     #: The start of the process that holds them; "" = without protection.
     session: str
     live: Callable[[], bool]
+    #: The claim under which the call was made that this is the claim of.
+    outer: CurrentClaim | None = field(default=None, repr=False)
 
     @property
     def fence(self) -> int:
@@ -110,7 +112,17 @@ class Grant:
             fences=tuple(self._fences.get(claim, 0) for claim in claims),
             session=self.session.id if self.session is not None and protected else "",
             live=self.session.live if self.session is not None and protected else lambda: True,
+            outer=CURRENT.get(),
         )
+
+    def own(self, keys: Sequence[str]) -> list[str]:
+        """Find the keys that a body holds within which this call was made: it cannot wait for them."""
+        claim, held = CURRENT.get(), set[str]()
+        while claim is not None:
+            if claim.name == self._scope and self.session is not None and claim.session == self.session.id:
+                held.update(claim.keys)
+            claim = claim.outer
+        return [key for key in keys if key in held]
 
     def ask(self) -> list[Verdict]:
         """NEW, DONE or BUSY for each.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
+    from holdfast.dedup.calls.codec import Codec
     from holdfast.dedup.calls.grant import CurrentClaim
     from holdfast.dedup.calls.here import Calls
     from holdfast.dedup.calls.names import CallKey
@@ -43,14 +44,16 @@ class Guard:
         key: CallKey,
         name: str | None,
         batch: bool,
+        codec: Codec,
     ) -> None:
         self._calls = calls
+        self._codec = codec
         self._policy = policy
         signature = inspect.signature(function)
         self._name, origin = calls.names.choose(function, name)
         self._form: _Single | _Batch
         if batch:
-            parameter = BatchParameter(self._name, signature)
+            parameter = BatchParameter(self._name, signature, key)
             self._form = _Batch(function, ItemKey(self._name, key), parameter, policy)
         else:
             self._form = _Single(function, ArgumentKey(self._name, signature, key))
@@ -72,7 +75,7 @@ class Guard:
         return call.outcome(work)
 
     def _work(self, call: _SingleCall | _BatchCall) -> Work:
-        return Work(self._calls, self._name, self._policy, call.keys, batch=self._batch)
+        return Work(self._calls, self._name, self._policy, call.keys, self._codec, batch=self._batch)
 
 
 class _Single:

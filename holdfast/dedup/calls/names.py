@@ -7,8 +7,13 @@ keys are.
 from __future__ import annotations
 
 import inspect
+import json
+import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from uuid import UUID
 
 from holdfast.dedup.keys import NO_KEY_REMEDY, key_text, no_key
 from holdfast.dedup.not_run import check_returns, routine
@@ -28,10 +33,12 @@ class Origin(NamedTuple):
     place: str | None
     #: The import of its module: each has a spec of its own, also after `importlib.reload`.
     imported: object
+    #: Data of the function around it: another queue's name makes another function.
+    captured: Mapping[str, Any]
 
     def made_again_by(self, later: Origin, *, named: bool) -> bool:
         """Whether `later` is this function once more, and no other."""
-        if named and self.place is not None and self.place == later.place:
+        if named and self.place is not None and self.place == later.place and self.captured == later.captured:
             # Made by a function that was called again, or its module was imported under a second name.
             return True
         imported_anew = self.imported is not later.imported
@@ -83,7 +90,17 @@ def _origin(function: Callable[..., Any]) -> Origin:
         qualname=getattr(named, "__qualname__", ""),
         place=f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None,
         imported=scope.get("__spec__"),
+        captured=_data(_captured(inner)),
     )
+
+
+def _captured(function: Any) -> Mapping[str, Any]:  # noqa: ANN401 - anything that can be called
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    found = {}
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+        with suppress(ValueError):  # it is not set yet
+            found[name] = cell.cell_contents
+    return found
 
 
 def _derived(origin: Origin) -> str:
@@ -99,11 +116,66 @@ def _derived(origin: Origin) -> str:
     return name
 
 
+#: By such data objects of one class, or two functions of one place, are told apart; anything else they may share.
+_DATA = (str, bytes, int, UUID, Enum)
+
+
+def _data(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if isinstance(value, _DATA)}
+
+
+class Owner:
+    """The objects that a method is called on, where its key has nothing of them: they must not differ.
+
+    Two objects that hold the same data are alike: an object for each request is as usual as one for the whole process.
+    """
+
+    def __init__(self, name: str, parameter: str) -> None:
+        self._name = name
+        self._parameter = parameter
+        self._kind: object = None
+        self._first: dict[str, Any] = {}
+        self._last: Callable[[], object] = lambda: None
+
+    @classmethod
+    def of(cls, name: str, signature: inspect.Signature, used: Sequence[str]) -> Owner | None:
+        """None: it is no method, or its key has something of the object."""
+        first = next(iter(signature.parameters), None)
+        return cls(name, first) if first in ("self", "cls") and first not in used else None
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raises SettingError: this object is another one than the first."""
+        owner = arguments.get(self._parameter)
+        if self._last() is owner:
+            return
+        kind, data = type(owner), _data(getattr(owner, "__dict__", {}))
+        if isinstance(owner, type):
+            kind, data = owner, {}
+        if self._kind is None:
+            self._kind, self._first = kind, data
+        if self._kind is not kind:
+            self._refuse("are of two classes")
+        for name in data.keys() | self._first.keys():
+            if data.get(name) != self._first.get(name):
+                self._refuse(f"differ in {name!r}")
+        with suppress(TypeError):  # it has no place for a weak reference: it is looked at each time
+            self._last = weakref.ref(owner)
+
+    def _refuse(self, how: str) -> NoReturn:
+        raise SettingError(
+            "key",
+            self._name,
+            f"two of the objects that it is called on {how}, and its key has nothing of them, so that one would get "
+            f"the result of the other: take it in (key=('{self._parameter}.tenant', 'order_id')), or decide by a "
+            "function as key, which may say that they are alike",
+        )
+
+
 _NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _POSITIONAL = _NAMED[:2]
 
-#: A parameter's name, with dots a path into it, or a function.
-CallKey: TypeAlias = "str | Callable[..., object]"
+#: A parameter's name, with dots a path into it, several of them, or a function.
+CallKey: TypeAlias = "str | tuple[str, ...] | Callable[..., object]"
 
 
 class ArgumentKey:
@@ -112,7 +184,7 @@ class ArgumentKey:
     Args:
         name: of the function, for errors.
         signature: of the function.
-        spec: "order_id", "order.id", or a function that takes what the function takes.
+        spec: "order_id", "order.id", a tuple of such, or a function that takes what the function takes.
 
     Raises:
         SettingError: `spec` is none of these, or names no parameter.
@@ -122,10 +194,14 @@ class ArgumentKey:
         self._name = name
         self._signature = signature
         self._function: Callable[..., object] | None = None
-        self._path: Sequence[str] = ()
-        if isinstance(spec, str):
-            self._path = _path(spec)
-            self._rest = _check_parameter(signature, spec, self._path[0])
+        self._paths: list[tuple[Sequence[str], str | None]] = []
+        self._owner: Owner | None = None
+        self._several = isinstance(spec, tuple)
+        if isinstance(spec, str | tuple):
+            for each in _several(spec):
+                path = _path(each)
+                self._paths.append((path, _check_parameter(signature, each, path[0])))
+            self._owner = Owner.of(name, signature, [path[0] for path, _ in self._paths])
         elif callable(spec):
             check_returns("key", spec, getattr(spec, "__qualname__", repr(spec)))
             self._function = spec
@@ -143,9 +219,13 @@ class ArgumentKey:
         call.apply_defaults()
         if self._function is not None:
             return _text(self._name, self._function(*call.args, **call.kwargs))
-        first, *inner = self._path
-        given: Mapping[str, Any] = call.arguments[self._rest] if self._rest else call.arguments
-        return _text(self._name, _follow(self._name, given, [first, *inner]))
+        if self._owner is not None:
+            self._owner.check(call.arguments)
+        found = []
+        for path, rest in self._paths:
+            given: Mapping[str, Any] = call.arguments[rest] if rest else call.arguments
+            found.append(_text(self._name, _follow(self._name, given, path)))
+        return _joined(found) if self._several else found[0]
 
 
 class ItemKey:
@@ -164,6 +244,9 @@ class ItemKey:
         if isinstance(spec, str):
             path = _path(spec)
             self._take: Callable[[Any], object] = lambda item: _follow(name, item, path)
+        elif isinstance(spec, tuple):
+            paths = [_path(each) for each in _several(spec)]
+            self._take = lambda item: _joined([_text(name, _follow(name, item, each)) for each in paths])[2:]
         elif callable(spec):
             check_returns("key", spec, getattr(spec, "__qualname__", repr(spec)))
             self._take = spec
@@ -182,12 +265,18 @@ class ItemKey:
 class BatchParameter:
     """Which argument of a call is the batch: the first that may be given by position, after `self` and `cls`.
 
+    Args:
+        name: of the function, for errors.
+        signature: of the function.
+        key: of an item.
+
     Raises:
         SettingError: the function has none.
     """
 
-    def __init__(self, name: str, signature: inspect.Signature) -> None:
+    def __init__(self, name: str, signature: inspect.Signature, key: CallKey) -> None:
         self._signature = signature
+        self._owner = None if callable(key) else Owner.of(name, signature, ())
         names = [each.name for each in signature.parameters.values() if each.kind in _POSITIONAL]
         # As it stands in a class' body, a function cannot be told from others but by this convention.
         self._names = names[1:] if names[:1] in (["self"], ["cls"]) else names
@@ -202,6 +291,10 @@ class BatchParameter:
         """
         call = self._signature.bind(*args, **kwargs)
         name = self._names[0]
+        if self._owner is not None:
+            self._owner.check(call.arguments)
+        if name not in call.arguments:
+            call.apply_defaults()
         items = list(call.arguments[name])
 
         def with_items(chosen: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -209,6 +302,18 @@ class BatchParameter:
             return call.args, call.kwargs
 
         return items, with_items
+
+
+def _several(spec: str | tuple[str, ...]) -> tuple[str, ...]:
+    several = (spec,) if isinstance(spec, str) else spec
+    if not several or not all(isinstance(each, str) for each in several):
+        raise SettingError("key", spec, "give one name or several: key=('self.tenant', 'order_id')")
+    return several
+
+
+def _joined(texts: list[str]) -> str:
+    """A key of several; no two of them meet."""
+    return "s:" + json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
 
 
 def _path(spec: str) -> list[str]:

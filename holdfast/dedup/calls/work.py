@@ -12,7 +12,7 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.dedup.calls.grant import Grant
-from holdfast.dedup.calls.results import TOO_LARGE, Skipped, decode, encode, lose, not_stored
+from holdfast.dedup.calls.results import TOO_LARGE, Skipped, lose, not_stored
 from holdfast.dedup.claims import Verdict
 from holdfast.dedup.not_run import not_run
 from holdfast.errors import BatchFailed, Fenced, KeyBusy, ResultNotStored, SettingError, StoreError, Unconfirmed
@@ -21,6 +21,7 @@ from holdfast.timing import Deadline
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from holdfast.dedup.calls.codec import Codec
     from holdfast.dedup.calls.debts import Said
     from holdfast.dedup.calls.grant import CurrentClaim
     from holdfast.dedup.calls.here import Calls
@@ -85,10 +86,14 @@ class Work:
         name: the function's, the scope of its keys.
         policy: its choices.
         keys: all different.
+        codec: keeps its results.
         batch: whether the body takes, and returns, a list.
     """
 
-    def __init__(self, calls: Calls, name: str, policy: CallPolicy, keys: Sequence[str], *, batch: bool) -> None:
+    def __init__(
+        self, calls: Calls, name: str, policy: CallPolicy, keys: Sequence[str], codec: Codec, *, batch: bool
+    ) -> None:
+        self._codec = codec
         self._calls = calls
         self._name = name
         self._policy = policy
@@ -153,6 +158,9 @@ class Work:
                 yield Ask(lambda: grant.give_back(new), grant.owe_rest)
             self.error = self._busy()
             return []
+        if busy and self._policy.on_busy == "wait" and (own := grant.own(busy)):
+            self.failures |= {key: _reentered(self._name) for key in own}
+            busy = [key for key in busy if key not in own]
         if new:
             yield from self._run(grant, new)
         if done and self.error is None:
@@ -233,7 +241,7 @@ class Work:
     def _text(self, returned: dict[str, Any], key: str) -> tuple[str, ResultNotStored | None]:
         if self._policy.on_done == "marker":
             return "", None
-        return encode(returned[key]) if key in returned else lose(_MISCOUNTED)
+        return self._codec.encode(returned[key]) if key in returned else lose(_MISCOUNTED)
 
     def _failure(self, verdict: Verdict | None) -> Exception | None:
         if verdict in (Verdict.DONE, Verdict.FENCED) and self._policy.on_fenced == "raise":
@@ -262,7 +270,7 @@ class Work:
                 gone.append(key)  # its window has passed since the store said that it is done
                 continue
             try:
-                self.results[key] = decode(text)
+                self.results[key] = self._codec.decode(text)
             except ResultNotStored as error:
                 self.failures[key] = error
         return (yield from self._round(gone)) if gone else []
@@ -273,6 +281,13 @@ class Work:
             + (f", and has not ended within {self._policy.wait_s} s" if self._policy.on_busy == "wait" else "")
             + ": call again later. If its process died, the key is free when its lease ends"
         )
+
+
+def _reentered(name: str) -> KeyBusy:
+    return KeyBusy(
+        f"{name} was called in its own body for a key that this body holds, and would wait for itself: call the "
+        "function that it decorates (its __wrapped__), or give the inner call another key"
+    )
 
 
 def _keys(claims: Sequence[Claim]) -> list[str]:

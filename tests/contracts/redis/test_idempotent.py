@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import BatchFailed, Fenced, KeyBusy, MemoryClaims, RedisClaims, Skipped, current_claim, idempotent
-from holdfast.dedup.calls import work
+from holdfast.dedup.calls import results
 from holdfast.dedup.calls.results import encode
 from holdfast.errors import ResultNotStored
 from tests.harness.waiting import until
@@ -175,7 +175,7 @@ class TestFailure:
                 raise KeyboardInterrupt
             return encode(result)
 
-        monkeypatch.setattr(work, "encode", encoded)
+        monkeypatch.setattr(results, "encode", encoded)
         ran = []
 
         @idempotent(claims, key="order_id", name="f", wait_s=20.0)

@@ -1,0 +1,222 @@
+"""How a function's results are kept: as JSON, as its return annotation says, or as the user's own functions do it.
+
+A result of another type than JSON has (a pydantic model, a dataclass, a Decimal, a datetime, a UUID, an Enum, a tuple)
+is written and read by pydantic or msgspec, whichever is installed, by the type that the function is annotated with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from holdfast.dedup.calls import results
+from holdfast.dedup.calls.results import lose, not_stored
+from holdfast.dedup.not_run import routine
+from holdfast.errors import SettingError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from holdfast.errors import ResultNotStored
+
+Encode: TypeAlias = "Callable[[Any], str]"
+Decode: TypeAlias = "Callable[[str], Any]"
+
+#: Begins the text of a result that is not kept as JSON of its own; no JSON begins so.
+_OWN = "="
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Of one function. Any thread; a user's functions run in the thread or task of the call."""
+
+    write: Encode | None = None
+    read: Decode | None = None
+    #: Whether what is read has to be what was returned: a user's own functions decide that themselves.
+    exact: bool = True
+
+    def encode(self, result: object) -> tuple[str, ResultNotStored | None]:
+        """The text to keep with a key, "" for None; and the error, if a later call could not be given the same."""
+        if self.write is None or self.read is None or result is None:
+            return results.encode(result)
+        cause: Exception | None = None
+        try:
+            text: object = self.write(result)
+            if isinstance(text, str) and (not self.exact or _same(self.read(text), result)):
+                return _OWN + text, None
+        except Exception as error:  # noqa: BLE001 - the body has run, whatever these functions do
+            cause = error
+        text, lost = lose(
+            f"a {type(result).__qualname__} that its return annotation, or encode=, does not keep as it is"
+        )
+        lost.__cause__ = cause
+        return text, lost
+
+    def decode(self, text: str) -> Any:  # noqa: ANN401 - whatever the function returned
+        """Read the text that `encode` made.
+
+        Raises:
+            ResultNotStored: it could not be kept, or is not what this function returns now.
+        """
+        if self.read is None or not text.startswith(_OWN):
+            return results.decode(text)
+        try:
+            return self.read(text.removeprefix(_OWN))
+        except Exception as error:
+            raise not_stored("text that cannot be read as what the function returns now") from error
+
+
+JSON = Codec()
+
+
+def codec_of(
+    function: Callable[..., Any], *, encode: Encode | None, decode: Decode | None, batch: bool, kept: bool
+) -> Codec:
+    """Choose how its results are kept.
+
+    Args:
+        function: the user's.
+        encode: from a result, of an item in a batch, to text; None = by the return annotation.
+        decode: from that text to the result.
+        batch: whether it returns a list of results.
+        kept: whether results are kept at all.
+
+    Raises:
+        SettingError: one of the two functions is missing or useless; a return annotation that cannot be kept.
+    """
+    if (encode is None) != (decode is None):
+        raise SettingError("encode" if encode is None else "decode", None, "give both encode= and decode=, or neither")
+    if not kept:
+        if encode is not None:
+            raise SettingError("encode", encode, "leave it out: with on_done='marker' no result is kept")
+        return JSON
+    if encode is not None:
+        functions: list[object] = [encode, decode]
+        if not all(map(callable, functions)):
+            raise SettingError("encode", encode, "give a function of the result, and decode= a function of its text")
+        return Codec(encode, decode, exact=False)
+    kind = _returns(function)
+    if batch:
+        kind = _item(kind)
+    if _is_plain(kind):
+        return JSON
+    return _typed(kind)
+
+
+def _returns(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - an annotation
+    """The annotation of what it returns; Any where there is none, or where only type checkers know its names."""
+    inner: Any = inspect.unwrap(routine(function))
+    try:
+        return get_type_hints(inner, include_extras=True).get("return", Any)
+    except Exception:  # noqa: BLE001 - annotations are anybody's code
+        return Any
+
+
+def _item(kind: Any) -> Any:  # noqa: ANN401 - as above
+    if get_origin(kind) in (Union, types.UnionType):
+        kinds = [each for each in get_args(kind) if each is not type(None)]
+        return _item(kinds[0]) if len(kinds) == 1 else Any
+    of = get_args(kind)
+    return of[0] if of and get_origin(kind) in (list, Sequence) else Any
+
+
+_PLAIN = (str, int, float, bool, type(None), Any, object, list, dict, None)
+
+
+def _is_plain(kind: Any) -> bool:  # noqa: ANN401 - as above
+    """Whether JSON has it by itself."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return _is_plain(get_args(kind)[0])
+    if origin is Literal:
+        return all(type(each) in _PLAIN for each in get_args(kind))
+    if origin in (Union, types.UnionType, list, dict, Mapping, Sequence):
+        return all(map(_is_plain, get_args(kind)))
+    return isinstance(kind, TypeVar | str) or is_typeddict(kind) or kind in _PLAIN or kind in (Mapping, Sequence)
+
+
+def _typed(kind: Any) -> Codec:  # noqa: ANN401 - as above
+    if any(hasattr(each, "__pydantic_validator__") for each in _parts(kind)) or not _installed("msgspec"):
+        if not _installed("pydantic"):
+            raise SettingError("function", kind, f"what it returns is not JSON: install msgspec or pydantic, {_OR}")
+        return _by_pydantic(kind)
+    msgspec = importlib.import_module("msgspec")
+    try:
+        unknown = _holds(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType, set())
+        read = msgspec.json.Decoder(kind).decode
+    except TypeError as error:
+        raise SettingError("function", kind, f"msgspec cannot keep what it returns ({error}): {_OR}") from error
+    if unknown:
+        raise SettingError("function", kind, f"msgspec does not know the type that it returns: {_OR}")
+    write = msgspec.json.Encoder().encode
+    return Codec(lambda result: write(result).decode(), read)
+
+
+def _holds(info: Any, custom: type, seen: set[int]) -> bool:  # noqa: ANN401 - what msgspec tells of a type
+    """Whether it is made of a type that msgspec does not know, in whatever depth."""
+    if isinstance(info, tuple):
+        return any(_holds(each, custom, seen) for each in info)
+    if id(info) in seen:
+        return False
+    seen.add(id(info))
+    inner = [getattr(info, name) for name in getattr(type(info), "__struct_fields__", ()) if name != "cls"]
+    return isinstance(info, custom) or any(_holds(each, custom, seen) for each in inner)
+
+
+def _by_pydantic(kind: Any) -> Codec:  # noqa: ANN401 - as above
+    pydantic = importlib.import_module("pydantic")
+    try:
+        adapter = pydantic.TypeAdapter(kind)
+    except Exception as error:
+        raise SettingError("function", kind, f"pydantic cannot keep what it returns: {_OR}") from error
+    return Codec(lambda result: adapter.dump_json(result).decode(), adapter.validate_json)
+
+
+_OR = "give encode= and decode=, return what JSON has, or let no result be kept (on_done='marker')"
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _parts(kind: object) -> list[object]:
+    return [kind, *(part for each in get_args(kind) for part in _parts(each))]
+
+
+def _same(read: Any, returned: Any) -> bool:  # noqa: ANN401 - whatever is returned
+    """Equal, and of the same types down to each leaf, as far as one can look into it."""
+    if type(read) is not type(returned):
+        return False
+    if isinstance(returned, dict):
+        return len(read) == len(returned) and all(
+            _same(a, b) and _same(read[a], returned[b]) for a, b in zip(read, returned, strict=True)
+        )
+    if isinstance(returned, list | tuple):
+        return len(read) == len(returned) and all(map(_same, read, returned))
+    names = _fields(returned)
+    if names:
+        return all(_same(getattr(read, name, None), getattr(returned, name, None)) for name in names)
+    return bool(read == returned)
+
+
+def _fields(value: object) -> Sequence[str]:
+    kind = type(value)
+    if is_dataclass(kind):
+        return [each.name for each in fields(kind)]
+    return getattr(kind, "__struct_fields__", None) or list(getattr(kind, "__pydantic_fields__", ()))

@@ -48,6 +48,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from holdfast.printable import without_credentials
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -65,7 +67,7 @@ class HoldfastError(Exception):
     page: ClassVar[str] = ""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*args)
+        super().__init__(*(without_credentials(each) if isinstance(each, str) else each for each in args))
         if self.page:
             self.add_note(f"docs: {self.docs}")
 
@@ -84,7 +86,8 @@ class SettingError(HoldfastError, ValueError):
 
     def __init__(self, field: str, value: object, remedy: str, *, origin: str = "") -> None:
         super().__init__(f"{field}={value!r}{f' ({origin})' if origin else ''}: {remedy}")
-        self.field, self.value, self.remedy, self.origin = field, value, remedy, origin
+        shown = without_credentials(value) if isinstance(value, str) else value
+        self.field, self.value, self.remedy, self.origin = field, shown, without_credentials(remedy), origin
 
 
 class MissingExtraError(HoldfastError, ImportError):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+#: What stands between the scheme of a URL and its host, however a password is written: also with a slash in it.
+_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s'\"]*@")
+
 
 def printable(text: str) -> str:
     """One line, without control characters, which a terminal obeys, and without letters that turn its direction: each
@@ -14,3 +19,8 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Several lines, each as `printable`, those behind the first set in: none can pass for a line of ours."""
     return "\n  ".join(map(printable, text.expandtabs().split("\n")))
+
+
+def without_credentials(text: str) -> str:
+    """The text with `user:password@` of URLs hidden: fit for a repr, a log line, an error."""
+    return _CREDENTIALS.sub(r"\1***@", text) if "://" in text else text

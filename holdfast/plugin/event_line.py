@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+#: Of one value, in characters. What a handler raises may have the record in its text.
+_LONGEST = 1_000
+
+
 class EventLine:
     """One line of a log."""
 
     __slots__ = ()
     #: At which level the engine logs the event.
     level: ClassVar[int] = logging.WARNING
+    #: One of these is about one record, of which there may be thousands a second: its lines have a rate.
+    of_a_record: ClassVar[bool] = False
 
     def __str__(self) -> str:
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
@@ -41,6 +47,8 @@ def _said(value: Any) -> str:  # noqa: ANN401 - whatever a field holds
     if isinstance(value, dict):
         return ",".join(f"{key}:{_said(each)}" for key, each in value.items())
     text = str(value)
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}… ({len(text):,} characters)"
     # As a shell reads it: quoted where it has to be, and always one line.
     plain = text.isprintable()
     return json.dumps(text, ensure_ascii=not plain) if not plain or re.search(r"[\s=\"'\\]|^$", text) else text

@@ -251,6 +251,7 @@ class RecordFailed(EventLine):
     """A handler failed. `retry_in_s` None = it is not tried again here. Of a batch: `records` of it failed alike, the
     first of them that one."""
 
+    of_a_record: ClassVar[bool] = True
     partition: Partition
     offset: int
     handler: str
@@ -264,6 +265,7 @@ class RecordFailed(EventLine):
 class DeadLettered(EventLine):
     """A record failed for good, and its dead letter is acknowledged."""
 
+    of_a_record: ClassVar[bool] = True
     partition: Partition
     offset: int
     handler: str
@@ -275,6 +277,7 @@ class DeadLettered(EventLine):
 class LetterHookFailed(EventLine):
     """A function of `app.on_dead_letter` failed, or could not be called. The letter is there all the same."""
 
+    of_a_record: ClassVar[bool] = True
     #: Of the record.
     partition: Partition
     offset: int
@@ -318,6 +321,7 @@ class DeadLettersResumed(EventLine):
 class SentBack(EventLine):
     """A record failed and is tried again later: it is in that retry topic, of ours or of the broker."""
 
+    of_a_record: ClassVar[bool] = True
     level: ClassVar[int] = logging.INFO
 
     partition: Partition
@@ -331,6 +335,7 @@ class SentBack(EventLine):
 class Overrun(EventLine):
     """A handler outlived the drain: its partition went on without it, its claim stays until it ends."""
 
+    of_a_record: ClassVar[bool] = True
     partition: Partition
     offset: int
 
@@ -366,6 +371,7 @@ class ReadTooFarAhead(EventLine):
 class HandlerOverdue(EventLine):
     """A call of a handler runs for longer than it may: it is cancelled, and given up after its grace."""
 
+    of_a_record: ClassVar[bool] = True
     partition: Partition
     #: Of the first record, where it is a batch.
     offset: int
@@ -403,6 +409,7 @@ class HandlerGivenUp(EventLine):
 class LateResult(EventLine):
     """A call that was given up has ended after all. What became of its record stands; how it ended does not count."""
 
+    of_a_record: ClassVar[bool] = True
     partition: Partition
     offset: int
     handler: str
@@ -423,8 +430,11 @@ class Status(EventLine):
     rate_s: float
     in_flight: int
     running: int
-    #: Offsets that are not done, as far as known.
+    #: Offsets that are not done; None = it is not known of each partition.
     lag: int | None
+    #: Then: of those partitions of which it is known, and of how many it is not. Else None.
+    lag_known: int | None
+    lag_unknown_in: int | None
     partitions: int
     #: "up", "down" or "none".
     store: str

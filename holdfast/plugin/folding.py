@@ -41,3 +41,33 @@ class Folding:
         if not due:
             return None
         return f"{text} ({more} more like this since it was told last)" if more else text
+
+
+#: Lines of one kind within `EVERY_S`, before the rest is counted.
+LINES: Final = 200
+
+
+class Rated:
+    """Lines about single records: so many of each kind in a while, and how many more there were. One thread.
+
+    Args:
+        clock: by which the time goes.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        #: By kind: when the while began, and how many came in it.
+        self._came: dict[str, tuple[float, int]] = {}
+
+    def has_room(self, kind: str) -> bool:
+        """Note one more. False = it is counted, and not told."""
+        since, count = self._came.get(kind, (self._clock.now(), 0))
+        self._came[kind] = since, count + 1
+        return count < LINES
+
+    def over(self, *, all_of_them: bool = False) -> list[tuple[str, int]]:
+        """The kinds whose while is over, and how many lines of it were left out; `all_of_them`: there are no more."""
+        now = self._clock.now()
+        ended = [kind for kind, (since, _) in self._came.items() if all_of_them or now - since >= EVERY_S]
+        counts = [(kind, self._came.pop(kind)[1] - LINES) for kind in ended]
+        return [(kind, more) for kind, more in counts if more > 0]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from holdfast.printable import without_credentials
 
 MASK = "***"
 
@@ -40,4 +39,15 @@ def is_secret(name: str) -> bool:
 
 def masked(conf: Mapping[str, object]) -> dict[str, object]:
     """This configuration with credentials replaced: fit for a repr, a log line, an error."""
-    return {name: MASK if is_secret(name) else value for name, value in conf.items()}
+    return {name: shown(name, value) for name, value in conf.items()}
+
+
+def shown(name: str, value: object) -> object:
+    """A setting's value, without what is secret in it: all of it, or the credentials of a URL."""
+    if is_secret(name):
+        return MASK
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, Mapping):
+        return masked(value)
+    return value

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.errors import DeadLetterError
+    from holdfast.plugin.ports import Committed
     from holdfast.plugin.retrying.keeping import Flaw
     from holdfast.records import Partition, Record
     from holdfast.timing import Deadline
@@ -51,16 +52,21 @@ class OffsetTool(Protocol):
         """All partitions of a topic. Raises UnknownTopic."""
         ...
 
-    def members(self, deadline: Deadline) -> Sequence[GroupMember]:
-        """The members of the group now; a member that is dead counts until its session has ended."""
+    def members(self, partitions: Sequence[Partition], deadline: Deadline) -> Sequence[GroupMember]:
+        """The members of the group now, and whoever is only seen to consume from these partitions in its name; a member
+        that is dead counts until its session has ended."""
         ...
 
     def position_names(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, str]:
         """The names of their positions in the store, as the group's source makes them."""
         ...
 
-    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:
-        """The group's committed offsets; None = none."""
+    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
+        """The group's committed offsets, as the group's source would read them; None = none."""
+        ...
+
+    def retry_lags(self, topic: str, deadline: Deadline) -> Mapping[str, int]:
+        """The topics in which records of that topic wait to be tried again by this group, and how many wait there."""
         ...
 
     def first_offsets(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int]:
@@ -137,10 +143,19 @@ class DeadLetterTool(Protocol):
 
     def send(self, letters: Sequence[Outgoing], deadline: Deadline) -> Sequence[DeadLetterError | None]:
         """Produce with key, value and headers as they are; returns when each is acknowledged or known to have failed.
+        One that is too large for its target so goes without the headers that letters put on.
 
         Replies in the order of the letters: None = acknowledged by all in-sync replicas; DeadLetterRefused = the target
         will never take it; DeadLetterError = not acknowledged, it may be there all the same.
         """
+        ...
+
+    def readers(self, topic: str, deadline: Deadline) -> Sequence[str]:
+        """The groups that read a topic, as far as is known."""
+        ...
+
+    def is_compacted(self, topic: str, deadline: Deadline) -> bool:
+        """Whether of the records of one key only the newest stays there."""
         ...
 
     def close(self) -> None:

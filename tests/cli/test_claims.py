@@ -92,7 +92,8 @@ def test_forgetting_keeps_what_a_process_that_lives_works_on(
     )
     expected = {("n:4711", "forgotten"), ("s:4711", "held"), ("s:left", "forgotten"), ("s:done", "forgotten")}
     for dry in (["--dry-run"], []):
-        found = lines(holdfast(*asked, *dry, "--json", code=1))
+        *found, told = lines(holdfast(*asked, *dry, "--json", code=1))
+        assert (told["type"], told["forgotten"], told["held"], told["absent"]) == ("forget", 3, 1, 1)
         assert {(each["stored_as"], each["became"]) for each in found} == {*expected, (None, "absent")}
     assert "1 forgotten, 0 kept, 3 absent" in holdfast(*asked, "--force").stdout
     shown = lines(holdfast("claims", "show", "4711", "left", "--redis", redis_url, "--scope", SCOPE, "--json"))

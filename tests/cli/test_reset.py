@@ -48,7 +48,7 @@ def test_a_reset_to_the_start_runs_everything_again_once(shop: Shop) -> None:
 
 def test_a_reset_to_the_end_skips_what_was_not_handled(shop: Shop) -> None:
     lay_out(shop.redis_url)
-    told = reset(shop, "--to", "latest", "--yes")
+    told = reset(shop, "--to", "latest", "--yes", "--new")
     assert "0 records would run again" in told
     with shop.app():
         shop.send(range(10, 12))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import RedisClaims, RedisCoordinator, Retry, Unretriable
+from holdfast.adapters.rocketmq.names import leased_record, push_record
 from holdfast.adapters.rocketmq.remoting import Consumer, RemotingClient, Subscription
 from holdfast.dedup.groups import Member
 from holdfast.plugin.assign import strategy_of
@@ -73,7 +74,7 @@ def test_a_reset_moves_the_queues_and_the_records_that_are_named_and_no_others(f
 
 def test_a_reset_to_the_end_skips_what_was_not_handled(field: Field) -> None:
     lay_out(field.url)
-    assert "0 records would run again" in reset(field, "--to", "latest", "--yes")
+    assert "0 records would run again" in reset(field, "--to", "latest", "--yes", "--new")
     field.app()
     field.produce("new-1", "new-2")
     field.wait_committed()
@@ -106,11 +107,13 @@ def test_a_reset_is_refused_while_members_live_whoever_knows_of_them(field: Fiel
     with closing(RedisClaims.from_url(field.url)) as store:
         silent = Member(client_id="till@2", subscription="*")
         strategy = strategy_of("sticky")
-        here = RedisCoordinator(store).join(
-            field.group, silent, Deadline(10), strategy=strategy, wake=lambda: None, queues=field.queues()
-        )
-        assert "till@2 at the coordinator in Redis" in reset(field, "--to", "earliest", "--yes", code=1)
-        here.leave(Deadline(10))
+        # Members of each of our sources, also of those of which no broker knows.
+        for record in (field.group, leased_record(field.group, field.topic), push_record(field.group)):
+            here = RedisCoordinator(store).join(
+                record, silent, Deadline(10), strategy=strategy, wake=lambda: None, queues=field.queues()
+            )
+            assert "till@2 at the coordinator in Redis" in reset(field, "--to", "earliest", "--yes", code=1)
+            here.leave(Deadline(10))
     reset(field, "--to", "earliest", "--yes")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -174,3 +175,41 @@ def test_a_namespace_that_is_laid_out_in_another_way_is_told(
     check, result, detail = checked(code=1, claims=claims)[-1]
     assert (check, result) == ("store", "error")
     assert "is laid out as" in detail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "says"),
+    [
+        (["--processes", "2"], {"group.instance.id": "till-1"}, "--static and leave"),
+        (["--static", "shop"], {"group.instance.id": "till-1"}, "till-1"),
+    ],
+)
+def test_names_that_no_run_could_have_fail_the_check(
+    checked: Checked, arguments: list[str], more: dict[str, str], says: str
+) -> None:
+    [detail] = [
+        detail
+        for check, result, detail in checked("--offline", *arguments, code=1, more=more)
+        if (check, result) == ("processes", "error")
+    ]
+    assert says in detail
+
+
+def test_a_port_that_is_taken_and_a_health_file_without_its_folder_fail_the_check(
+    checked: Checked, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        found = checked("--offline", "--port", port, "--health-file", str(tmp_path / "no" / "health"), code=1)
+    assert [(check, result) for check, result, _ in found if check in ("port", "health file")] == [
+        ("port", "error"),
+        ("health file", "error"),
+    ]
+
+
+def test_a_check_leaves_the_health_file_of_a_running_app_as_it_is(checked: Checked, tmp_path: Path) -> None:
+    file = tmp_path / "health"
+    file.write_text("{}")
+    assert ("health file", "ok", str(file)) in checked("--offline", "--health-file", str(file), "--port", "0", code=0)
+    assert file.read_text() == "{}"
+    assert [each.name for each in tmp_path.glob("health*")] == ["health"]

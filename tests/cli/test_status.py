@@ -14,8 +14,9 @@ import pytest
 
 from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.watching import serve, write_health
+from holdfast.plugin.observe.snapshot import PartitionFigures, Snapshot
 from tests.cli.bench import lines
-from tests.harness.engine import Bench
+from tests.harness.engine import Bench, partition
 from tests.harness.waiting import until
 from tests.unit.test_watching import Scripted, other
 
@@ -82,7 +83,7 @@ class TestStatus:
         self, here: Here, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(Interrupt, "before", lambda *_: endpoint.close())  # between two looks
-        ran = here("status", endpoint.url, "--watch", "--count", "2")
+        ran = here("status", endpoint.url, "--watch", "--count", "2", code=3)
         assert ran.stdout.count("g: running") == 1
         assert "nobody answers" in ran.stderr
         assert "nobody answers" in here("status", endpoint.url, "--watch", "--count", "2", code=3).stderr
@@ -160,3 +161,53 @@ class TestHealthy:
         for text in ("", "{}", "[]", "no"):
             path.write_text(text)
             assert "is not what write_health() writes" in here("healthy", path, code=1).stderr
+
+
+@pytest.fixture
+def answers() -> Iterator[tuple[str, list[Snapshot]]]:
+    """Where a process answers, and what: one snapshot after the other; after the last one it is gone."""
+    left: list[Snapshot] = []
+
+    class Asked(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(
+                {"apps": [{**left.pop(0).as_dict(), "live": True, "ready": True, "reasons": []}]}
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            if not left:
+                server.server_close()
+                threading.Thread(target=server.shutdown).start()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as of its parent
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Asked) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}", left
+        server.shutdown()
+        serving.join()
+
+
+def of_two(second: PartitionFigures) -> Snapshot:
+    first = PartitionFigures(partition=partition(0), phase="owned", watermark=90, log_end=100)
+    return Snapshot(state="running", group="g", at_ms=0, partitions=(first, second))
+
+
+def test_the_lag_of_one_partition_is_not_told_as_that_of_two(here: Here, answers: tuple[str, list[Snapshot]]) -> None:
+    url, left = answers
+    left += [of_two(PartitionFigures(partition=partition(1), phase="assigned", log_end=1_000))] * 2
+    assert "lag: 10 in 1 partition, not known in 1 partition, " in here("status", url).stdout
+    [app] = lines(here("status", url, "--json"))
+    assert (app["lag"], app["lag_known"], app["lag_unknown_in"]) == (None, 10, 1)
+
+
+def test_the_last_look_decides_the_exit_code(here: Here, answers: tuple[str, list[Snapshot]]) -> None:
+    url, left = answers
+    left.append(of_two(PartitionFigures(partition=partition(1), phase="owned", watermark=1, log_end=1)))
+    told = here("status", url, "--count", "3", "--every", "0.01", code=3)
+    assert "lag: 10 in 2 partitions" in told.stdout
+    assert "nobody answers" in told.stderr

@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.plugin import events
-from holdfast.plugin.events import Event, RebalanceReport, SourceTrouble, Status
+from holdfast.plugin.events import Event, RebalanceReport, RecordFailed, SourceTrouble, Status
+from holdfast.plugin.folding import EVERY_S, LINES
+from holdfast.plugin.observe.observers import Observers
 from holdfast.records import Partition
+from holdfast.testing.clocks import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +71,8 @@ def test_a_status_line_says_what_a_person_looks_for() -> None:
         in_flight=600,
         running=8,
         lag=None,
+        lag_known=10,
+        lag_unknown_in=1,
         partitions=12,
         store="down",
         duplicates=3,
@@ -78,7 +83,8 @@ def test_a_status_line_says_what_a_person_looks_for() -> None:
     )
     assert str(status) == (
         'status: state="paused: store down" group=billing handled=120034 rate_s=412.250 in_flight=600 running=8 '
-        "partitions=12 store=down duplicates=3 failed_attempts=0 dead_lettered=0 overdue=1 stuck=0"
+        "lag_known=10 lag_unknown_in=1 partitions=12 store=down duplicates=3 failed_attempts=0 dead_lettered=0 "
+        "overdue=1 stuck=0"
     )
 
 
@@ -99,3 +105,28 @@ def test_partitions_and_phases_stay_one_value() -> None:
 
 def test_a_quotation_mark_alone_breaks_no_line() -> None:
     assert parsed(str(SourceTrouble(error="it's"))) == {"error": "it's"}
+
+
+def test_a_line_is_bounded_whatever_an_error_says_of_itself() -> None:
+    line = str(SourceTrouble(error="input_value=" + "y" * 200_000))
+    assert len(line) < 1_200
+    assert "200,012 characters" in line
+
+
+def test_lines_about_records_have_a_rate_and_those_that_are_left_out_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = HandClock()
+    seen: list[object] = []
+    observers = Observers(seen.append, (), clock)
+    failed = RecordFailed(
+        partition=Partition("orders", 0), offset=7, handler="bill", attempt=1, error="no", retry_in_s=None
+    )
+    for _ in range(LINES + 50):
+        observers.tell(failed)
+    assert len(seen) == LINES + 50  # whoever counts is told of each
+    assert len(caplog.messages) == LINES
+    clock.sleep(EVERY_S)
+    observers.tell(failed)
+    assert caplog.messages[LINES].startswith("50 more lines of RecordFailed were left out")
+    assert len(caplog.messages) == LINES + 2

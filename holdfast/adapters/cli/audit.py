@@ -79,7 +79,7 @@ def add(commands: shared.Commands) -> None:
     spark.add_argument(
         "--kafka-config", metavar="FILE", help="login properties of Kafka's Java client, as name=value lines"
     )
-    made.set_defaults(run=run)
+    made.set_defaults(run=run, changes=True)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

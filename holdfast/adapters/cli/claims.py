@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.ending import told_at_the_end
 from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.cli.output import shown, size, span
 from holdfast.dedup.claims import ClaimKey
@@ -54,7 +56,7 @@ def add(commands: shared.Commands) -> None:
         "--force", action="store_true", help="also what a process that lives is working on: it may then run twice"
     )
     made.add_argument("--dry-run", action="store_true", help="tell what would be forgotten, change nothing")
-    made.set_defaults(run=run_forget)
+    made.set_defaults(run=run_forget, changes=True)
     made = shared.command(inner, "stats", "count what a namespace holds", _STATS)
     shared.add_redis(made, "that holds the claims")
     made.set_defaults(run=run_stats)
@@ -98,34 +100,77 @@ def run_show(options: argparse.Namespace, output: Output) -> int:
 
 
 def run_forget(options: argparse.Namespace, output: Output) -> int:
-    """Forget; what a living session holds is kept unless forced. A Ctrl-C ends between two batches."""
+    """Forget; what a living session holds is kept unless forced. A Ctrl-C ends between two batches.
+
+    The keys are told when nothing is to be changed any more, however the work has ended.
+    """
     scope, keys = _scope(options), _keys(options)
-    counts: Counter[str] = Counter()
-    rows: list[tuple[object, ...]] = []
+    done = _Forgetting(scope=scope, keys=len(keys), dry_run=options.dry_run)
     with (
+        told_at_the_end(lambda why: done.tell(output, why)),
         Interrupt() as interrupt,
         shared.claims_of(options) as store,
         output.progress("looked at", len(keys)) as progress,
     ):
         admin = RedisAdmin.of(store)
-        for done, batch in _batches(keys):
-            for key, stored, became in _forget(admin, scope, batch, options):
-                counts[became] += 1
-                output.json({"type": "key", "key": key, "scope": scope, "stored_as": stored, "became": became})
-                if len(rows) < _MOST_ROWS or became == "held":
-                    rows.append((shown(key), _type_of(stored), _SAID[became]))
-            progress.at(done)
+        for looked, batch in _batches(keys):
+            with interrupt.held():
+                done.asked = len(batch)
+                done.became += _forget(admin, scope, batch, options)
+                done.asked = 0
+            progress.at(looked)
             if interrupt.asked:
-                break
-    output.table(("KEY", "FOUND AS", ""), rows)
-    if counts.total() > len(rows):
-        output.say(f"and {counts.total() - len(rows):,} more")
-    would = "would be " if options.dry_run else ""
-    output.say(f"{counts['forgotten']:,} {would}forgotten, {counts['held']:,} {would}kept, {counts['absent']:,} absent")
-    if interrupt.asked:
-        output.note(f"interrupted after {counts.total():,} of {len(keys):,} keys")
-        return 130
-    return 1 if counts["held"] else 0
+                raise KeyboardInterrupt
+    return 1 if done.counts["held"] else 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Forgetting:
+    """The keys so far, and the fate of each."""
+
+    scope: str
+    #: How many there are.
+    keys: int
+    dry_run: bool
+    #: Each key, as what it was stored, and what became of it.
+    became: list[tuple[str, str | None, str]] = field(default_factory=list)
+    #: Of how many no answer has come: they may be forgotten.
+    asked: int = 0
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(what for _, _, what in self.became)
+
+    def tell(self, output: Output, why: str | None) -> None:
+        """Args: why: it has ended early; None = all were looked at."""
+        counts, unknown = self.counts, 0 if self.dry_run else self.asked
+        for key, stored, what in self.became:
+            output.json({"type": "key", "key": key, "scope": self.scope, "stored_as": stored, "became": what})
+        output.json(
+            {
+                "type": "forget",
+                "dry_run": self.dry_run,
+                "keys": self.keys,
+                **{what: counts[what] for what in _SAID},
+                "may_be_forgotten": unknown,
+                "error": why,
+            }
+        )
+        eye = [each for number, each in enumerate(self.became) if number < _MOST_ROWS or each[2] == "held"]
+        if not output.as_json and (eye or why is None):
+            output.table(
+                ("KEY", "FOUND AS", ""), [(shown(key), _type_of(stored), _SAID[what]) for key, stored, what in eye]
+            )
+        if len(eye) < len(self.became):
+            output.say(f"and {len(self.became) - len(eye):,} more")
+        would = "would be " if self.dry_run else ""
+        output.say(
+            f"{counts['forgotten']:,} {would}forgotten, {counts['held']:,} {would}kept, {counts['absent']:,} absent"
+        )
+        if unknown:
+            output.say(f"of {unknown:,} more no answer has come: they may be forgotten, all or some")
+        if why is not None:
+            output.note(f"ended after {len({key for key, _, _ in self.became}):,} of {self.keys:,} keys")
 
 
 _SAID = {

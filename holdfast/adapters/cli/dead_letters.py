@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
-from holdfast.adapters.cli.arguments import at_least_0, since_ms
-from holdfast.adapters.cli.holding import Holding
+from holdfast.adapters.cli.arguments import at_least_0, redis_url, since_ms
+from holdfast.adapters.cli.effects import agreed
+from holdfast.adapters.cli.ending import told_at_the_end
+from holdfast.adapters.cli.holding import Holding, holding_of
 from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.cli.letters import COLUMNS, StoredLetter, Summary, Wanted
 from holdfast.adapters.cli.output import count, span
 from holdfast.adapters.cli.replay import Replay, Result, Way
-from holdfast.adapters.cli.replayed import KEEP_S, Replayed
+from holdfast.adapters.cli.replayed import KEEP_S, NAMESPACE, Replayed, names_of, topics_in
+from holdfast.dedup.redis_admin import RedisAdmin
+from holdfast.dedup.redis_store import RedisClaims
 from holdfast.errors import SettingError
 from holdfast.timing import Deadline, wall_ms
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.adapters.cli.output import Output
+    from holdfast.adapters.cli.replayed import Target
     from holdfast.dedup.claims import Acquired
     from holdfast.plugin.tool_ports import DeadLetterTool
     from holdfast.records import Partition
@@ -30,10 +35,10 @@ _LIST = """\
 _REPLAY = """\
   holdfast dead-letters replay --topic orders.dlq --origin orders --bootstrap localhost:9092 --redis @redis.url
 
-What was replayed is remembered in the store and not sent again. A replay that is killed may have sent up to 100 letters
-that its successor sends once more; with a business key the app skips those copies. A letter goes to the topic that its
-headers name, if you name it too with --origin (several times for several topics): whoever may write to the dead letter
-topic can write any name there. --to names one topic for all.
+What was replayed into a topic is remembered in the store, for all who share the Redis, and not sent there again. A
+replay that is killed may have sent up to 100 letters that its successor sends once more; with a business key the app
+skips those copies. A letter goes to the topic that its headers name, if you name it too with --origin (several times
+for several topics): whoever may write to the dead letter topic can write any name there. --to names one topic for all.
 """
 
 
@@ -49,11 +54,12 @@ def add(commands: shared.Commands) -> None:
     made.add_argument("--tracebacks", action="store_true", help="show where each of them failed")
     made.add_argument("--pending", action="store_true", help="only what was not replayed yet; needs --redis")
     shared.add_redis(made, "that remembers what was replayed", required=False)
+    made.set_defaults(no_store=False)
     made.set_defaults(run=run_list)
     made = shared.command(inner, "replay", "send letters back to the topic where they were born", _REPLAY)
     _add_choice(made)
     shared.add_brokers(made)
-    shared.add_redis(made, "remembers what was replayed")
+    shared.add_store(made, "remembers what was replayed")
     made.add_argument("--limit", type=at_least_0, metavar="N", help="letters sent at most (default: all)")
     made.add_argument("--to", metavar="TOPIC", help="send all of them there, also those of other tools")
     made.add_argument(
@@ -63,7 +69,10 @@ def add(commands: shared.Commands) -> None:
         "more partitions since. By default a letter goes to the partition that it came from",
     )
     made.add_argument("--dry-run", action="store_true", help="tell what would be sent, send and note nothing")
-    made.set_defaults(run=run_replay)
+    made.add_argument(
+        "--yes", action="store_true", help="do not ask, though the target is compacted, or other groups read it"
+    )
+    made.set_defaults(run=run_replay, changes=True)
 
 
 def _add_choice(made: argparse.ArgumentParser) -> None:
@@ -78,26 +87,30 @@ def _add_choice(made: argparse.ArgumentParser) -> None:
 
 
 def run_list(options: argparse.Namespace, output: Output) -> int:
-    """Read the topic once: the first letters that are wanted, and a summary of all of them."""
+    """Read the topic once: the first letters that are wanted, and a summary of all of them. JSON is told as it is read:
+    there may be more of them than memory has room for."""
     if options.pending and not options.redis:
         raise SettingError("--pending", options.pending, "the store knows what was replayed: give --redis too")
     wanted, summary = _wanted(options), Summary()
-    shown: list[StoredLetter] = []
+    kept: list[StoredLetter] = []
+    told = looked = 0
     with shared.dead_letter_tool_of(options) as letters, output.progress(f"reading {options.topic}") as progress:
         firsts, ends = _ends(letters, options)
         known = _known(options, output, letters, list(firsts)) if options.pending else {}
-        looked = 0
         for records in letters.read(firsts, ends, options.timeout):
             for letter in filter(wanted, map(StoredLetter.of, records)):
-                if _is_known(known.get(letter.record.partition), letter.record.offset):
+                if _is_known(known, letter):
                     continue
                 summary.add(letter)
-                if len(shown) < options.limit:
-                    shown.append(letter)
+                if told < options.limit:
+                    told += 1
+                    output.json(letter.as_json(values=options.values))
+                    if not output.as_json:
+                        kept.append(letter)
             looked += len(records)
             progress.at(looked)
-    _tell_letters(options, output, shown)
-    _tell_summary(output, summary, len(shown))
+    _tell_letters(options, output, kept)
+    _tell_summary(output, summary, told)
     return 0
 
 
@@ -105,31 +118,49 @@ def run_replay(options: argparse.Namespace, output: Output) -> int:
     """Send what is wanted and was not sent before. The result is told however the run ends."""
     if options.to == options.topic:
         raise SettingError("--to", options.to, "that is where the letters are: name another topic")
+    shared.check_store(options)
+    way = Way(to=options.to, origins=frozenset(options.origin or ()), by_key=options.by_key)
+    result = Result()
     with (
+        told_at_the_end(lambda why: _tell_result(options, output, result, why)),
         Interrupt() as interrupt,
         shared.dead_letter_tool_of(options) as letters,
-        shared.claims_of(options, positions_ttl_s=KEEP_S) as store,
+        _notes(options) as store,
     ):
         deadline = Deadline(options.timeout)
         firsts, ends = _ends(letters, options)
-        holding = Holding(store, letters.position_names(list(firsts), deadline), output.note)
+        if not agreed(options, output, letters, way.targets, wanted=_wanted(options), between=(firsts, ends)):
+            result.stopped = "not agreed to"
+            return 1
+        names = names_of(letters.position_names(list(firsts), deadline), way.targets)
+        holding = holding_of(store, names, output.note)
         with closing(holding), output.progress(f"replaying {options.topic}") as progress:
-            replay = Replay(
+            Replay(
                 letters,
                 Replayed(holding, dry=options.dry_run),
-                way=Way(to=options.to, origins=frozenset(options.origin or ()), by_key=options.by_key),
+                way=way,
                 wanted=_wanted(options),
                 limit=options.limit,
-                stop=lambda: interrupt.asked,
+                interrupt=interrupt,
                 progress=progress,
-            )
-            try:
-                replay.run(firsts, ends, options.timeout)
-            finally:
-                _tell_result(options, output, replay.result)
-    if replay.result.stopped == "interrupted":
-        return 130
-    return 1 if replay.result.refused else 0
+                result=result,
+            ).run(firsts, ends, options.timeout)
+        if result.stopped == "interrupted":
+            raise KeyboardInterrupt
+    return 1 if result.refused else 0
+
+
+@contextmanager
+def _notes(options: argparse.Namespace) -> Iterator[RedisClaims | None]:
+    """Where is kept what was replayed: one namespace for all, in the Redis of an app. None: `--no-store`."""
+    with shared.store_of(options) as app:  # a Redis that no app has used is another one
+        if app is None:
+            yield None
+            return
+    url = redis_url(options.redis)
+    with closing(RedisClaims.from_url(url, namespace=NAMESPACE, positions_ttl_s=KEEP_S)) as store:
+        store.connect()
+        yield store
 
 
 def _wanted(options: argparse.Namespace) -> Wanted:
@@ -152,25 +183,31 @@ def _ends(
 
 def _known(
     options: argparse.Namespace, output: Output, letters: DeadLetterTool, partitions: Sequence[Partition]
-) -> Mapping[Partition, Acquired]:
+) -> Mapping[Target, Acquired]:
     """The letters that were replayed, for a moment in which no replay runs."""
     deadline = Deadline(options.timeout)
     names = letters.position_names(partitions, deadline)
-    with (
-        shared.claims_of(options, positions_ttl_s=KEEP_S) as store,
-        closing(Holding(store, names, output.note)) as holding,
-    ):
-        return holding.take(deadline)
+    with _notes(options) as store:
+        if store is None:
+            return {}
+        admin = RedisAdmin.of(store)
+        found = {each.name for name in names.values() for each in admin.positions(name)}
+        with closing(Holding(store, names_of(names, topics_in(found)), output.note)) as holding:
+            return dict(holding.take(deadline))
 
 
-def _is_known(found: Acquired | None, offset: int) -> bool:
-    return found is not None and (offset < found.watermark or offset in found.done)
+def _is_known(known: Mapping[Target, Acquired], letter: StoredLetter) -> bool:
+    """Whether it was sent back to where it was born; of another tool's letter: anywhere."""
+    partition, offset = letter.record.partition, letter.record.offset
+    return any(
+        offset < found.watermark or offset in found.done
+        for target, found in known.items()
+        if target.partition == partition and letter.origin_topic in (None, target.topic)
+    )
 
 
 def _tell_letters(options: argparse.Namespace, output: Output, letters: Sequence[StoredLetter]) -> None:
     now_ms = wall_ms()
-    for letter in letters:
-        output.json(letter.as_json(values=options.values))
     if letters:
         names = (*COLUMNS, "VALUE") if options.values else COLUMNS
         output.table(names, [letter.row(now_ms, values=options.values) for letter in letters])
@@ -202,7 +239,10 @@ def _tell_summary(output: Output, summary: Summary, shown: int) -> None:
         output.say(f"{shown:,} of {count(total, 'letter')} shown: --limit shows more")
 
 
-def _tell_result(options: argparse.Namespace, output: Output, result: Result) -> None:
+def _tell_result(options: argparse.Namespace, output: Output, result: Result, why: str | None) -> None:
+    """Args: why: it has ended early."""
+    if why == "interrupted":
+        result.stopped = why
     output.json(
         {
             "type": "replay",
@@ -212,6 +252,8 @@ def _tell_result(options: argparse.Namespace, output: Output, result: Result) ->
             "not_wanted": result.not_wanted,
             "refused": dict(result.refused),
             "stopped": result.stopped,
+            "may_have_been_sent": result.unknown,
+            "error": why,
         }
     )
     for topic, sent in sorted(result.sent.items()):
@@ -222,7 +264,9 @@ def _tell_result(options: argparse.Namespace, output: Output, result: Result) ->
         output.say(f"{result.already:,} were replayed before")
     if result.not_wanted:
         output.say(f"{result.not_wanted:,} left where they are: the filters do not want them")
-    for why, refused in result.refused.items():
-        output.say(f"{refused:,} refused: {why}")
+    for reason, refused in result.refused.items():
+        output.say(f"{refused:,} refused: {reason}")
+    if result.unknown:
+        output.say(f"of {result.unknown:,} more no answer has come: they may have been sent, and are sent again")
     if result.stopped is not None:
         output.say(f"stopped before the end ({result.stopped}); the rest is sent by another run")

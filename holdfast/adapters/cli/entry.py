@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import logging
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,7 @@ from holdfast.adapters.cli.exit_codes import INTERRUPTED, code_of
 from holdfast.adapters.cli.output import LogLines, Output
 from holdfast.adapters.cli.parser import Parser
 from holdfast.errors import HoldfastError, SettingError
+from holdfast.printable import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,10 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = logging.StreamHandler(sys.stderr)
         lines.setFormatter(LogLines("%(name)s: %(message)s"))
         logging.basicConfig(level=logging.DEBUG if options.debug else logging.WARNING, handlers=[lines])
-    output = Output(as_json=options.json, out=sys.stdout, err=sys.stderr)
+    changes = getattr(options, "changes", False)
+    output = Output(as_json=options.json, out=sys.stdout, err=sys.stderr, changes=changes)
     try:
         code: int = options.run(options, output)
-        sys.stdout.flush()
+        output.flush()
     except HoldfastError as error:
         if options.debug:
             raise
@@ -107,8 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         output.note("holdfast: interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough. The interpreter's own flush at the end must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has seen enough, of a command that only looks: those that change something go on.
+        output.leave()
         return 0
     return code
 
@@ -123,7 +124,7 @@ def _sentence(error: HoldfastError, options: argparse.Namespace) -> str:
             field = "--" + name.replace("_", "-")
             break
     shown = "" if error.value is None or isinstance(error.value, bool) else f"={error.value!r}"
-    return f"{field}{shown}{f' ({error.origin})' if error.origin else ''}: {error.remedy}"
+    return without_credentials(f"{field}{shown}{f' ({error.origin})' if error.origin else ''}: {error.remedy}")
 
 
 def _version() -> str:

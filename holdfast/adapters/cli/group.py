@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
         each = shared.command(below, name, summary, _EXAMPLE)
         each.add_argument("--group", required=True, metavar="NAME", help="the consumer group")
         shared.add_redis(each, "where the group is")
-        each.set_defaults(run=run)
+        each.set_defaults(run=run, changes=name == "remove")
         if name == "remove":
             each.add_argument("--yes", action="store_true", help="do not ask")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from holdfast.dedup.claims import Acquired, Drop, LetGo, Mark, Poll, Polled
 from holdfast.errors import StoreError, StoreRefused, StoreUnavailable
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.dedup.claims import ClaimSession, ClaimStore
-    from holdfast.records import Partition
     from holdfast.timing import Deadline
 
 T = TypeVar("T")
+#: What has a position: a partition, say.
+K = TypeVar("K", bound=Hashable)
 
 #: Of a command that was killed the next one waits for the lease to end.
 LEASE_S = 10.0
@@ -24,7 +26,63 @@ _AGAIN_S = 0.2
 _FENCED = "this command was silent for longer than its lease and somebody else has taken over: run it again"
 
 
-class Holding:
+class Holder(Protocol[K]):
+    """Positions in a command's hands."""
+
+    def take(self, deadline: Deadline) -> Mapping[K, Acquired]:
+        """Own all of them."""
+        ...
+
+    def check(self) -> None:
+        """Before something is done that only the owner may do."""
+        ...
+
+    def busy(self, deadline: Deadline) -> dict[K, list[int]]:
+        """Offsets that a process which has left still works on."""
+        ...
+
+    def mark(self, done: Mapping[K, tuple[int, Sequence[int]]], deadline: Deadline) -> None:
+        """Note watermarks and offsets as done."""
+        ...
+
+    def drop(self, offsets: Mapping[K, int], deadline: Deadline) -> None:
+        """Each goes on from there."""
+        ...
+
+    def close(self) -> None:
+        """Let them go."""
+        ...
+
+
+def holding_of(store: ClaimStore | None, names: Mapping[K, str], tell: Callable[[str], None]) -> Holder[K]:
+    """Hold positions, as `Holding`; None: the app has no store, so there are none."""
+    return _NoPositions(names) if store is None else Holding(store, names, tell)
+
+
+class _NoPositions(Generic[K]):
+    """Nothing is known, and nothing is kept."""
+
+    def __init__(self, names: Mapping[K, str]) -> None:
+        self._nothing = {each: Acquired(0, 0, frozenset(), frozenset()) for each in names}
+
+    def take(self, deadline: Deadline) -> Mapping[K, Acquired]:
+        del deadline
+        return self._nothing
+
+    def check(self) -> None: ...
+
+    def busy(self, deadline: Deadline) -> dict[K, list[int]]:
+        del deadline
+        return {}
+
+    def mark(self, done: Mapping[K, tuple[int, Sequence[int]]], deadline: Deadline) -> None: ...
+
+    def drop(self, offsets: Mapping[K, int], deadline: Deadline) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Holding(Generic[K]):
     """One thread.
 
     Args:
@@ -33,12 +91,12 @@ class Holding:
         tell: takes a line for people, where it has to wait.
     """
 
-    def __init__(self, store: ClaimStore, names: Mapping[Partition, str], tell: Callable[[str], None]) -> None:
+    def __init__(self, store: ClaimStore, names: Mapping[K, str], tell: Callable[[str], None]) -> None:
         self._store, self._names, self._tell = store, names, tell
         self._session: ClaimSession | None = None
-        self.acquired: dict[Partition, Acquired] = {}
+        self.acquired: dict[K, Acquired] = {}
 
-    def take(self, deadline: Deadline) -> Mapping[Partition, Acquired]:
+    def take(self, deadline: Deadline) -> Mapping[K, Acquired]:
         """Own all of them. Raises StoreRefused: another session that lives holds one at the deadline."""
         self._session = session = asked(partial(self._store.begin, LEASE_S), deadline)
         wanted, told = list(self._names), False
@@ -66,7 +124,7 @@ class Holding:
         if not self._live().live():
             raise StoreUnavailable(f"the store has not answered: {_FENCED}")
 
-    def busy(self, deadline: Deadline) -> dict[Partition, list[int]]:
+    def busy(self, deadline: Deadline) -> dict[K, list[int]]:
         """Offsets that a process which has left still works on, and which may still end well."""
         polls = {each: found for each, found in self.acquired.items() if found.running}
         if not polls:
@@ -81,7 +139,7 @@ class Holding:
                 busy[partition] = left
         return busy
 
-    def mark(self, done: Mapping[Partition, tuple[int, Sequence[int]]], deadline: Deadline) -> None:
+    def mark(self, done: Mapping[K, tuple[int, Sequence[int]]], deadline: Deadline) -> None:
         """Note watermarks and offsets as done. Raises StoreRefused: they are not noted, somebody else is the owner."""
         marks = [
             Mark(self._names[each], self.acquired[each].epoch, watermark, offsets)
@@ -90,7 +148,7 @@ class Holding:
         if any(asked(partial(self._live().mark, marks), deadline)):
             raise StoreRefused(_FENCED)
 
-    def drop(self, offsets: Mapping[Partition, int], deadline: Deadline) -> None:
+    def drop(self, offsets: Mapping[K, int], deadline: Deadline) -> None:
         """Each goes on from there: done is what is below, nothing else is known."""
         drops = [Drop(self._names[each], self.acquired[each].epoch, offset) for each, offset in offsets.items()]
         if not all(asked(partial(self._live().drop, drops), deadline)):

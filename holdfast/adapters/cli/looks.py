@@ -6,7 +6,9 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, TypeVar
 
+from holdfast.adapters.cli.exit_codes import INTERRUPTED, code_of
 from holdfast.adapters.cli.interrupt import Interrupt
+from holdfast.errors import HoldfastError
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -23,9 +25,10 @@ def again_and_again(
     output: Output,
     look: Callable[[], T],
     tell: Callable[[T, int | None], int],
-    away: type[Exception],
+    away: type[HoldfastError],
 ) -> int:
-    """Look and tell. Raises what the first look raises. Returns: the exit code of the last look that was told.
+    """Look and tell. Raises what the first look raises. Returns: the exit code of the last look, that of its
+    error where it was in vain.
 
     Args:
         options: with `every`, in seconds, and `count`, of looks; None: until Ctrl-C.
@@ -41,15 +44,18 @@ def again_and_again(
             next_s = SYSTEM_CLOCK.now() + options.every
             try:
                 found = look()
-            except away as error:
-                if code is None:
+            except KeyboardInterrupt:
+                return INTERRUPTED if code is None else code
+            except HoldfastError as error:
+                if code is None or not isinstance(error, away):
                     raise
+                code = code_of(error)
                 output.note(f"holdfast: {error}")
             else:
                 code = tell(found, shutil.get_terminal_size().lines if live else None)
-                sys.stdout.flush()
+                output.flush()
             looks += 1
             if looks == options.count or interrupt.before(next_s):
-                return code or 0
+                return code
             if not live:
                 output.say()

@@ -65,6 +65,12 @@ def add_redis(made: argparse.ArgumentParser, why: str, *, required: bool = True)
     redis.add_argument("--namespace", default="holdfast", metavar="NAME", help="of the app (default: %(default)s)")
 
 
+def add_store(made: argparse.ArgumentParser, why: str) -> None:
+    """--redis and --namespace, or --no-store: `store_of`."""
+    add_redis(made, why, required=False)
+    made.add_argument("--no-store", action="store_true", help="the app has claims=None: there is no Redis")
+
+
 def add_brokers(made: argparse.ArgumentParser) -> None:
     """--bootstrap and --kafka-config, or --namesrv and --rocketmq-config."""
     kafka = made.add_argument_group("the broker: Kafka")
@@ -94,6 +100,27 @@ def claims_of(
     return closing(existing_claims(url, namespace=options.namespace, positions_ttl_s=positions_ttl_s))
 
 
+def check_store(options: argparse.Namespace) -> None:
+    """Before anything is asked. Raises SettingError: neither --redis nor --no-store is said, or both."""
+    if bool(options.redis) == options.no_store:
+        raise SettingError(
+            "--redis",
+            None if options.redis is None else "...",
+            "give the URL of the app's Redis, or --no-store where the app has none (claims=None)",
+        )
+
+
+@contextmanager
+def store_of(options: argparse.Namespace, *, positions_ttl_s: float = 90 * 86_400.0) -> Iterator[RedisClaims | None]:
+    """The store, as `claims_of`; None: `--no-store`. Raises SettingError too: neither is said, or both."""
+    check_store(options)
+    if options.no_store:
+        yield None
+        return
+    with claims_of(options, positions_ttl_s=positions_ttl_s) as store:
+        yield store
+
+
 def chosen(found: Sequence[Partition], numbers: frozenset[int] | None) -> list[Partition]:
     """The partitions that `--partitions` names. Raises SettingError: it names one that does not exist."""
     if numbers is None:
@@ -119,12 +146,18 @@ def offset_tool_of(options: argparse.Namespace) -> AbstractContextManager[Offset
 
 
 def coordinated(options: argparse.Namespace, store: RedisClaims) -> Sequence[GroupMember]:
-    """The members of a RocketMQ group by its coordinator: it knows of one that no broker hears of any more until its
-    lease has ended. Raises StoreError."""
+    """The members of a RocketMQ group by its records in the store, of each kind of source: it knows of one that no
+    broker hears of, until its lease has ended. Raises StoreError."""
     if not is_rocketmq(options):
         return ()
-    found = RedisCoordinator(store).members(options.group)
-    return [GroupMember(each.client_id, "the coordinator in Redis", each.id, ()) for each in found]
+    from holdfast.adapters.cli.rocketmq import records_of  # noqa: PLC0415 - as above
+
+    found, coordinator = [], RedisCoordinator(store)
+    for record in records_of(options.group, options.topic):
+        state = coordinator.describe(record)
+        alive = [each for each in state.members if state.left_s.get(each.id, 0.0) > 0]
+        found += [GroupMember(each.client_id, "the coordinator in Redis", each.id, ()) for each in alive]
+    return found
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 Names, keys and errors are strangers' text. It is made harmless here, for all commands; what a command shortens, it does
 by `shown`.
+
+A command that changes something is finished whether or not somebody still reads: its output ends, its work does not.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TextIO
 
 from holdfast.adapters.cli.progress import Progress
+from holdfast.adapters.cli.streams import Stream
 from holdfast.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -25,11 +28,14 @@ class Output:
 
     Args:
         as_json: results are JSON, one value a line; what is for people alone is left out.
+        out, err: where they go; None: closed before the process began.
+        changes: the command changes something: that nobody reads `out` any more ends nothing. Else it raises
+            BrokenPipeError, since there is nothing left to do.
     """
 
-    def __init__(self, *, as_json: bool, out: TextIO, err: TextIO) -> None:
+    def __init__(self, *, as_json: bool, out: TextIO | None, err: TextIO | None, changes: bool = False) -> None:
         self.as_json = as_json
-        self._out, self._err = out, err
+        self._out, self._err = Stream(out, endures=changes), Stream(err, endures=True)
         self._progress: Progress | None = None
 
     def say(self, text: str = "") -> None:
@@ -76,17 +82,28 @@ class Output:
             self.say("  ".join(parts).rstrip())
 
     def confirm(self, question: str, source: TextIO) -> bool | None:
-        """Ask a person; None = there is none: `source` is no terminal."""
-        if not source.isatty():
+        """Ask a person; None = there is none: `source` is no terminal, or what is asked about cannot be read."""
+        self.flush()
+        if not source.isatty() or self._out.cut:
             return None
         self._err.write(f"{printable(question)} [y/N] ")
         self._err.flush()
+        if self._err.cut:
+            return None
         return source.readline().strip().lower() in ("y", "yes")
 
     def progress(self, what: str, total: int | None = None) -> Progress:
         """For work that may take long."""
         self._progress = Progress(self._err, what, total)
         return self._progress
+
+    def flush(self) -> None:
+        """Let a reader have what was said. Raises as all that writes results."""
+        self._out.flush()
+
+    def leave(self) -> None:
+        """Nobody reads the results any more."""
+        self._out.leave()
 
     def _clear(self) -> None:
         if self._progress is not None:

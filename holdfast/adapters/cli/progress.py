@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Self
 
 from holdfast.printable import printable
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
+    from holdfast.adapters.cli.streams import Written
     from holdfast.timing import Clock
 
 _REWRITE_S = 0.1
@@ -31,7 +32,7 @@ class Progress:
         clock: by which it is told.
     """
 
-    def __init__(self, err: TextIO, what: str, total: int | None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, err: Written, what: str, total: int | None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._err, self._what, self._total, self._clock = err, printable(what), total, clock
         self._terminal = err.isatty()
         self._every_s = _REWRITE_S if self._terminal else _LINE_S

@@ -17,8 +17,9 @@ from holdfast.records import Partition
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from holdfast.adapters.cli.interrupt import Interrupt
     from holdfast.adapters.cli.letters import Wanted
     from holdfast.adapters.cli.progress import Progress
     from holdfast.adapters.cli.replayed import Replayed
@@ -46,6 +47,15 @@ class Way:
     #: Choose the partition by the key, instead of the origin's number.
     by_key: bool
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """All topics that letters may go to."""
+        return self.origins if self.to is None else frozenset((self.to,))
+
+    def of(self, letter: StoredLetter) -> str | None:
+        """The topic that a letter goes to, if it may; None = it says none."""
+        return self.to or letter.origin_topic
+
 
 @dataclass(slots=True)
 class Result:
@@ -58,6 +68,8 @@ class Result:
     not_wanted: int = 0
     #: Sentences, and of how many letters they are true.
     refused: Counter[str] = field(default_factory=Counter)
+    #: Sent without an answer, or not noted: another run sends them again.
+    unknown: int = 0
     #: Ended before everything was looked at.
     stopped: str | None = None
 
@@ -71,8 +83,9 @@ class Replay:
         way: where they go.
         wanted: which.
         limit: how many at most.
-        stop: whether to end after the chunk at hand.
+        interrupt: Ctrl-C, which waits for the end of the chunk at hand.
         progress: told how far it is.
+        result: takes what becomes of them; it is true also where `run` raises.
     """
 
     def __init__(
@@ -83,24 +96,26 @@ class Replay:
         way: Way,
         wanted: Wanted,
         limit: int | None,
-        stop: Callable[[], bool],
+        interrupt: Interrupt,
         progress: Progress,
+        result: Result,
     ) -> None:
         self._box, self._notes = box, notes
         self._way, self._wanted, self._limit = way, wanted, limit
-        self._stop, self._progress = stop, progress
+        self._interrupt, self._progress = interrupt, progress
         self._targets: dict[str, frozenset[Partition]] = {}
         self._in_vain = 0
-        self.result = Result()
+        self.result = result
 
     def run(self, firsts: Mapping[Partition, int], ends: Mapping[Partition, int], timeout_s: float) -> Result:
-        """Read, choose, send, note. Raises SourceError, DeadLetterError, StoreError; `result` is true then as well."""
+        """Read, choose, send, note. Raises SourceError, DeadLetterError, StoreError."""
         looked, starts = 0, self._notes.open(firsts, Deadline(timeout_s))
         self.result.already = sum(starts[partition] - first for partition, first in firsts.items())
         for records in self._box.read(starts, ends, timeout_s):
             chosen = [letter for letter in map(StoredLetter.of, records) if self._is_chosen(letter)]
             for at in range(0, len(chosen), CHUNK):
-                self._send(self._within_limit(chosen[at : at + CHUNK]), timeout_s)
+                with self._interrupt.held():
+                    self._send(self._within_limit(chosen[at : at + CHUNK]), timeout_s)
                 self._progress.at(looked, f"{self.result.sent.total():,} sent")
                 if self._has_ended():
                     return self.result
@@ -108,13 +123,14 @@ class Replay:
             self._progress.at(looked, f"{self.result.sent.total():,} sent")
             if self._has_ended():
                 return self.result
-        for partition, end in ends.items():
-            self._notes.read_to(partition, end)
-        self._notes.note((), Deadline(timeout_s))
+        with self._interrupt.held():
+            for partition, end in ends.items():
+                self._notes.read_to(partition, end)
+            self._notes.note((), Deadline(timeout_s))
         return self.result
 
     def _is_chosen(self, letter: StoredLetter) -> bool:
-        if not self._notes.is_open(letter.record):
+        if self._way.of(letter) in self._notes.came(letter.record):
             self.result.already += 1
             return False
         if not self._wanted(letter):
@@ -126,7 +142,7 @@ class Replay:
         return chunk if self._limit is None else chunk[: self._limit - self.result.sent.total()]
 
     def _has_ended(self) -> bool:
-        if self._stop():
+        if self._interrupt.asked:
             self.result.stopped = "interrupted"
         elif self._limit is not None and self.result.sent.total() >= self._limit:
             self.result.stopped = "limit"
@@ -141,12 +157,15 @@ class Replay:
         if not outgoing:
             return
         self._notes.check()
+        self.result.unknown = len(outgoing)
         answers = self._box.send(outgoing, Deadline(_ANSWER_S))
+        self.result.unknown = sum(answer is not None and answer.retriable for answer in answers)
         sent = [each for each, answer in zip(outgoing, answers, strict=True) if answer is None]
         self.result.sent.update(each.topic for each in sent)
         try:
-            self._notes.note([each.letter for each in sent], Deadline(timeout_s))
+            self._notes.note([(each.letter, each.topic) for each in sent], Deadline(timeout_s))
         except StoreError as error:
+            self.result.unknown += len(sent)
             raise type(error)(
                 f"{len(sent)} letters were sent and could not be noted, another run may send them again: {error}"
             ) from error
@@ -167,7 +186,7 @@ class Replay:
                 "as long as it is kept there (ORIGIN of `holdfast dead-letters list`)"
             )
             return None
-        topic = self._way.to or letter.origin_topic
+        topic = self._way.of(letter)
         if topic is None or _TOPIC.fullmatch(topic) is None:
             self._refuse("without a topic in holdfast-origin-topic, so of another tool: name a topic with --to")
             return None

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError
+from holdfast.plugin.engine.partition.group_position import group_position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from holdfast.adapters.cli.arguments import Target
+    from holdfast.dedup.claims import Acquired
+    from holdfast.plugin.ports import Committed
     from holdfast.records import Partition
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """The store's position in a partition."""
-
-    #: Every offset below is done.
-    watermark: int
-    #: Offsets from the watermark on that are done.
-    done: AbstractSet[int]
-
-    @property
-    def known(self) -> bool:
-        """Whether anything was ever done there."""
-        return bool(self.watermark or self.done)
+_NOTHING: frozenset[int] = frozenset()
+_SET_BY_OTHERS = (
+    "the offset was set by another tool: the group goes on there, and what is known from there on is dropped"
+)
+_REWOUND = "the broker's offset is below what is done: who has reset the group there is honoured, a late commit is not"
+_NONE_SINCE = "no record since then: the end is taken"
+_NEAREST = "no such offset any more: the first is taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +33,24 @@ class Move:
 
     partition: Partition
     #: The group's offset at the broker; None = none.
-    committed: int | None
-    position: Position
+    committed: Committed | None
+    #: The store's position; of a group without a store None.
+    known: Acquired | None
+    #: Where the group would go on without a reset; None = where its auto.offset.reset says.
+    at: int | None
     #: The log's first offset, and the one that its next record gets.
     first: int
     last: int
     new: int
-    #: Not what was asked, since the log has no such offset.
-    moved_into_log: bool
+    #: What is not as asked, or not as it looks.
+    remarks: tuple[str, ...] = ()
 
     @property
-    def at(self) -> int | None:
-        """Where the group would go on without a reset; None = where its auto.offset.reset says."""
-        return _at(self.committed, self.position)
+    def done(self) -> AbstractSet[int]:
+        """Offsets from `at` on that are done, and would not be read again."""
+        if self.known is None or (self.committed is not None and not self.committed.ours):
+            return _NOTHING
+        return self.known.done
 
     @property
     def again(self) -> int | None:
@@ -56,27 +58,27 @@ class Move:
         if self.at is None:
             return None
         at = self.at
-        return max(at - self.new, 0) + sum(offset >= max(at, self.new) for offset in self.position.done)
+        return max(at - self.new, 0) + sum(offset >= max(at, self.new) for offset in self.done)
 
     @property
     def skipped(self) -> int | None:
         """Offsets that are not done and would not be read any more, at most."""
         if self.at is None:
             return None
-        at = max(self.at, self.first)
-        return max(self.new - at, 0) - sum(at <= offset < self.new for offset in self.position.done)
+        at = self.at
+        if _is_rewound(self.committed, self.known) and self.committed is not None:
+            at = min(at, self.committed.offset)  # it may be that the group goes on there
+        at = max(at, self.first)
+        return max(self.new - at, 0) - sum(at <= offset < self.new for offset in self.done)
+
+    @property
+    def remark(self) -> str:
+        """All of them, for people."""
+        return "; ".join(self.remarks)
 
     def row(self) -> list[object]:
         """The move's line in a table; see COLUMNS."""
-        return [
-            str(self.partition),
-            self.committed,
-            self.position.watermark if self.position.known else None,
-            self.new,
-            self.again,
-            self.skipped,
-            "no such offset: the nearest is taken" if self.moved_into_log else "",
-        ]
+        return [str(self.partition), self._committed, self._position, self.new, self.again, self.skipped, self.remark]
 
     def as_json(self) -> dict[str, object]:
         """The move for programs."""
@@ -84,14 +86,26 @@ class Move:
             "type": "partition",
             "topic": self.partition.topic,
             "partition": self.partition.number,
-            "committed": self.committed,
-            "position": self.position.watermark if self.position.known else None,
+            "broker": self.partition.broker,
+            "committed": self._committed,
+            "position": self._position,
+            "at": self.at,
             "first": self.first,
             "last": self.last,
             "new": self.new,
             "again_at_most": self.again,
             "skipped_at_most": self.skipped,
+            "remark": self.remark,
         }
+
+    @property
+    def _committed(self) -> int | None:
+        return None if self.committed is None else self.committed.offset
+
+    @property
+    def _position(self) -> int | None:
+        known = self.known
+        return known.watermark if known is not None and (known.watermark or known.done) else None
 
 
 COLUMNS = ("PARTITION", "COMMITTED", "POSITION", "NEW", "RUN AGAIN", "SKIPPED", "")
@@ -100,55 +114,120 @@ COLUMNS = ("PARTITION", "COMMITTED", "POSITION", "NEW", "RUN AGAIN", "SKIPPED", 
 def plan(
     target: Target,
     *,
-    committed: Mapping[Partition, int | None],
-    positions: Mapping[Partition, Position],
+    committed: Mapping[Partition, Committed | None],
+    known: Mapping[Partition, Acquired],
     firsts: Mapping[Partition, int],
     lasts: Mapping[Partition, int],
     at_time: Mapping[Partition, int],
+    now_ms: int,
 ) -> list[Move]:
-    """The moves, in the partitions' order. `at_time`: the answer for a time, where the target is one.
+    """The moves, in the partitions' order.
 
-    Raises SettingError: a number of records ahead or back, and a partition of which nobody knows where it is.
+    Args:
+        target: where it is to go on.
+        committed: the group's offsets at the broker.
+        known: to the store; empty: the group has none.
+        firsts: the logs' first offsets.
+        lasts: those that their next records get.
+        at_time: the answer for a time, where the target is one: the log's end where there is no record since.
+        now_ms: since 1970; what is later is in the future.
+
+    Raises:
+        SettingError: what is asked lies beyond the log, so that all would be skipped; or it counts from where the group
+            is in a partition, and nobody knows that.
     """
+    if target.kind == "time":
+        _refuse_end(target.value, at_time, lasts, now_ms)
     moves = []
     for partition in sorted(committed):
-        first, last = firsts[partition], lasts[partition]
-        if target.kind == "earliest":
-            wanted = first
-        elif target.kind == "latest":
-            wanted = last
-        elif target.kind == "offset":
-            wanted = target.value
-        elif target.kind == "time":
-            wanted = at_time[partition]
-        else:
-            at = _at(committed[partition], positions[partition])
-            if at is None:
-                raise SettingError(
-                    "--to", f"{target.value:+d}", f"the group has no offset in {partition} to count from: name another"
-                )
-            wanted = at + target.value
-        new = min(max(wanted, first), last)
-        moves.append(
-            Move(
-                partition=partition,
-                committed=committed[partition],
-                position=positions[partition],
-                first=first,
-                last=last,
-                new=new,
-                moved_into_log=new != wanted,
-            )
+        at = _at(committed[partition], known.get(partition))
+        move = Move(
+            partition=partition,
+            committed=committed[partition],
+            known=known.get(partition),
+            at=at,
+            first=firsts[partition],
+            last=lasts[partition],
+            new=0,
         )
+        moves.append(_moved(move, target, at_time.get(partition)))
     return moves
 
 
-def _at(committed: int | None, position: Position) -> int | None:
-    """Where the group goes on, as `Takeover` decides for an offset of the group's own: the higher of the two, behind
-    what is done from there."""
-    if committed is None and not position.known:
-        return None
-    at = max(committed or 0, position.watermark)
-    while at in position.done:
-        at += 1
-    return at
+def _moved(move: Move, target: Target, at_time: int | None) -> Move:
+    """A move to where the target says."""
+    remarks = []
+    if move.committed is not None and not move.committed.ours and move.known is not None and move.known.watermark:
+        remarks.append(_SET_BY_OTHERS)
+    if _is_rewound(move.committed, move.known):
+        remarks.append(_REWOUND)
+    wanted = {"earliest": move.first, "latest": move.last, "offset": target.value}.get(target.kind)
+    if target.kind == "time" and at_time is not None:
+        wanted = at_time
+        if at_time >= move.last > move.first:
+            remarks.append(_NONE_SINCE)
+    elif wanted is None:
+        wanted = _counted(move, target.value)
+    if wanted > move.last and target.kind != "latest":
+        raise SettingError(
+            "--to",
+            f"{target.value:+d}" if target.kind == "shift" else target.value,
+            f"offset {wanted} is beyond the log of {move.partition}, which ends at {move.last}: all that was not "
+            "handled would be skipped. If you mean that, say latest; a time is written as 2026-11-20T10:00:00Z",
+        )
+    if wanted < move.first:
+        remarks.append(_NEAREST)
+    return Move(
+        partition=move.partition,
+        committed=move.committed,
+        known=move.known,
+        at=move.at,
+        first=move.first,
+        last=move.last,
+        new=max(wanted, move.first),
+        remarks=tuple(remarks),
+    )
+
+
+def _counted(move: Move, shift: int) -> int:
+    """Count from where the group goes on; where offsets have no mark (RocketMQ), from the higher of the two: others may
+    have moved it on. Raises SettingError: nobody knows from where."""
+    if move.at is None:
+        raise SettingError(
+            "--to", f"{shift:+d}", f"the group has no offset in {move.partition} to count from: name another"
+        )
+    if shift and _is_rewound(move.committed, move.known) and move.committed is not None:
+        raise SettingError(
+            "--to",
+            f"{shift:+d}",
+            f"in {move.partition} the broker has {move.committed.offset} for the group, and {move.at} is done: nobody "
+            "knows from which of the two to count; name an offset or a time",
+        )
+    unmarked = move.committed is not None and not move.committed.marked
+    return max(move.at, move.committed.offset if unmarked and move.committed is not None else 0) + shift
+
+
+def _refuse_end(when_ms: int, at_time: Mapping[Partition, int], lasts: Mapping[Partition, int], now_ms: int) -> None:
+    """Raises SettingError: there is no record since then in any log, and there are records."""
+    said = datetime.fromtimestamp(when_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    why = None
+    if when_ms > now_ms:
+        why = "that is in the future"
+    elif any(lasts.values()) and all(at_time[each] >= lasts[each] for each in at_time):
+        why = "no record is of that time, or of a later one"
+    if why is not None:
+        raise SettingError(
+            "--to", said, f"{why}: all that was not handled would be skipped. If you mean that, say latest"
+        )
+
+
+def _at(committed: Committed | None, known: Acquired | None) -> int | None:
+    """Where the group goes on, as the app would find it."""
+    if known is None:  # it has no store
+        return None if committed is None else committed.offset
+    return group_position(committed, known).offset
+
+
+def _is_rewound(committed: Committed | None, known: Acquired | None) -> bool:
+    """Whether the broker has a lower offset than what is done, of which nobody knows who has set it."""
+    return known is not None and committed is not None and not committed.marked and committed.offset < known.watermark

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.dead_letter_tool import RocketMQDeadLetterTool
 from holdfast.adapters.rocketmq.group_view import RocketMQGroupViews
+from holdfast.adapters.rocketmq.names import leased_record, push_record
 from holdfast.adapters.rocketmq.offset_tool import RocketMQOffsetTool
 from holdfast.adapters.rocketmq.remoting import Credentials, RemotingClient
 from holdfast.adapters.rocketmq.remoting.admin import Admin
@@ -33,6 +34,11 @@ def group_views(conf: Mapping[str, str], group: str, coordinator: Coordinator | 
 def dead_letter_tool(conf: Mapping[str, str]) -> RocketMQDeadLetterTool:
     """Raises SettingError."""
     return RocketMQDeadLetterTool(_connect(conf))
+
+
+def records_of(group: str, topic: str) -> tuple[str, ...]:
+    """The names under which the members of a group are in the store, by the kind of their source."""
+    return group, leased_record(group, topic), push_record(group)
 
 
 def version(conf: Mapping[str, str], deadline: Deadline) -> str:

@@ -82,7 +82,7 @@ def add(commands: shared.Commands) -> None:
         help="of the lines on standard error, if the application sets up no logging itself (default: "
         f"{OPTIONS['log_level'][1]})",
     )
-    made.set_defaults(run=run, logs_itself=True)
+    made.set_defaults(run=run, changes=True, logs_itself=True)
 
 
 def add_application(made: argparse.ArgumentParser, *, required: bool = True) -> None:

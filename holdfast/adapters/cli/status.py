@@ -129,8 +129,13 @@ def _heading(app: App) -> str:
 def _figures(app: App) -> str:
     records, load, partitions = app["records"], app["load"], app["partitions"]
     waiting = sum(each["waiting_for_claims"] for each in partitions)
-    lag = "not known" if app["lag"] is None else f"{app['lag']:,}"
-    parts = [f"lag: {lag} in {count(len(partitions), 'partition')}", f"{load['in_flight']:,} in flight"]
+    lags = [each["lag"] for each in partitions]
+    known = [each for each in lags if each is not None]
+    parts = [f"lag: {sum(known):,} in {count(len(known), 'partition')}"] if known else []
+    unknown = len(lags) - len(known)
+    if unknown or not lags:
+        parts.append(f"{'' if known else 'lag: '}not known in {count(unknown, 'partition')}")
+    parts.append(f"{load['in_flight']:,} in flight")
     parts += [f"{load['running']:,} in handlers", f"{waiting:,} wait for claims", f"{records['handled']:,} handled"]
     skipped = records["suppressed_by_position"] + records["suppressed_by_key"]
     parts += [count(skipped, "duplicate"), count(records["dead_lettered"], "dead letter")]

@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.adapters.kafka import faults
-from holdfast.adapters.kafka._client import KafkaError, KafkaException, Producer
-from holdfast.adapters.kafka.admin import refused
+from holdfast.adapters.kafka._client import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from holdfast.adapters.kafka.admin import refused, request_s
 from holdfast.adapters.kafka.callbacks import client_log, topic_partitions
 from holdfast.adapters.kafka.dead_letter import REFUSALS, TOO_LARGE, packing_conf, producer_conf
 from holdfast.adapters.kafka.faults import Cure, cure_of
 from holdfast.adapters.kafka.header_names import headers_of
+from holdfast.adapters.kafka.topic_keeping import keeping_of
 from holdfast.adapters.kafka.topic_view import TopicView
-from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceUnavailable
+from holdfast.errors import DeadLetterError, DeadLetterRefused, NotAuthorised, SourceUnavailable
+from holdfast.plugin.retrying.dead_letter import theirs
+from holdfast.plugin.retrying.keeping import Keeping
 from holdfast.plugin.tool_ports import NoFence
 from holdfast.records import Partition, Record
 
@@ -95,10 +104,14 @@ class KafkaDeadLetterTool(TopicView):
         # The broker measures the client's batch: one letter that is too large takes its neighbours along, and letters
         # that are small alone may be too many for a topic of a low limit. Refused is not written. What is too large
         # alone may have been compressed when its record was sent first.
-        for packed in (False, True):
+        # And its topic took the record without what a letter adds.
+        for bare, packed in ((False, False), (False, True), (True, False), (True, True)):
             for index, answer in enumerate(answers):
-                if isinstance(answer, KafkaError) and answer.code() in TOO_LARGE and (packed or len(letters) > 1):
-                    [answers[index]] = self._produce([letters[index]], deadline, packed=packed)
+                if isinstance(answer, KafkaError) and answer.code() in TOO_LARGE:
+                    if len(letters) == 1 and not (bare or packed):
+                        continue  # it was tried so
+                    letter = _bare(letters[index]) if bare else letters[index]
+                    [answers[index]] = self._produce([letter], deadline, packed=packed)
         return [
             _failure(answer, letter) if isinstance(answer, KafkaError) else answer
             for answer, letter in zip(answers, letters, strict=True)
@@ -141,6 +154,34 @@ class KafkaDeadLetterTool(TopicView):
             self._shield.raise_kept()
         return answers
 
+    def readers(self, topic: str, deadline: Deadline) -> Sequence[str]:
+        """Groups that have an offset there; those that this user may not see are left out."""
+        partitions = [TopicPartition(each.topic, each.number) for each in self.partitions(topic, deadline)]
+        client, timeout_s = self.admin.client, request_s(deadline)
+        listed = self.admin.answer(
+            client.list_consumer_groups(request_timeout=timeout_s), deadline, "asking for groups"
+        )
+        asked: dict[str, Any] = {}
+        for group in sorted(each.group_id for each in listed.valid):
+            asked |= client.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, partitions)], request_timeout=timeout_s
+            )
+        found = []
+        for group, future in asked.items():
+            try:
+                reply = self.admin.answer(future, deadline, f"reading the offsets of {group}")
+            except NotAuthorised:
+                continue
+            if any(each.offset >= 0 for each in reply.topic_partitions):
+                found.append(group)
+        return found
+
+    def is_compacted(self, topic: str, deadline: Deadline) -> bool:
+        """By its cleanup.policy; False too where this user may not know."""
+        self.admin.reach(deadline)
+        keeping = keeping_of(self.admin, [topic], deadline)[topic]
+        return isinstance(keeping, Keeping) and keeping.compacted
+
     def _open(self, *, packed: bool) -> Producer:
         if packed not in self._producers:
             try:
@@ -151,6 +192,11 @@ class KafkaDeadLetterTool(TopicView):
             except KafkaException as error:
                 raise refused(error) from error
         return self._producers[packed]
+
+
+def _bare(letter: Outgoing) -> Outgoing:
+    """Leave out what the letter tells: the record as it was."""
+    return letter._replace(letter=letter.letter._replace(headers=tuple(theirs(letter.letter.headers))))
 
 
 def _failure(error: KafkaError, letter: Outgoing) -> DeadLetterError:

@@ -16,7 +16,7 @@ from holdfast.adapters.kafka.properties import as_int
 from holdfast.errors import SettingError
 from holdfast.plugin.advice.emit.kafka import FETCHING, START
 from holdfast.plugin.budget import DEFAULT_HEARTBEAT_MS, DEFAULT_SESSION_MS, heartbeat_for
-from holdfast.plugin.secret_names import MASK, is_secret, masked
+from holdfast.plugin.secret_names import masked, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ class Reason(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        value = MASK if is_secret(self.key) else self.value
+        value = shown(self.key, self.value)
         return f"{self.key}={value}: {self.why}" if self.value is not None else f"{self.key} left out: {self.why}"
 
 

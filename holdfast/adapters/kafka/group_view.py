@@ -118,13 +118,18 @@ class KafkaGroupViews:
                     raise NoCoordinator(f"a broker answers, and the group's coordinator does not: {error}") from error
                 SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
 
-    def _committed(self, deadline: Deadline) -> dict[Partition, int]:
+    def _committed(self, deadline: Deadline) -> dict[Partition, int | str]:
+        """Or why there is no answer about one of them, which is not the same as no offset."""
         asked = self._admin.client.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(self.group)], request_timeout=request_s(deadline)
         )
         reply = self._admin.answer(asked[self.group], deadline, f"reading the offsets of {self.group}")
         return {
-            Partition(each.topic, each.partition): each.offset for each in reply.topic_partitions if each.offset >= 0
+            Partition(each.topic, each.partition): f"its offset is not told: {each.error.str()}"
+            if each.error is not None
+            else each.offset
+            for each in reply.topic_partitions
+            if each.offset >= 0 or each.error is not None
         }
 
     def _by_hand(

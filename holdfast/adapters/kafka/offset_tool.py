@@ -8,9 +8,11 @@ from holdfast.adapters.kafka import faults
 from holdfast.adapters.kafka._client import (
     ConsumerGroupTopicPartitions,
     KafkaError,
+    KafkaException,
     TopicPartition,
 )
 from holdfast.adapters.kafka.admin import request_s
+from holdfast.adapters.kafka.commit_mark import CommitMark
 from holdfast.adapters.kafka.offsets import committed
 from holdfast.adapters.kafka.topic_view import TopicView
 from holdfast.errors import GroupActive, SourceUnavailable
@@ -21,6 +23,7 @@ from holdfast.timing import SYSTEM_CLOCK
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast.plugin.ports import Committed
     from holdfast.timing import Deadline
 
 # How brokers refuse offsets of a group that has members: UNKNOWN_MEMBER_ID on 4.3 with all three protocols.
@@ -42,17 +45,50 @@ _AGAIN_S = 0.2
 class KafkaOffsetTool(TopicView):
     """One thread; needs DESCRIBE and READ on the group, as its members have."""
 
-    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, int | None]:
-        """The group's committed offsets; None = none.
+    def committed(self, partitions: Sequence[Partition], deadline: Deadline) -> Mapping[Partition, Committed | None]:
+        """The group's committed offsets, and whether they are holdfast's own; None = none.
 
         Asked by a consumer: 2.16.1's AdminClient.list_consumer_group_offsets kills a process that asks a broker on
         which no group has committed yet.
         """
-        what = f"reading the offsets of {self.group} at {self.where}"
-        replies = committed(self.consumer, partitions, deadline, what)
-        return {Partition(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in replies}
+        mark = CommitMark(self.group, self._ids, lambda: "")
+        mark.position_names(partitions, deadline)
+        replies = committed(self.consumer, partitions, deadline, self._reading)
+        found = {Partition(each.topic, each.partition): mark.read(each) for each in replies}
+        mark.tell()
+        return found
 
-    def members(self, deadline: Deadline) -> Sequence[GroupMember]:
+    def retry_lags(self, topic: str, deadline: Deadline) -> Mapping[str, int]:
+        """Retry topics are known by their names, which have the topic's in them, and by offsets of the group there."""
+        self.admin.reach(deadline)
+        try:
+            topics = self.admin.client.list_topics(timeout=request_s(deadline)).topics
+        except KafkaException as error:
+            raise faults.as_source_error(error.args[0], self._reading) from error
+        theirs = [
+            Partition(name, number)
+            for name, found in topics.items()
+            if topic in name and "retry" in name and name != topic and found.error is None
+            for number in found.partitions
+        ]
+        replies = committed(self.consumer, theirs, deadline, self._reading)
+        read = {Partition(each.topic, each.partition): each.offset for each in replies if each.offset >= 0}
+        of_group = [each for each in theirs if each.topic in {known.topic for known in read}]
+        firsts, lasts = self.first_offsets(of_group, deadline), self.last_offsets(of_group, deadline)
+        lags = dict.fromkeys(sorted({each.topic for each in of_group}), 0)
+        for each in of_group:
+            lags[each.topic] += max(lasts[each] - max(read.get(each, 0), firsts[each]), 0)
+        return lags
+
+    @property
+    def _reading(self) -> str:
+        return f"reading the offsets of {self.group} at {self.where}"
+
+    def members(
+        self,
+        partitions: Sequence[Partition],  # noqa: ARG002 - as of the port: the coordinator knows all
+        deadline: Deadline,
+    ) -> Sequence[GroupMember]:
         """The members of the group now; classic groups and those of the consumer protocol."""
         found = None
         while found is None:

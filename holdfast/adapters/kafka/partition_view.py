@@ -30,10 +30,16 @@ class PartitionViews:
         self,
         topics: Collection[str],
         must: Collection[str],
-        committed: Mapping[Partition, int],
+        committed: Mapping[Partition, int | str],
         deadline: Deadline,
     ) -> tuple[dict[Partition, PartitionView], set[str], dict[str, str]]:
         """All partitions of the topics, the topics that do not exist, and those that cannot be seen, with why.
+
+        Args:
+            topics: all that are wanted.
+            must: those of them that have to exist.
+            committed: the group's offsets; or why one is not told.
+            deadline: of the whole call.
 
         Raises UnknownTopic for a topic that `must` be there, and SourceError where nothing is known of any topic.
         """
@@ -56,16 +62,16 @@ class PartitionViews:
                 fault = "the topic has no such partition any more"
             elif leader is None:
                 fault = "it has no leader now"
-            first, end = firsts.get(partition), ends.get(partition)
+            offset, first, end = committed.get(partition), firsts.get(partition), ends.get(partition)
             views[partition] = PartitionView(
                 partition=partition,
-                committed=committed.get(partition),
+                committed=offset if isinstance(offset, int) else None,
                 first=first if isinstance(first, int) else None,
                 end=end if isinstance(end, int) else None,
                 leader=leader,
                 racks=racks.get(partition, frozenset()),
                 exists=exists,
-                fault=fault or next((each for each in (first, end) if isinstance(each, str)), ""),
+                fault=fault or next((each for each in (offset, first, end) if isinstance(each, str)), ""),
             )
         return views, missing, faults
 

@@ -91,6 +91,8 @@ class TopicView:
         return {**found, **self.last_offsets(none, deadline)}
 
     def _list_offsets(self, partitions: Sequence[Partition], when: int, deadline: Deadline) -> Mapping[Partition, int]:
+        if not partitions:
+            return {}
         return offsets_at(self.consumer, partitions, when, deadline, f"asking for offsets at {self.where}")
 
     def close(self) -> None:

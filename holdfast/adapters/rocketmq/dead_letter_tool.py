@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from holdfast.adapters.rocketmq.dead_letter import as_message, failure
 from holdfast.adapters.rocketmq.delivery import Delivery
 from holdfast.adapters.rocketmq.headers import headers_of, sent_on
-from holdfast.adapters.rocketmq.remoting import Malformed
+from holdfast.adapters.rocketmq.remoting import Admin, Malformed, codes
+from holdfast.adapters.rocketmq.remoting.membership import read_readers, readers_of
 from holdfast.adapters.rocketmq.remoting.messages import KEYS, POLL_BYTES, RETRY_TOPIC
+from holdfast.adapters.rocketmq.remoting.network import ask_each
 from holdfast.adapters.rocketmq.topic_view import TopicView
 from holdfast.adapters.rocketmq.unique_keys import UniqueKeys
-from holdfast.errors import DeadLetterError, DeadLetterRefused, SourceError
-from holdfast.plugin.retrying.dead_letter import PREFIX
+from holdfast.errors import DeadLetterError, DeadLetterRefused, LetterTooLarge, SourceError
+from holdfast.plugin.retrying.dead_letter import PREFIX, theirs
 from holdfast.plugin.tool_ports import NoFence
 from holdfast.records import Record
 
@@ -58,16 +60,43 @@ class RocketMQDeadLetterTool(TopicView):
         a copy."""
         return [self._send(letter, deadline) for letter in letters]
 
+    def readers(self, topic: str, deadline: Deadline) -> Sequence[str]:
+        """Groups that have members or an offset there, by all brokers."""
+        brokers = Admin(self.client).cluster(deadline).brokers.values()
+        asked = [(each[codes.MASTER], readers_of(topic)) for each in brokers if codes.MASTER in each]
+        found: set[str] = set()
+        for answer in ask_each(self.client.network, asked, deadline, read_readers):
+            if isinstance(answer, SourceError):
+                raise answer
+            found.update(answer)
+        return sorted(found - {REPLAY})
+
+    def is_compacted(self, topic: str, deadline: Deadline) -> bool:  # noqa: ARG002 - as of the port
+        """Not asked: topics of that kind (5.x, cleanup.policy=COMPACTION) are rare, and read by pull alone."""
+        return False
+
     def _send(self, letter: Outgoing, deadline: Deadline) -> DeadLetterError | None:
+        answer = self._try(letter, letter.letter.headers, deadline)
+        # Its topic took the record without what a letter adds.
+        bare = tuple(theirs(letter.letter.headers))
+        return self._try(letter, bare, deadline) if isinstance(answer, LetterTooLarge | _Unfit) else answer
+
+    def _try(
+        self, letter: Outgoing, headers: Sequence[tuple[str, bytes | None]], deadline: Deadline
+    ) -> DeadLetterError | None:
         what = f"sending letters to {letter.topic}"
         try:
-            message = as_message(letter.letter, letter.topic, sent_on(letter.letter.headers), self._keys)
+            message = as_message(letter.letter, letter.topic, sent_on(headers), self._keys)
             self._delivery.send([message], deadline, batch=not message.body, queue=letter.partition)
         except ValueError as error:  # SettingError too: what cannot be stored
-            return DeadLetterRefused(f"{what}: {error}")
+            return _Unfit(f"{what}: {error}")
         except SourceError as error:
             return failure(error, what)
         return None
+
+
+class _Unfit(DeadLetterRefused):
+    """No broker can store it as it is."""
 
 
 def _record(queue: Partition, message: StoredMessage) -> Record:

@@ -51,6 +51,16 @@ def popped_from(group: str, name: str) -> str | None:
     return rest[1:] if name.startswith(prefix) and rest[:1] in ("_", "+") else None
 
 
+def leased_record(group: str, topic: str) -> str:
+    """Under which the members of a group that read a topic by LeasedSource are in the store of claims."""
+    return f"{group} (LeasedSource, {topic})"
+
+
+def push_record(group: str) -> str:
+    """The record of those that read by PushSource."""
+    return f"{group} (PushSource)"
+
+
 def client_id(instance_name: str | None) -> str:
     """Such as 10.0.0.7@web1-4711#holdfast#9f86d081: as RocketMQ's own, address and instance, then what makes it one
     start of one process. A broker counts members by it."""

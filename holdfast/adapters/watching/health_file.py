@@ -57,9 +57,7 @@ class HealthFile:
         try:
             self._write()
         except OSError as error:
-            raise SettingError(
-                "path", str(path), f"cannot be written ({error}): name a file in a folder of ours"
-            ) from error
+            raise _unwritable(path, error) from error
         self._thread = threading.Thread(target=self._run, name="holdfast-health-file", daemon=True)
         self._thread.start()
 
@@ -88,14 +86,37 @@ class HealthFile:
         self._was_live = found["live"]
 
     def _replace(self, text: str) -> None:
-        """In one step, by a file that nothing else can have put there: in a folder like /tmp others may have laid a
-        link under any name that they can guess."""
-        new = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}.new")
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        new = _written(self._path, text)
         try:
-            with os.fdopen(file, "w", encoding="utf-8") as writing:
-                writing.write(text)
             new.replace(self._path)
         except BaseException:
             new.unlink(missing_ok=True)
             raise
+
+
+def check_health_file(path: str | Path) -> None:
+    """Whether `write_health` could write there; what is there stays as it is. Raises SettingError."""
+    try:
+        if Path(path).is_dir():
+            raise IsADirectoryError("it is a folder")
+        _written(Path(path), "").unlink()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _written(path: Path, text: str) -> Path:
+    """A new file beside it, that nothing else can have put there: in a folder like /tmp others may have laid a link
+    under any name that they can guess."""
+    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        with os.fdopen(file, "w", encoding="utf-8") as writing:
+            writing.write(text)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    return new
+
+
+def _unwritable(path: str | Path, error: OSError) -> SettingError:
+    return SettingError("path", str(path), f"cannot be written ({error}): name a file in a folder of ours")

@@ -158,6 +158,8 @@ class Snapshots:
                 in_flight=load.in_flight,
                 running=load.running,
                 lag=taken.lag,
+                lag_known=taken.lag_known if taken.lag_unknown_in else None,
+                lag_unknown_in=taken.lag_unknown_in or None,
                 partitions=len(taken.partitions),
                 store="none" if self._parts.sessions.storeless else "up" if taken.store.up else "down",
                 duplicates=records.suppressed_by_position + records.suppressed_by_key,

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from holdfast.records import Partition
     from holdfast.timing import Clock
 
+#: A partition that is not taken over after so long is named: a hand-over in good order takes less than a second.
+_TAKEOVER_S = 5.0
+#: What a partition waits for that is not owned, by its phase.
+_PHASES = {
+    "assigned": "its former owner to let go, or for the end of that one's lease",
+    "acquired": "the broker to tell where the group stands",
+    "resetting": "the store to take the offset that the group is set to",
+    "adopting": "the broker to take a commit of the offset that the group is set to",
+}
 _NOT_READY: dict[State, str] = {
     "new": "the app was not started",
     "starting": "starting: the store, the broker and the dead letters are not all reached",
@@ -51,8 +60,8 @@ class Health:
     #: The group has let the app in, it handles what comes, and is not on its way out. A member that was given no
     #: partitions is ready.
     ready: bool
-    #: Partitions that have lag and have not moved for `stall_s`. They make an app neither dead nor unready: whether a
-    #: restart helps depends on what they wait for.
+    #: Partitions that have lag and have not moved for `stall_s`, or are not taken over after some seconds. They make an
+    #: app neither dead nor unready: whether a restart helps depends on what they wait for.
     stalled: tuple[Stalled, ...] = ()
     #: Why it is not live or not ready, whose brokers do not answer, and what stands still. Empty: all is well.
     reasons: tuple[str, ...] = ()
@@ -139,7 +148,7 @@ class HealthCheck:
             if seen != stands or not _has_more(each):
                 since = now
             self._stood[each.partition] = stands, since
-            if _has_more(each) and now - since >= stall_s:
+            if _has_more(each) and now - since >= (stall_s if each.phase == "owned" else min(stall_s, _TAKEOVER_S)):
                 found.append(
                     Stalled(
                         partition=each.partition,
@@ -174,7 +183,7 @@ def _has_more(each: PartitionFigures) -> bool:
 
 def _waits_for(each: PartitionFigures) -> str:
     if each.phase != "owned":
-        return f"its takeover, which is at {each.phase!r}"
+        return _PHASES.get(each.phase, f"its takeover, which is at {each.phase!r}")
     if each.lowest is None:
         return "the client to deliver more"
     return each.lowest.waits_for

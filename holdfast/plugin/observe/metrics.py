@@ -287,8 +287,14 @@ METRICS: tuple[Metric, ...] = (
         name="holdfast_lag_records",
         kind=Kind.GAUGE,
         unit="records",
-        help="Offsets of all partitions that are not done yet; no value where no log's end is known.",
+        help="Offsets of all partitions that are not done yet; no value while it is not known of each of them.",
         read=lambda s: [] if s.lag is None else [((), float(s.lag))],
+    ),
+    _gauge(
+        "partitions_lag_unknown",
+        "",
+        "Assigned partitions whose lag is not known: the log's end is not, or they wait for their takeover.",
+        lambda s: s.lag_unknown_in,
     ),
     # ---- partitions, each by itself
     _of_partitions("watermark_offset", "Everything below is done.", lambda each: each.watermark),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.plugin.events import SourceTrouble
-from holdfast.plugin.folding import Folding
+from holdfast.plugin.events import SourceTrouble, Stopped
+from holdfast.plugin.folding import Folding, Rated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ class Observers:
 
     def __init__(self, counts: Callable[[Event], None], observers: Sequence[Observer], clock: Clock) -> None:
         self._counts, self._observers, self._folding = counts, tuple(observers), Folding(clock)
+        self._rated = Rated(clock)
 
     def tell(self, event: Event) -> None:
         """Log the event and tell all observers. What one of them raises is logged, and the others are told."""
@@ -35,7 +36,11 @@ class Observers:
                 _log.exception("an observer failed on %s", event)
 
     def _log(self, event: Event) -> None:
-        """Trouble of the source comes again for as long as it lasts."""
+        """Trouble of the source comes again for as long as it lasts, and so may what befalls each record."""
+        for kind, more in self._rated.over(all_of_them=isinstance(event, Stopped)):
+            _log.warning("%d more lines of %s were left out: app.snapshot() counts all", more, kind)
+        if event.of_a_record and not self._rated.has_room(type(event).__name__):
+            return
         said = self._folding.says(str(event)) if isinstance(event, SourceTrouble) else event
         if said is not None:
             _log.log(event.level, "%s", said)

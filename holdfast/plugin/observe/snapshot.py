@@ -219,14 +219,23 @@ class Snapshot:
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None where none is known."""
-        known = [each.lag for each in self.partitions if each.lag is not None]
-        return sum(known) if known else None
+        """Of all partitions; None where it is not known of each: what is not known is not 0."""
+        return self.lag_known if self.partitions and not self.lag_unknown_in else None
+
+    @property
+    def lag_known(self) -> int:
+        """Of those partitions of which it is known."""
+        return sum(each.lag or 0 for each in self.partitions)
+
+    @property
+    def lag_unknown_in(self) -> int:
+        """Partitions of which it is not known: the log's end was not heard yet, or they wait for their take-over."""
+        return sum(each.lag is None for each in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
         """The snapshot for `json.dumps`."""
         found = asdict(self)
-        found["lag"] = self.lag
+        found |= {"lag": self.lag, "lag_known": self.lag_known, "lag_unknown_in": self.lag_unknown_in}
         for each, partition in zip(found["partitions"], self.partitions, strict=True):
             each.update(partition=str(partition.partition), lag=partition.lag)
         return found

@@ -9,7 +9,7 @@ from holdfast.plugin.retrying.failures import kind_of, traceback_of, words_of
 from holdfast.timing import wall_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from holdfast.records import Record
 
@@ -75,17 +75,17 @@ def forms_of(letter: Letter) -> list[Form]:
     At the end is what a replay needs: the record as it is, and its origin. Of a letter without the value it is the
     record's place, in a letter that has nothing of the record.
     """
-    record, theirs, ours = letter.record, _theirs(letter.record), _ours(letter)
+    record, own, ours = letter.record, _theirs(letter.record), _ours(letter)
     short = [each for each in ours if each[0] != _TRACEBACK]
     if not letter.without_value:
         ways = ours, short, ours[: len(_ORIGIN)]
-        return [Form(record.value, record.key, [*theirs, *way]) for way in ways]
+        return [Form(record.value, record.key, [*own, *way]) for way in ways]
     place = [(PREFIX + name, value) for name, value in zip(_ORIGIN, _born_here(_topic_of(letter), record), strict=True)]
     least = [
         *place,
         *((name, b"value, key, headers" if name == LEFT_OUT else value) for name, value in short[len(_ORIGIN) :]),
     ]
-    return [*(Form(None, record.key, [*theirs, *way]) for way in (ours, short)), Form(None, None, least)]
+    return [*(Form(None, record.key, [*own, *way]) for way in (ours, short)), Form(None, None, least)]
 
 
 def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
@@ -101,7 +101,12 @@ def headers_of(letter: Letter) -> list[tuple[str, bytes | None]]:
 
 
 def _theirs(record: Record) -> list[tuple[str, bytes | None]]:
-    return [(name, value) for name, value in record.headers if name not in _NAMES]
+    return theirs(record.headers)
+
+
+def theirs(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+    """The headers of the record itself, without those that letters put on."""
+    return [(name, value) for name, value in headers if name not in _NAMES]
 
 
 def _ours(letter: Letter) -> list[tuple[str, bytes | None]]:

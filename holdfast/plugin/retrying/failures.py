@@ -50,12 +50,29 @@ class Failures:
                     partition,
                     offset,
                     name,
-                    exc_info=(type(error), error, _theirs(error.__traceback__)),
+                    exc_info=_logged(error),
                 )
             else:
                 _log.error("%s has failed with %s for %d times since the start", handler, name, count)
             told_at *= 10
         self._known[kind] = count, told_at
+
+
+def _logged(error: Exception) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """For a log: the error, or, where its text or that of a cause is long (validators put the record into it), one of
+    its name with the beginning of its text."""
+    found: BaseException | None = error
+    seen: list[BaseException] = []
+    while found is not None and not any(found is each for each in seen) and len(seen) < _CALLS:
+        seen.append(found)
+        found = found.__cause__ or found.__context__
+    if all(len(words_of(each)) <= _PART_BYTES for each in seen):
+        return type(error), error, _theirs(error.__traceback__)
+    text = words_of(error)
+    said = text if len(text) <= _PART_BYTES else f"{text[:_PART_BYTES]}… ({len(text):,} characters)"
+    kind = type(error)
+    short = type(kind.__name__, (Exception,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
+    return short, short(said), _theirs(error.__traceback__)
 
 
 def kind_of(error: BaseException) -> str:

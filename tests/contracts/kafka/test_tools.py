@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from holdfast.adapters.kafka.dead_letter_tool import KafkaDeadLetterTool
 from holdfast.adapters.kafka.offset_tool import KafkaOffsetTool
 from holdfast.errors import DeadLetterRefused, GroupActive, SourceUnavailable, UnknownTopic
+from holdfast.plugin.ports import Committed
 from holdfast.plugin.tool_ports import Outgoing
 from holdfast.records import Partition
 from holdfast.timing import Deadline
@@ -78,9 +79,9 @@ def test_offsets_that_are_set_are_read_back_and_are_not_taken_for_the_apps_own(
 ) -> None:
     full, empty = tool.partitions(topic, now())
     assert tool.committed([full, empty], now()) == {full: None, empty: None}
-    assert tool.members(now()) == []
+    assert tool.members([], now()) == []
     tool.set({full: 7}, now())
-    assert tool.committed([full, empty], now()) == {full: 7, empty: None}
+    assert tool.committed([full, empty], now()) == {full: Committed(7, ours=False), empty: None}
     [set_by, _] = kafka.committed_raw(tool.group, topic)
     assert not (set_by.metadata or "").startswith("holdfast:")
 
@@ -111,7 +112,7 @@ def test_a_group_that_has_members_is_told_and_cannot_be_set(
         while not member.assignment():
             member.poll(0.1)
             assert not until.passed
-        [found] = tool.members(now())
+        [found] = tool.members([], now())
         assert (found.client, found.partitions) == ("till", tuple(partitions))
         with pytest.raises(GroupActive, match=tool.group):
             tool.set({partitions[0]: 7}, now())

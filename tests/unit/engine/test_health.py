@@ -10,6 +10,7 @@ import pytest
 from holdfast import Retry, Settings
 from holdfast.errors import SourceFatal
 from holdfast.plugin.observe.health import HealthCheck
+from holdfast.plugin.observe.metrics import METRICS
 from holdfast.plugin.observe.silence import Silence
 from holdfast.plugin.observe.snapshot import OpenRecord, PartitionFigures, Snapshot
 from holdfast.testing.brokers.kafka_member import MemoryPartitionedSource
@@ -129,7 +130,7 @@ def test_a_partition_with_lag_that_does_not_move_is_named_with_what_it_waits_for
     ("stands", "waits_for"),
     [
         (figures(7, 20), "the client to deliver more"),
-        (figures(None, 20, phase="assigned"), "its takeover, which is at 'assigned'"),
+        (figures(None, 20, phase="assigned"), "its former owner to let go, or for the end of that one's lease"),
     ],
 )
 def test_what_a_partition_waits_for_without_a_record(stands: PartitionFigures, waits_for: str) -> None:
@@ -137,6 +138,22 @@ def test_what_a_partition_waits_for_without_a_record(stands: PartitionFigures, w
     probe.after(0.0, taken("running", stands))
     [stalled] = probe.after(100.0, taken("running", stands)).stalled
     assert stalled.waits_for == waits_for
+
+
+def test_a_partition_that_waits_for_its_takeover_is_named_after_some_seconds() -> None:
+    probe, waits = Probe(), figures(None, 20, phase="assigned")
+    assert probe.after(0.0, taken("running", waits)).reasons == ()
+    assert probe.after(4.0, taken("running", waits)).reasons == ()
+    [reason] = probe.after(2.0, taken("running", waits)).reasons
+    assert reason.startswith("orders-0 has stood still for 6 s: it waits for its former owner to let go")
+
+
+def test_what_is_not_known_is_not_a_lag_of_0() -> None:
+    snapshot = taken("running", figures(10, 20), figures(None, 1_000, phase="assigned"))
+    assert (snapshot.lag, snapshot.lag_known, snapshot.lag_unknown_in) == (None, 10, 1)
+    [metric] = [each for each in METRICS if each.name == "holdfast_lag_records"]
+    assert list(metric.read(snapshot)) == []
+    assert taken("running", figures(10, 20)).lag == 10
 
 
 def test_a_partition_without_lag_may_stand() -> None:

@@ -10,7 +10,10 @@ from holdfast.adapters.cli.output import count, shown
 from holdfast.adapters.cli.running.application import load
 from holdfast.adapters.cli.running.check import Check, code_of
 from holdfast.adapters.cli.running.in_force import apply, in_force, overrides
+from holdfast.adapters.cli.running.process import health_file_of, make_one_of, port_of
 from holdfast.adapters.cli.running.server_checks import of_source, of_store
+from holdfast.adapters.watching.endpoint import serve
+from holdfast.adapters.watching.health_file import check_health_file
 from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ def _checks(app: Holdfast, options: argparse.Namespace) -> Iterator[Check]:
     parts = app.parts
     yield Check("import", "ok", f"{options.application} is the app of group {parts.source.group}")
     yield _settings(app, options)
+    yield from _processes(app, options)
+    yield from _seen(app, options)
     yield from _handlers(app)
     parts = app.parts  # by the settings that are in force now
     yield from of_source(parts, options.timeout, offline=options.offline)
@@ -53,6 +58,36 @@ def _settings(app: Holdfast, options: argparse.Namespace) -> Check:
     others = [each for each in in_force(app.parts.settings, chosen) if each.origin != "default"]
     told = ", ".join(f"{each.name}={each.value} from {each.origin}" for each in others)
     return Check("settings", "ok", told or "all as by default")
+
+
+def _processes(app: Holdfast, options: argparse.Namespace) -> Iterator[Check]:
+    """Take a run's steps, as its first process."""
+    try:
+        make_one_of(app, options, 0)
+    except HoldfastError as error:
+        yield Check("processes", "error", str(error))
+        return
+    if options.processes > 1 or options.static is not None:
+        yield Check("processes", "ok", f"{options.processes}")
+
+
+def _seen(app: Holdfast, options: argparse.Namespace) -> Iterator[Check]:
+    """Ports and health files of all processes, as a run opens them; a file that another app writes stays as it is."""
+    for ordinal in range(options.processes):
+        if (port := port_of(options, ordinal)) is not None:
+            try:
+                serve(app, host=options.host, port=port).close()
+            except HoldfastError as error:
+                yield Check("port", "error", str(error))
+            else:
+                yield Check("port", "ok", f"{options.host}:{port or 'any'}")
+        if (file := health_file_of(options, ordinal)) is not None:
+            try:
+                check_health_file(file)
+            except HoldfastError as error:
+                yield Check("health file", "error", str(error))
+            else:
+                yield Check("health file", "ok", file)
 
 
 def _handlers(app: Holdfast) -> Iterator[Check]:

@@ -63,12 +63,7 @@ def _run(options: argparse.Namespace, lifeline: Lifeline | None) -> None:
     app = load(options.application, factory=options.factory, folder=options.app_dir)
     apply(app, chosen)
     set_up_logging(options, "" if lifeline is None else f"[{ordinal}] ")
-    if options.static is not None:
-        name(app, static_id(options.static, ordinal))
-    elif options.processes > 1:
-        check_names(app, options.processes)
-    if options.processes > 1 and (use := getattr(app.parts.source, "use_process_number", None)) is not None:
-        use(ordinal)
+    make_one_of(app, options, ordinal)
     app.check()
     with ExitStack() as stack:
         watch(app, options, ordinal, stack)
@@ -76,6 +71,19 @@ def _run(options: argparse.Namespace, lifeline: Lifeline | None) -> None:
             app.run()
         else:
             _run_supervised(app, lifeline)
+
+
+def make_one_of(app: Holdfast, options: argparse.Namespace, ordinal: int) -> None:
+    """Make it the app of one of the processes that are asked for. For a run and for its check.
+
+    Raises SettingError: they would get in each other's way, or its source cannot have the name.
+    """
+    if options.static is not None:
+        name(app, static_id(options.static, ordinal))
+    elif options.processes > 1:
+        check_names(app, options.processes)
+    if options.processes > 1 and (use := getattr(app.parts.source, "use_process_number", None)) is not None:
+        use(ordinal)
 
 
 def _run_supervised(app: Holdfast, lifeline: Lifeline) -> None:
@@ -157,9 +165,20 @@ def set_up_logging(options: argparse.Namespace, who: str = "") -> None:
 def watch(app: Holdfast, options: argparse.Namespace, ordinal: int, stack: ExitStack) -> None:
     """Open the endpoint and write the health file, as far as asked; of several processes each has its own. Raises
     SettingError."""
-    if options.port is not None:
-        port = options.port and options.port + ordinal
+    if (port := port_of(options, ordinal)) is not None:
         stack.enter_context(serve(app, host=options.host, port=port))
-    if options.health_file is not None:
-        file = f"{options.health_file}.{ordinal}" if options.processes > 1 else options.health_file
+    if (file := health_file_of(options, ordinal)) is not None:
         stack.enter_context(write_health(file, app))
+
+
+def port_of(options: argparse.Namespace, ordinal: int) -> int | None:
+    """Where the endpoint of that process listens; 0 = at any port, None = it has none."""
+    port: int | None = options.port
+    return port + ordinal if port else port
+
+
+def health_file_of(options: argparse.Namespace, ordinal: int) -> str | None:
+    """Which file that process writes; None = none."""
+    if options.health_file is None:
+        return None
+    return f"{options.health_file}.{ordinal}" if options.processes > 1 else str(options.health_file)

@@ -10,6 +10,7 @@ from holdfast.adapters.cli.running.in_force import Setting
 from holdfast.adapters.cli.running.sources import kafka_settings_of
 from holdfast.plugin.overrides import NONE
 from holdfast.plugin.secret_names import MASK, is_secret
+from holdfast.printable import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,6 @@ def _shown(value: object) -> object:
     """Make it fit for JSON."""
     if value is None:
         return NONE
-    if isinstance(value, str | int | float | bool):
+    if isinstance(value, int | float | bool):
         return value
-    return str(dict(value)) if isinstance(value, Mapping) else str(value)
+    return without_credentials(str(dict(value)) if isinstance(value, Mapping) else str(value))

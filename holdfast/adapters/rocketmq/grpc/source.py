@@ -14,7 +14,7 @@ from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
 from holdfast.adapters.rocketmq.grpc.client import Client, load
 from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
 from holdfast.adapters.rocketmq.left_behind import LeftBehindWatch
-from holdfast.adapters.rocketmq.names import canonical, client_id, retry_topic
+from holdfast.adapters.rocketmq.names import canonical, client_id, leased_record, retry_topic
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.network import credentials_of
 from holdfast.dedup.groups_beside import groups_beside
@@ -134,9 +134,7 @@ class LeasedSource(ByMessage):
             group,
             client_id=client_id(None),
             # By topic: members may have other topics, since each asks for its own.
-            records={
-                f"{group} (LeasedSource, {topic})": f"{topic}:{canonical(config.expression(topic))}" for topic in topics
-            },
+            records={leased_record(group, topic): f"{topic}:{canonical(config.expression(topic))}" for topic in topics},
             servers=self._cluster,
             open_store=self._open_store,
         )

@@ -18,6 +18,7 @@ from holdfast.adapters.rocketmq.names import (
     client_address,
     no_patterns,
     position_name,
+    push_record,
     subscription_text,
 )
 from holdfast.adapters.rocketmq.packages import load_classic
@@ -176,7 +177,7 @@ class PushSource:
             self._coordinator,
             self._group,
             client_id=f"{client_address()}@{instance}",
-            records={f"{self._group} (PushSource)": subscription_text(topics, self._tags)},
+            records={push_record(self._group): subscription_text(topics, self._tags)},
             servers=self._servers.cluster,
             open_store=self._open_store,
         )

@@ -212,10 +212,24 @@ def topics_of(group: str) -> Request:
 
 def read_topics(answer: Answer) -> list[str]:
     """Raises SourceError."""
+    return _read_names(answer, "topicList")
+
+
+def readers_of(topic: str) -> Request:
+    """The groups that have members or offsets in a topic."""
+    return Request(codes.Request.QUERY_TOPIC_CONSUME_BY_WHO, f"asking who reads {topic}", {"topic": topic})
+
+
+def read_readers(answer: Answer) -> list[str]:
+    """Raises SourceError."""
+    return _read_names(answer, "groupList")
+
+
+def _read_names(answer: Answer, field: str) -> list[str]:
     answer.expect()
     shape = Shape(f"{answer.what} by {answer.address}")
     body = shape.record(loose_json(answer.body) if answer.body else None, "the body")
-    return [shape.text(each, "topicList") for each in shape.array(body.get("topicList"), "topicList")]
+    return [shape.text(each, field) for each in shape.array(body.get(field), field)]
 
 
 def lock(client_id: str, group: str, queues: Sequence[Partition], *, undo: bool = False) -> Request:

@@ -12,6 +12,7 @@ from holdfast.errors import SettingError
 from holdfast.plugin.advice.rules.names import JAVA, LIBRDKAFKA, ROCKETMQ, snake
 from holdfast.plugin.budget import Turn
 from holdfast.plugin.secret_names import MASK, is_secret
+from holdfast.printable import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -204,7 +205,7 @@ class ClientConf:
             return MASK
         if name not in KNOWN[self.client]:
             return "(not shown)"
-        value = _as_text(self._said[name])
+        value = without_credentials(_as_text(self._said[name]))
         if not value:
             return "empty"
         safe = "".join(each if each.isprintable() else "?" for each in value)

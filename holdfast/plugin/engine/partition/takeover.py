@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.dedup.claims import Acquired, Drop, Mark, Verdict
 from holdfast.dedup.offset_set import OffsetSet
 from holdfast.errors import NotAuthorised, SourceError, UnknownTopic
+from holdfast.plugin.engine.partition.group_position import group_position, is_new
 from holdfast.plugin.engine.partition.ledger import Ledger
 from holdfast.plugin.engine.partition.ownership import Phase
 from holdfast.plugin.events import AdvanceIgnored, ResetHonoured, RewindIgnored, SourceTrouble
@@ -252,30 +253,33 @@ class Takeover:
         acquired = owner.acquired
         if acquired is None:
             raise AssertionError(owner)
-        foreign = committed.offset if committed is not None and not committed.ours else None
+        at = group_position(committed, acquired)
+        foreign = at.offset if at.foreign else None
         foreign = owner.cut if owner.cut is not None else foreign
         if foreign is not None:
             owner.adopting = foreign
             owner.move(Phase.RESETTING)
             return
-        watermark = acquired.watermark
         if committed is not None:
             self._sessions.committed_with(owner.partition, committed.store)
             owner.committed, owner.committed_at = committed.offset, self._clock.now()
-            if committed.offset < watermark:
-                self._tell(RewindIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
-            elif committed.marked or _is_new(owner):
-                watermark = committed.offset
-            elif committed.offset > watermark:
-                self._tell(AdvanceIgnored(partition=owner.partition, offset=committed.offset, watermark=watermark))
+            self._tell_ignored(owner.partition, committed, acquired)
         known = OffsetSet(acquired.done)
-        watermark = known.first_missing(watermark)
+        watermark = acquired.watermark if at.offset is None else at.offset
         known.remove_below(watermark)
         owner.waiting = {offset for offset in acquired.running if offset >= watermark and offset not in known}
         if acquired.begun:
             owner.own(Ledger(watermark, known))
         else:
             untold[owner] = Ledger(watermark, known)
+
+    def _tell_ignored(self, partition: Partition, committed: Committed, known: Acquired) -> None:
+        """A committed offset that does not count: see `group_position`."""
+        offset, watermark = committed.offset, known.watermark
+        if offset < watermark:
+            self._tell(RewindIgnored(partition=partition, offset=offset, watermark=watermark))
+        elif offset > watermark and not committed.marked and not is_new(known):
+            self._tell(AdvanceIgnored(partition=partition, offset=offset, watermark=watermark))
 
     def _drop(self, owners: Sequence[Ownership]) -> None:
         if not owners:
@@ -298,6 +302,4 @@ class Takeover:
 
 def _is_new(owner: Ownership) -> bool:
     """Whether the store knows nothing of the position: nobody has ever begun there."""
-    acquired = owner.acquired
-    known = acquired is None or acquired.begun or acquired.done or acquired.running or acquired.again
-    return not known and owner.cut is None
+    return owner.cut is None and owner.acquired is not None and is_new(owner.acquired)

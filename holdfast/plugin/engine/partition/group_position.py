@@ -1,0 +1,41 @@
+"""Where a group goes on in a partition: one answer for the app that takes it over and for tools. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.dedup.offset_set import OffsetSet
+
+if TYPE_CHECKING:
+    from holdfast.dedup.claims import Acquired
+    from holdfast.plugin.ports import Committed
+
+
+class GroupPosition(NamedTuple):
+    """The next offset of a group."""
+
+    #: None: the group has none; it begins where its settings say.
+    offset: int | None
+    #: Somebody has set it at the broker: what the store knows from there on is dropped.
+    foreign: bool
+
+
+def group_position(committed: Committed | None, known: Acquired) -> GroupPosition:
+    """Hold the committed offset against what the store knows.
+
+    Who has set an offset is honoured. An offset of ours cannot take anything back, so the higher one counts; unmarked
+    ones (RocketMQ's) say nothing where the store knows something.
+    """
+    if committed is not None and not committed.ours:
+        return GroupPosition(committed.offset, foreign=True)
+    if committed is None and is_new(known):
+        return GroupPosition(None, foreign=False)
+    at = known.watermark
+    if committed is not None and (committed.marked or is_new(known)):
+        at = max(at, committed.offset)
+    return GroupPosition(OffsetSet(known.done).first_missing(at), foreign=False)
+
+
+def is_new(known: Acquired) -> bool:
+    """Whether the store knows nothing of the position: no owner has ever begun there."""
+    return not (known.begun or known.done or known.running or known.again)

@@ -1,0 +1,47 @@
+"""user:password@ of a URL is shown nowhere, whatever the property is called that has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.adapters.kafka.emission import Reason
+from holdfast.errors import HoldfastError, SettingError
+from holdfast.plugin.secret_names import masked
+from holdfast.printable import without_credentials
+
+URL = "https://me:hush@tokens.example:8443/path?x=1"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (URL, "https://***@tokens.example:8443/path?x=1"),
+        ("redis+sentinel://me:hu/sh@a:1,b:2/name", "redis+sentinel://***@a:1,b:2/name"),
+        ("http://:hu@sh@proxy", "http://***@proxy"),
+        (
+            "no answer from 'http://me:hush@a' and \"http://me:hush@b\"",
+            "no answer from 'http://***@a' and \"http://***@b\"",
+        ),
+        ("kafka:9092", "kafka:9092"),
+        ("mail a@b", "mail a@b"),
+    ],
+)
+def test_what_stands_before_a_host_is_hidden(text: str, shown: str) -> None:
+    assert without_credentials(text) == shown
+
+
+def test_no_property_shows_it() -> None:
+    conf = {"sasl.oauthbearer.token.endpoint.url": URL, "https.proxy": URL, "of.a.later.client": {"proxy": URL}}
+    assert "hush" not in str(masked(conf))
+    assert "tokens.example" in str(masked(conf))
+    assert "hush" not in str(Reason("https.proxy", URL, "why"))
+
+
+def test_no_error_shows_it() -> None:
+    for error in (
+        SettingError("proxy", URL, f"give another one than {URL}"),
+        SettingError("proxy", {"https": URL}, "give another one"),
+        HoldfastError(f"no answer from {URL}"),
+    ):
+        assert "hush" not in str(error) + repr(error)
+    assert "hush" not in str(SettingError("proxy", URL, "no").value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast import Settings
 from holdfast.testing.draw import draw
 from holdfast.testing.judges import Judges
 from holdfast.testing.play import play
@@ -32,6 +33,8 @@ def is_known(self: Judges, record: Placed, session: str, since: float) -> bool:
 @pytest.mark.parametrize("seed", [*_QUEUES, *first_and_full(_CALM, 1)])
 def test_what_was_done_when_the_store_went_is_not_done_again(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Judges, "_known", is_known)
-    world = replace(draw(seed), clocks=(), faults=_OUTAGES)
+    drawn = draw(seed)
+    settings = replace(drawn.settings, max_ahead=Settings().max_ahead)  # a low one keeps back what is to be in hand
+    world = replace(drawn, clocks=(), faults=_OUTAGES, settings=settings)
     played = play(replace(world, members=max(2, world.members)))
     assert played.found is None, played.story

@@ -59,6 +59,8 @@ class World:
         #: Keys of bodies that have returned.
         self.done: list[object] = []
         self.fails: BaseException | None = None
+        #: Set by the body of a task that waits until it is cancelled.
+        self.began = asyncio.Event()
 
     def _body(self, order: Any) -> str:
         assert current_claim() is not None
@@ -84,6 +86,9 @@ class World:
             await asyncio.sleep(0)
             if order in (6, 7):
                 await Never()
+            if order == 4:
+                self.began.set()
+                await asyncio.get_running_loop().create_future()
             return self._body(order)
 
         return self.guarded(f, **choices)
@@ -203,9 +208,13 @@ def a_task_that_fails(world: World) -> None:
 
 def a_task_that_is_cancelled(world: World) -> None:
     async def main() -> None:
-        await asyncio.wait_for(world.coroutine()(6), 0.001)
+        task, began = asyncio.create_task(world.coroutine()(4)), asyncio.create_task(world.began.wait())
+        await asyncio.wait([task, began], return_when=asyncio.FIRST_COMPLETED)
+        began.cancel()
+        task.cancel()
+        await task
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(asyncio.CancelledError):
         asyncio.run(main())
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 #: What stands between the scheme of a URL and its host, however a password is written: also with a slash in it.
-_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s'\"]*@")
+#: But for the words by which our own texts say how to write one.
+_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?!user:password@host)[^\s'\"]*@")
 
 
 def printable(text: str) -> str:

@@ -25,7 +25,7 @@ def main() -> int:
     with closing(RocketMQOffsetTool(partial(RemotingClient, asked.namesrv), asked.group)) as tool:
         deadline = Deadline(_PATIENCE_S)
         queues = tool.partitions(asked.topic, deadline)
-        while members := tool.members(deadline):
+        while members := tool.members(queues, deadline):
             print(f"still in the group: {', '.join(f'{each.client} at {each.host}' for each in members)}", flush=True)
             if deadline.passed:
                 return 1

@@ -3,6 +3,7 @@ at a real Redis: every reply and what becomes of each key stays the same, step b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
@@ -149,7 +150,7 @@ def plain(reply: object) -> object:
 
 
 def nameless(attempt: Attempt) -> Attempt:
-    return attempt._replace(session="", born=0)
+    return replace(attempt, session="", born=0)
 
 
 @pytest.mark.parametrize("hash_keys", [False, True])

@@ -28,6 +28,7 @@ from tests.properties.test_idempotent import in_memory, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.dedup.calls.debts import Said
     from holdfast.dedup.claims import Claim, ClaimKey
 
 Patch = pytest.MonkeyPatch
@@ -209,9 +210,11 @@ def what_has_passed_counts_as_done_without_a_result(patch: Patch) -> None:
 def who_was_taken_over_is_not_told_once_the_other_has_finished(patch: Patch) -> None:
     finish = Grant.finish
 
-    def lenient(self: Grant, claims: Sequence[Claim], results: Sequence[str]) -> list[Verdict] | None:
-        verdicts = finish(self, claims, results)
-        return verdicts and [Verdict.NEW if each is Verdict.DONE else each for each in verdicts]
+    def lenient(self: Grant, claims: Sequence[Claim], results: Sequence[str]) -> Said | None:
+        said = finish(self, claims, results)
+        if said is None:
+            return None
+        return said._replace(verdicts=[Verdict.NEW if each is Verdict.DONE else each for each in said.verdicts])
 
     patch.setattr(Grant, "finish", lenient)
 

@@ -12,6 +12,7 @@ from holdfast.adapters.rocketmq.foreign_members import ForeignMemberWatch
 from holdfast.adapters.rocketmq.remoting import codes
 from holdfast.adapters.rocketmq.remoting.answers import Answer
 from holdfast.dedup.memory_coordinator import MemoryCoordinator
+from holdfast.errors import SourceUnavailable
 from holdfast.records import Partition
 from holdfast.testing.clocks import HandClock
 from holdfast.timing import Deadline
@@ -94,4 +95,4 @@ def test_a_broker_without_a_master_hides_no_other() -> None:
 
 
 def _away(broker: str) -> str:
-    raise module.SourceUnavailable(broker)
+    raise SourceUnavailable(broker)

@@ -368,7 +368,7 @@ class TestSlowClients:
             until(lambda: len(self.threads_of(endpoint)) == 16)
             for _ in range(3):
                 assert self.answer(endpoint) == b"ok"
-            assert len(self.threads_of(endpoint)) <= 16
+            until(lambda: len(self.threads_of(endpoint)) <= 16)  # one may have answered, and not ended yet
 
     def test_one_that_goes_on_sending_bytes_is_closed_all_the_same(
         self, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch

@@ -282,9 +282,9 @@ RULES = (
     ),
     Broken(
         name="committed-offset-wins",
-        file="plugin/engine/partition/takeover.py",
-        rule="            if committed.offset < watermark:\n                self._tell(RewindIgnored",
-        instead="            if committed.offset < watermark:\n                watermark = committed.offset\n                self._tell(RewindIgnored",
+        file="plugin/engine/partition/group_position.py",
+        rule="        at = max(at, committed.offset)",
+        instead="        at = committed.offset",
         breaks="P4: a zombie's late commit makes records run twice",
     ),
     Broken(

@@ -270,21 +270,29 @@ def _worker_failure(
     spark: SparkSession, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> Exception | None:
     tag, late, done = f"holdfast-{uuid4().hex}", Event(), Event()
+    rows = spark.range(1).mapInArrow(function, "id bigint")
+    cancel: Callable[[str], object]
+    # A classic session knows a tag of its own only in the thread that gave it; the context's are known in all of them.
+    if isinstance(rows, ClassicDataFrame):
+        context = spark.sparkContext
+        add, cancel, remove = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
+    else:
+        add, cancel, remove = spark.addTag, spark.interruptTag, spark.removeTag
 
     def end() -> None:  # a cluster without executors would keep the job waiting for ever, and with it the error
         left_s = _PATIENCE_S
         while not done.wait(left_s):
             late.set()
-            spark.interruptTag(tag)
+            cancel(tag)
             left_s = 1.0  # once more: a job that has not begun yet is not found
 
-    spark.addTag(tag)
+    add(tag)
     Thread(target=end, name="holdfast-workers", daemon=True).start()
     try:
-        spark.range(1).mapInArrow(function, "id bigint").collect()
+        rows.collect()
     except SPARK_ERRORS as error:
         return None if late.is_set() else error
     finally:
         done.set()
-        spark.removeTag(tag)
+        remove(tag)
     return None

@@ -142,7 +142,7 @@ def test_a_query_goes_on_beside_compactions(lake: Lake) -> None:
 
 
 #: More than a compaction has. The one of the quick run stands before its finish.
-_STEPS, _QUICK = 40, 16
+_STEPS, _QUICK = 40, 17
 
 
 @pytest.mark.parametrize(

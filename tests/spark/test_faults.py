@@ -198,7 +198,9 @@ def test_a_name_that_would_be_another_folder_is_refused(name: str) -> None:
 
 
 def test_a_sink_called_outside_of_a_stream_asks_for_a_name(lake: Lake) -> None:
-    with pytest.raises(SettingError, match=r"called outside of foreachBatch, .*: give query='a name that stays'"):
+    with pytest.raises(
+        SettingError, match=r"query=None: no id of the query is known: .* Give query='a name that stays'"
+    ):
         lake.sink()(lake.rows(("a", 1)), 0)
 
 

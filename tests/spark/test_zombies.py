@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 #: Before which of its steps a driver stands still. Of what it reads in a row only the first: in between nothing has
 #: become of it that its successor could not see. The last one is its end, and what follows is a replay.
 _STEPS = {
-    "partition": (0, 1, 7, 8, 11, 12, 13, 14, 15, 16),
-    "bad_rows": (0, 1, 7, 8, 11, 12, 15, 16, 19, 20, 21, 22, 23, 24, 25, 26),
-    "postgres": range(12),
-    "delta_merge": (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14),
-    "delta_replace": (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15),
+    "partition": (0, 1, 2, 3, 7, 8, 13, 14, 17, 18, 19, 20, 21, 22),
+    "bad_rows": (0, 1, 2, 3, 7, 8, 9, 10, 15, 16, 19, 20, 25, 26, 29, 30, 31, 32, 33, 34, 35, 36),
+    "postgres": range(14),
+    "delta_merge": range(14),
+    "delta_replace": range(15),
 }
 #: Of each the place of a step, and the step, so that it is certain to be reached.
 _QUICK = {
-    "partition": (14, "Files.touch"),
-    "bad_rows": (19, "DataFrameWriter.save"),
+    "partition": (20, "Files.touch"),
+    "bad_rows": (29, "DataFrameWriter.save"),
     "postgres": (5, "PostgresAt.connected"),
-    "delta_merge": (11, "Files.touch"),
-    "delta_replace": (12, "Files.touch"),
+    "delta_merge": (10, "Files.touch"),
+    "delta_replace": (11, "Files.touch"),
 }
 
 #: Whose are played in each run; the steps in files, which all of them have, by test_partition_files.py as well.
@@ -104,7 +104,7 @@ def test_a_frozen_driver_that_goes_on_after_its_successor_loses_and_doubles_noth
     server: PostgresServer | None = request.getfixturevalue("postgres") if kind == "postgres" else None
     orders = Orders(spark, redis_url, kind, str(tmp_path / "orders"), server.database() if server else "")
     zombie = Frozen(lambda: orders.put(0, "a", "b"), before)
-    zombie.watch(monkeypatch, RedisBatches, "begin", "finish", "give_up")
+    zombie.watch(monkeypatch, RedisBatches, "begin", "fate", "finish", "give_up")
     zombie.watch(monkeypatch, Files, "found", "remove", "touch", "write", "text")
     zombie.watch(monkeypatch, DataFrameWriter, "save")
     zombie.watch(monkeypatch, Table, "make", "log", "mark")
@@ -115,7 +115,7 @@ def test_a_frozen_driver_that_goes_on_after_its_successor_loses_and_doubles_noth
     zombie.go_on()
     assert stood == (before != _STEPS[kind][-1]), zombie.steps
     quick, step = _QUICK[kind]
-    assert before != quick or zombie.steps[before] == step
+    assert before != quick or zombie.steps[before] == step, zombie.steps
     assert orders.read() == ["a", "b", "c"], zombie.steps
     orders.put(1, "c")  # a replay
     orders.put(2, "a", "d")

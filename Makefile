@@ -23,7 +23,7 @@ FULL_ARGS ?= $(PYTEST_ARGS) -n 3
 WITHOUT_SPARK := $(foreach part,test_spark test_bench_peers test_audit_damaged test_audit_planted test_audit_re test_audit_whole test_soak,--ignore-glob='tests/unit/$(part)*')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-all test only-test test-all oracles simulate lint lint-ruff lint-mypy lint-pyright lint-arrows docs demo audit chaos soak compat compat-stores bench clean distclean
+.PHONY: help setup setup-all test test-all oracles simulate lint lint-ruff lint-mypy lint-pyright lint-arrows docs demo audit chaos soak compat compat-stores bench clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -35,11 +35,9 @@ setup: ## Python environment, Redis, Java, Kafka and RocketMQ for the tests (Deb
 setup-all: ## the same for `make test-all`: besides PostgreSQL, a schema registry, the environments of RocketMQ's clients, and of other Pythons that are here
 	@tools/setup.sh all
 
-test: setup ## on real servers (Kafka, RocketMQ, Redis, Spark) what each change is to pass, linters beside it: SEED=2 plays the stories on other protocols
-	@MAKE="$(MAKE)" tools/beside.sh "$(MAKE)" --no-print-directory only-test
-
-# In a fresh clone each of pytest's processes would compile all tests at once: one does so before.
-only-test:
+test: setup ## linters, then on real servers (Kafka, RocketMQ, Redis, Spark) what each change is to pass: SEED=2 plays the stories on other protocols
+	@$(MAKE) --no-print-directory lint
+	@# In a fresh clone each of pytest's processes would compile all tests at once: one does so before.
 	@ls tests/__pycache__/*.pyc >/dev/null 2>&1 || $(PYTHON) -m pytest --collect-only -qq >/dev/null || true
 	$(PYTHON) -m pytest $(PYTEST_ARGS) -m "not full" --seed $(SEED)
 

@@ -394,7 +394,8 @@ def is_there(lab: Lab, topic: str) -> bool:
 def test_of_two_that_take_other_tags_of_a_topic_the_second_is_refused(lab: Lab) -> None:
     """As in a rolling deploy that adds a tag: whoever asked first would pass over half of its messages, for both."""
     field = lab.field()
-    with field.app(field.source(tags={field.topic: "Paid"})):
+    with field.app(field.source(tags={field.topic: "Paid"})) as first:
+        until(lambda: first.app.snapshot().state == "running", patience_s=PATIENCE_S)  # else it is the second
         for tags in ("Paid || Refunded", "*"):
             with pytest.raises(SubscriptionDiffers, match=r"Paid"):
                 field.app(field.source(tags={field.topic: tags})).app.run()

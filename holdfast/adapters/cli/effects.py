@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli.letters import StoredLetter
@@ -50,10 +49,7 @@ def agreed(
         output.say(each)
     if not told or options.yes or options.dry_run:
         return True
-    answer = output.confirm("Send them?", sys.stdin)
-    if answer is None:
-        output.note("no terminal to ask at: say --yes")
-    return bool(answer)
+    return output.agreed("Send them?")
 
 
 def _groups(

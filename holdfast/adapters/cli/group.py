@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
@@ -88,12 +87,8 @@ def _show(options: argparse.Namespace, output: Output) -> int:
 def _remove(options: argparse.Namespace, output: Output) -> int:
     with shared.claims_of(options) as store:
         state = _state(store, options)
-        if not options.yes:
-            agreed = output.confirm(f"Forget {options.group} and its plan {state.plan.generation}?", sys.stdin)
-            if agreed is None:
-                output.note("no terminal to ask at: say --yes")
-            if not agreed:
-                return 1
+        if not options.yes and not output.agreed(f"Forget {options.group} and its plan {state.plan.generation}?"):
+            return 1
         if not RedisCoordinator(store).remove(options.group):
             told = ", ".join(shown(each.client_id) for each in state.members)
             raise GroupActive(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from holdfast.adapters.cli.progress import Progress
@@ -80,6 +81,13 @@ class Output:
                 for (text, _), width, to_right in zip(row, widths, right, strict=True)
             ]
             self.say("  ".join(parts).rstrip())
+
+    def agreed(self, question: str) -> bool:
+        """Ask whoever runs the command. False too where nobody can be asked: that is said, with the option for it."""
+        answer = self.confirm(question, sys.stdin)
+        if answer is None:
+            self.note("no terminal to ask at: say --yes")
+        return bool(answer)
 
     def confirm(self, question: str, source: TextIO) -> bool | None:
         """Ask a person; None = there is none: `source` is no terminal, or what is asked about cannot be read."""

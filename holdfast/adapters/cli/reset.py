@@ -7,7 +7,6 @@ were we killed before the positions follow, the next owner would take such an of
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
@@ -245,10 +244,7 @@ def _set(
 def _agreed(options: argparse.Namespace, output: Output, partitions: int) -> bool:
     if options.dry_run or options.yes:
         return not options.dry_run
-    agreed = output.confirm(f"Set {partitions} partitions?", sys.stdin)
-    if agreed is None:
-        output.note("no terminal to ask at: say --yes")
-    return bool(agreed)
+    return output.agreed(f"Set {partitions} partitions?")
 
 
 def _refuse_members(

@@ -47,7 +47,7 @@ class LeftBehindWatch:
     ) -> None:
         self._client, self._group, self._topics = client, group, sorted(topics)
         self._readers, self._members_read = readers, members_read
-        self._told: dict[str, Told] = {}
+        self._told = Told(0.0)
         self._upkeep = Upkeep(f"{group}-left")
         self._upkeep.add("what another way of consumption has left", self._look_again, _LOOK_S)
 
@@ -90,7 +90,7 @@ class LeftBehindWatch:
 
     def _look_again(self, deadline: Deadline) -> None:
         for queue, waits in self.look(deadline).items():
-            if self._told.setdefault(queue.topic, Told(0.0)).due(queue):
+            if self._told.due(queue):
                 _log.warning("%s", self._words({queue: waits}))
 
     def _words(self, found: Mapping[Partition, int]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.adapters.spark import writers
+from holdfast.adapters.spark.writers.files import Files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,3 +32,13 @@ def test_marks_reach_what_spark_reaches(lake: Lake, tmp_path: Path, told_by: str
     assert sorted(row.order_id for row in writer.read(spark).collect()) == ["a", "b"]
     assert len(list((tmp_path / "orders" / "_holdfast" / "q" / "0").glob("[0-9]*"))) == 2
     assert writer.orphans(spark) == []
+
+
+def test_a_file_that_several_make_at_once_is_there_for_each(lake: Lake, tmp_path: Path) -> None:
+    """Sinks that begin at the same time, and compactions beside them, mark the same lake as theirs."""
+    files = Files(lake.spark)
+    with ThreadPoolExecutor(4) as pool:
+        for n in range(50):
+            made = [pool.submit(files.touch, f"{tmp_path}/marks/{n}") for _ in range(4)]
+            assert [each.result() for each in made] == [None] * 4
+    assert len(files.found(f"{tmp_path}/marks/*")) == 50

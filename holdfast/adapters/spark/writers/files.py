@@ -79,7 +79,11 @@ class Files:
     def touch(self, path: str) -> None:
         """Make an empty file, if it is not there. One that is stays: made anew, it would be away for a moment."""
         system, at = self._at(path)
-        system.createNewFile(at)
+        try:
+            system.createNewFile(at)
+        except Py4JError:
+            if not system.exists(at):  # another made it between Hadoop's look and its own making
+                raise
 
     def write(self, path: str, text: str) -> None:
         """Make a file, or another in its place."""

@@ -39,6 +39,7 @@ class _Sink:
     born: int = 0
     current: Attempt | None = None
     origin: str = ""  # of the current one
+    waits: tuple[BatchId, str] | None = None  # what has the next turn, and its session
     last: Attempt | None = None
     finished: dict[str, _Ended] = field(default_factory=dict)  # query -> its last one
 
@@ -69,14 +70,22 @@ class MemoryBatches:
                     return Finished(done.attempt, done.origin, kept, done.keys)
             if not self._state.alive(session.id):
                 return Lost.FENCED
-            current = sink.current
+            current, waits = sink.current, sink.waits
             if current is not None and current.session == session.id:
                 return Begun(replace(current, life=self.life), sink.last)
+            if waits is not None and (waits[0].query == batch.query or not self._state.alive(waits[1])):
+                waits = None
+            first = waits
             if current is not None and self._state.alive(current.session):
-                if current.of.query != batch.query:
-                    left_s = self._state.sessions[current.session].deadline - self._state.clock.now()
-                    return Elsewhere(current.of.query, current.of.batch, left_s)
-                self._state.kill(current.session)
+                if current.of.query == batch.query:
+                    self._state.kill(current.session)
+                    first = None
+                else:
+                    first, waits = (current.of, current.session), waits or (batch, session.id)
+            sink.waits = waits
+            if first is not None:
+                left_s = self._state.sessions[first[1]].deadline - self._state.clock.now()
+                return Elsewhere(first[0].query, first[0].batch, left_s)
             self._number += 1
             sink.current = Attempt(batch, self._number, session.id, sink.born, self.life)
             sink.origin = origin

@@ -23,7 +23,8 @@ decides nothing, and says what has happened.
 | | the batch is finished, and not only by `beside`; or keys of `beside` are past their window | - | Finished |
 | | the session is dead | - | FENCED |
 | | it has begun this very attempt | - | Begun |
-| | an attempt of another query lives | - | Elsewhere |
+| | an attempt of another query lives | the next turn is this query's, unless one that lives waits | Elsewhere |
+| | no attempt lives, and the next turn is another query's that lives | - | Elsewhere |
 | | else | the attempt before, if it lives, is dead; number + 1; more, if some may be lost | Begun |
 | claim(attempt, key) | the attempt does not live, is finished, or began in another life of the server | - | FENCED |
 | | key is done | - | DONE |
@@ -138,7 +139,7 @@ class Behind(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """Another query's attempt lives."""
+    """Another query's attempt lives, or has the next turn."""
 
     query: str
     batch: int

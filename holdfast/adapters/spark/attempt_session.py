@@ -104,8 +104,8 @@ def begin(
             continue
         if deadline.passed:
             raise BatchRefused(
-                f"{where} was not begun: query {found.query} has been writing its batch {found.batch} for more than "
-                f"{patience_s:g} s: stop one of the two, or give a longer patience_s"
+                f"{where} was not begun: it has waited {patience_s:g} s for query {found.query}, which writes its "
+                f"batch {found.batch}: stop one of the two, or give a longer patience_s"
             )
         SYSTEM_CLOCK.sleep(min(0.5, max(0.02, found.left_s / 10)))
 

@@ -19,11 +19,20 @@ if not live(BY) then return redis.status_reply('F') end
 local last = redis.call('HGET', SINK, 'last') or ''
 local now = redis.call('HMGET', SINK, 'session', 'query', 'batch', 'number')
 if now[1] == BY then return { 'BEGUN', tonumber(now[4]), last, born, server() } end -- asked again after no answer
+local of, waiting, next = string.match(redis.call('HGET', SINK, 'waits') or '', '^(%d+):([^:]*):(.*)$')
+local turn_is_anothers = next and next ~= QUERY and live(waiting)
 if now[1] and live(now[1]) then
   local deadline, generation = session(now[1])
-  if now[2] ~= QUERY then return { 'ELSEWHERE', now[2], tonumber(now[3]), deadline - NOW } end
+  if now[2] ~= QUERY then
+    if not turn_is_anothers then redis.call('HSET', SINK, 'waits', string.format('%.0f:', BATCH) .. BY .. ':' .. QUERY) end
+    return { 'ELSEWHERE', now[2], tonumber(now[3]), deadline - NOW }
+  end
   redis.call('HSET', SESSIONS, now[1], string.format('%.0f:%.0f', NOW, generation))
+elseif turn_is_anothers then
+  local deadline = session(waiting)
+  return { 'ELSEWHERE', next, tonumber(of), deadline - NOW }
 end
+if next == QUERY then redis.call('HDEL', SINK, 'waits') end
 -- A few are looked at: those whose keys are past their window, and the dead.
 local some = redis.call('HRANDFIELD', ATTEMPTS, 16, 'WITHVALUES')
 for n = 1, #some, 2 do

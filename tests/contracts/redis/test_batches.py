@@ -43,8 +43,8 @@ class Field(NamedTuple):
         assert isinstance(found, Begun), found
         return found.attempt
 
-    def ask(self, batch: int = 0, *, query: str = "q") -> object:
-        return self.batches.begin(BatchId(SINK, query, batch), self.bench.begin())
+    def ask(self, batch: int = 0, *, query: str = "q", session: ClaimSession | None = None) -> object:
+        return self.batches.begin(BatchId(SINK, query, batch), session or self.bench.begin())
 
     def claim(self, attempt: Attempt, *keys: str) -> list[BatchVerdict]:
         return self.batches.claim(attempt, keys)
@@ -204,6 +204,42 @@ def test_another_query_waits_for_a_living_attempt_and_not_for_a_dead_one(field: 
     assert 0 < found.left_s <= 3600
     field.bench.kill(living.session)
     assert field.begin(0, query="two").number == 2
+
+
+def test_queries_of_one_sink_take_turns(field: Field) -> None:
+    """One whose batches follow each other at once leaves the sink free for moments that another never meets."""
+    waits, first = field.bench.begin(), field.begin(0, query="one")
+    assert isinstance(field.ask(0, query="two", session=waits), Elsewhere)
+    assert isinstance(field.ask(0, query="three"), Elsewhere)
+    assert field.batches.finish(first)
+    found = field.ask(1, query="one")
+    assert isinstance(found, Elsewhere)
+    assert (found.query, found.batch) == ("two", 0)
+    assert isinstance(field.ask(0, query="three"), Elsewhere)
+    second = field.ask(0, query="two", session=waits)
+    assert isinstance(second, Begun)
+    assert isinstance(field.ask(1, query="one"), Elsewhere)
+    assert field.batches.finish(second.attempt)
+    assert isinstance(field.ask(1, query="two"), Elsewhere)
+    assert isinstance(field.ask(1, query="one"), Begun)
+
+
+@pytest.mark.parametrize("end", ["killed", "given up"])
+def test_a_turn_ends_with_its_session(field: Field, end: str) -> None:
+    waits, first = field.bench.begin(), field.begin(0, query="one")
+    assert isinstance(field.ask(0, query="two", session=waits), Elsewhere)
+    assert field.batches.finish(first)
+    if end == "killed":
+        field.bench.kill(waits.id)
+    else:
+        field.batches.give_up(waits.id)
+    assert isinstance(field.ask(1, query="one"), Begun)
+
+
+def test_a_driver_that_comes_again_takes_its_own_attempt_over_whoever_waits(field: Field) -> None:
+    field.begin(0, query="one")
+    assert isinstance(field.ask(0, query="two"), Elsewhere)
+    assert isinstance(field.ask(0, query="one"), Begun)
 
 
 def test_sinks_know_nothing_of_each_other(field: Field) -> None:

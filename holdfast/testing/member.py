@@ -113,9 +113,14 @@ class Member(ABC):
         """Ask it to leave, as a signal does. In the hub."""
 
     @property
+    def leaves_at_once(self) -> bool:
+        """Whether it was asked twice: then it waits for no handler, and for no answer to its last commit."""
+        return self.stops > 1 or self.interrupted
+
+    @property
     def hurried(self) -> bool:
         """Whether the member does not wait for what runs."""
-        return self.stops > 1 or self.interrupted or self.stage.now < self.thrown_out_until
+        return self.leaves_at_once or self.stage.now < self.thrown_out_until
 
     def interrupt(self, after: int = 0) -> None:
         """Ctrl-C, where the application has left it to Python; in its wait of that number. In the hub."""
@@ -153,7 +158,7 @@ class Member(ABC):
             judges.lost.add(event.session)
         if isinstance(event, RewindIgnored) and stage.world.in_order and not self._overwritten(event.partition):
             where = f"{event.partition} comes to {self.name} with the offset {event.offset}"
-            if not any(each.has_lost for each in stage.members):
+            if not any(each.has_lost or each.leaves_at_once for each in stage.members):
                 judges.broken("REWOUND", f"{where}, and all below {event.watermark} was done before its hand-over")
         if isinstance(event, Overrun | HandlerOverdue | HandlerGivenUp) and stage.world.loop is None:
             record = stage.placed_at(self, event.partition, event.offset)

@@ -83,6 +83,11 @@ class Actor(Protocol):
         """The engine, for the judges to look into."""
         ...
 
+    @property
+    def leaves_at_once(self) -> bool:
+        """Whether it waits for nothing any more."""
+        ...
+
     def stop(self) -> None:
         """Ask it to leave, as a signal does. In the hub."""
         ...

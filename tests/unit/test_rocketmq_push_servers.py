@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.adapters.rocketmq.push.servers import Servers
 from holdfast.adapters.rocketmq.remoting import codes
-from holdfast.errors import SourceError, SubscriptionDiffers, UnknownGroup
+from holdfast.errors import SourceError, SourceUnavailable, SubscriptionDiffers, UnknownGroup
 from holdfast.timing import Deadline
 from tests.unit.rocketmq_fake import FakeServer, Peer, route_body
 
@@ -116,3 +116,36 @@ def test_members_that_mean_the_same_are_welcome() -> None:
 
 def test_who_may_not_ask_for_the_members_goes_on() -> None:
     begin(Broker(connected=(codes.NO_PERMISSION, {})))
+
+
+def test_a_member_that_one_broker_lists_is_in_the_group_also_while_another_is_away() -> None:
+    away, there = FakeServer(Broker()), FakeServer(Broker(connected=online("*")))
+    members = {"broker-0": {0: away.address}, "broker-1": {0: there.address}}
+    route = route_body(dict.fromkeys(members, (2, 2)), members)
+    with there, FakeServer(lambda command, peer: peer.answer(command, body=route)) as names:
+        asked = Servers(names.address, "billing", None)
+        asked.open({"orders": "*"}, Deadline(30.0))
+        away.close()
+        assert asked.lists("java", Deadline(30.0))
+        with pytest.raises(SourceUnavailable):
+            asked.lists("another", Deadline(30.0))
+        asked.close()
+
+
+def test_what_is_missing_is_waited_for_while_name_servers_know_no_broker_yet() -> None:
+    known: list[str] = []
+
+    def just_started(command: Command, peer: Peer) -> None:
+        if command.code == codes.Request.GET_BROKER_CLUSTER_INFO:
+            peer.answer(command, body=b'{"brokerAddrTable":{},"clusterAddrTable":{}}')
+            known.append("broker-0")
+        elif known:
+            peer.answer(command, body=route_body({"broker-0": (2, 2)}, {"broker-0": {0: "127.0.0.1:1"}}))
+        else:
+            peer.answer(command, code=codes.TOPIC_NOT_EXIST)
+
+    with FakeServer(just_started) as names:
+        asked = Servers(names.address, "billing", None)
+        asked.reach(["orders"], Deadline(30.0))
+        asked.close()
+    assert known == ["broker-0"]

@@ -45,3 +45,18 @@ def test_what_is_wanted_soon_does_not_wait_for_its_time() -> None:
     upkeep.soon(duty)
     assert done.wait(PATIENCE_S)
     upkeep.stop(PATIENCE_S)
+
+
+def test_a_duty_may_end_the_thread() -> None:
+    done = threading.Semaphore(0)
+
+    def last(_: Deadline) -> None:
+        upkeep.stop(PATIENCE_S)
+        done.release()
+
+    upkeep = Upkeep("g")
+    upkeep.add("works", last, 0.01)
+    upkeep.start()
+    assert done.acquire(timeout=PATIENCE_S)
+    upkeep.stop(PATIENCE_S)
+    assert not done.acquire(blocking=False)

@@ -73,10 +73,10 @@ class Upkeep:
         self._wake.set()
 
     def stop(self, timeout_s: float) -> None:
-        """End; what is being done just now is waited for so long at most. Idempotent."""
+        """End; what is being done just now is waited for so long at most. Idempotent. A duty may call it too."""
         self._over = True
         self._wake.set()
-        if self._thread.ident is not None:
+        if self._thread.ident not in {None, threading.get_ident()}:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.foreign_members import ForeignMemberWatch
 from holdfast.adapters.rocketmq.group_settings import group_settings
-from holdfast.adapters.rocketmq.remoting import Admin, Consumer, NotTrusted, codes
+from holdfast.adapters.rocketmq.reaching import insist, reach
+from holdfast.adapters.rocketmq.remoting import Admin, Consumer, codes
 from holdfast.adapters.rocketmq.upkeep import Upkeep
-from holdfast.errors import SourceError, SourceUnavailable, UnknownGroup, UnknownTopic
-from holdfast.plugin.listening import refusal, unreached
-from holdfast.timing import SYSTEM_CLOCK, Deadline
+from holdfast.errors import SourceError, SourceUnavailable, UnknownGroup
+from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
     import threading
@@ -32,7 +32,6 @@ _OFFSETS_S = 5.0
 #: How often logs are looked at that go on, and noted.
 _LOGS_S = 5.0
 _FOREIGN_MEMBERS_S = 30.0
-_AGAIN_S = 0.5
 _POPS_END_S = 10.0
 _INTRODUCE_S = 3.0
 _GROUP_S = 3.0
@@ -70,34 +69,16 @@ class Watch:
     def reach(self, deadline: Deadline) -> None:
         """Find the topics, waiting for the name servers. Raises SourceError; UnknownTopic at once for a name that does
         not exist, but where a name server was just started and knows nothing yet."""
-        try:
-            self.insist(lambda: self._topics.look(deadline, first=True), deadline)
-        except SourceUnavailable:
-            if (why := refusal(self._settings.namesrv, None)) is None:
-                raise
-            raise unreached(why) from None
+        reach(
+            lambda: self._topics.look(deadline, first=True),
+            self._settings.namesrv,
+            deadline,
+            lambda: self._may_come(deadline),
+        )
 
     def insist(self, step: Callable[[], object], deadline: Deadline) -> None:
-        """Try a step of the start until servers answer. Raises SourceError: what it waited for, or what no waiting
-        cures."""
-        waited_for: SourceError | None = None
-        while True:
-            try:
-                step()
-            except (SourceUnavailable, UnknownTopic) as error:
-                if isinstance(error, NotTrusted):
-                    raise
-                if deadline.passed:  # what had no time left says nothing of why
-                    raise (waited_for or error) from None
-                if isinstance(error, UnknownTopic) and not self._may_come(deadline):
-                    raise
-                if waited_for is None:
-                    why = refusal(self._settings.namesrv, None) or error
-                    _log.warning("%s; trying for another %.0f s", why, deadline.left_s())
-                waited_for = error
-                SYSTEM_CLOCK.sleep(deadline.left_s(_AGAIN_S))
-            else:
-                return
+        """Try a step of the start until servers answer. Raises SourceError: see `reaching.insist`."""
+        insist(step, self._settings.namesrv, deadline, lambda: self._may_come(deadline))
 
     def _may_come(self, deadline: Deadline) -> bool:
         """Whether there must be topics that the name servers do not know: brokers tell them every 30 s."""

@@ -50,6 +50,11 @@ class Family(Protocol):
     """One thread, the one that runs the app. `open`, `subscribe`, `poll` and `settle` may raise SourceError."""
 
     @property
+    def source(self) -> object:
+        """The source."""
+        ...
+
+    @property
     def lease_s(self) -> float | None:
         """The broker's own lease on what a member has; the session's is not longer. None: unknown."""
         ...
@@ -57,10 +62,6 @@ class Family(Protocol):
     @property
     def patience_s(self) -> float:
         """How long the loop may stand still until others may take over what its session has."""
-        ...
-
-    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Reach the brokers, as far as the source can do so before it joins."""
         ...
 
     def open(self, topics: Collection[str], deadline: Deadline) -> None:

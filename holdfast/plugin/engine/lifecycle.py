@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.dedup.patched import check_threads
 from holdfast.errors import SourceError, StoreError, StoreUnavailable, UnknownTopic
 from holdfast.plugin.engine.resources import Resources
+from holdfast.plugin.ports import ReachableSource
 from holdfast.plugin.retrying.keeping import KeepsRecords
 from holdfast.timing import Deadline
 
@@ -174,7 +175,7 @@ class Lifecycle:
         missing = [
             each
             for each in (
-                _missing(lambda: self._family.reach(read, deadline)),
+                _missing(lambda: self._reach(read, deadline)),
                 _missing(lambda: self._check_letters(deadline)),
             )
             if each is not None
@@ -183,6 +184,11 @@ class Lifecycle:
             raise UnknownTopic("; ".join(map(str, missing)))
         if missing:
             raise missing[0]
+
+    def _reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        source = self._family.source
+        if isinstance(source, ReachableSource):
+            source.reach(topics, deadline)
 
     def _check_letters(self, deadline: Deadline) -> None:
         routes, letters = self._parts.routes, self._parts.letters

@@ -11,6 +11,7 @@ from holdfast.adapters.rocketmq.names import check_subscribed
 from holdfast.adapters.rocketmq.remoting.messages import POLL_BYTES, UNIQUE_KEY
 from holdfast.adapters.rocketmq.unique_keys import identity_of
 from holdfast.errors import NotAuthorised, RecordUnreadable, SettingError, SourceUnavailable, UnknownTopic
+from holdfast.plugin.folding import EVERY_S
 from holdfast.plugin.ports import NOTHING, Batch
 from holdfast.records import Partition, Record
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from holdfast.runtime import Runtime
     from holdfast.timing import Deadline
 
-#: As long as trouble lasts it is told so often.
-_TELL_S = 10.0
 _CLOSE_STEP_S = 0.05
 
 
@@ -43,7 +42,7 @@ class ByMessage:
         self._fence: Fence
         self._leases: Leases
         self._receiving: Receiving
-        self._told_at = -_TELL_S
+        self._told_at = -EVERY_S
 
     @property
     def group(self) -> str:
@@ -54,6 +53,11 @@ class ByMessage:
     def lease_s(self) -> float:
         """How long a message stays hidden after it came or was renewed."""
         return float(self._wanted.invisible_s)
+
+    @property
+    def in_group(self) -> bool:
+        """Whether the proxy has answered a poll: what this process may do was right then."""
+        return self._client is not None and self._receiving.let_in
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
         """Connect and begin to poll. Raises SourceError, SettingError (patterns; tags of other topics)."""
@@ -73,7 +77,7 @@ class ByMessage:
         """Before the first message is asked for. Raises SourceError, StoreError: this process may not consume."""
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
-        """Return the messages that have come. Raises SourceError where none has: the error that the polls met, each 10
+        """Return the messages that have come. Raises SourceError where none has: the error that the polls met, each 30
         s while it lasts."""
         leases = self._leases
         self._receiving.wanted()
@@ -164,7 +168,7 @@ class ByMessage:
         passes = isinstance(trouble, UnknownTopic) or (isinstance(trouble, NotAuthorised) and self._receiving.let_in)
         if not trouble.retriable and not passes:
             raise trouble
-        if now - self._told_at >= _TELL_S:
+        if now - self._told_at >= EVERY_S:
             self._told_at = now
             raise SourceUnavailable(str(trouble)) from trouble
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: The proxy's shortest long poll (grpcClientConsumerMinLongPollingTimeoutMillis); less is refused with 40018.
 _POLL_S = 5
 #: At the start: how long a topic may be unknown (a name server that has just started), and between two questions.
-_UNKNOWN_S, _AGAIN_S = 5.0, 0.3
+UNKNOWN_S, _AGAIN_S = 5.0, 0.3
 #: apache.rocketmq.v2.Permission: READ, READ_WRITE.
 _READABLE = (2, 4)
 #: apache.rocketmq.v2.Encoding: a body that is not compressed, and one that is, by gzip or zlib.
@@ -61,7 +61,7 @@ class Client:
 
     def open(self, deadline: Deadline) -> None:
         """Connect, and see that the topics are there. Raises SourceError."""
-        unknown = Deadline(deadline.left_s(_UNKNOWN_S), self._clock)
+        unknown = Deadline(deadline.left_s(UNKNOWN_S), self._clock)
         while True:
             try:
                 self.renew()

@@ -11,10 +11,11 @@ from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.dead_letter import RocketMQDeadLetters
 from holdfast.adapters.rocketmq.grpc.broker_look import look_at_group
 from holdfast.adapters.rocketmq.grpc.by_message import ByMessage
-from holdfast.adapters.rocketmq.grpc.client import Client, load
+from holdfast.adapters.rocketmq.grpc.client import UNKNOWN_S, Client, load
 from holdfast.adapters.rocketmq.grpc.config import GrpcConfig
 from holdfast.adapters.rocketmq.left_behind import LeftBehindWatch
 from holdfast.adapters.rocketmq.names import canonical, client_id, leased_record, retry_topic
+from holdfast.adapters.rocketmq.reaching import look_for_all, reach
 from holdfast.adapters.rocketmq.remoting import RemotingClient
 from holdfast.adapters.rocketmq.remoting.network import credentials_of
 from holdfast.dedup.groups_beside import groups_beside
@@ -118,6 +119,19 @@ class LeasedSource(ByMessage):
     def check_claims(self, claims: ClaimStore | None) -> None:
         """Note the store, in which members say what they subscribe to."""
         self._coordinator = groups_beside(claims)
+
+    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Wait for the proxy, and look for the topics. Raises SourceError: UnknownTopic names all that are missing."""
+        named = [topic for topic in topics if not topic.startswith("^")]
+        client = Client(self._config, named, SYSTEM_CLOCK)
+        unknown: Deadline | None = None
+
+        def may_come() -> bool:
+            nonlocal unknown
+            unknown = unknown or Deadline(deadline.left_s(UNKNOWN_S))  # since the proxy first said so
+            return not unknown.passed
+
+        reach(lambda: look_for_all(named, client.queues), self._config.endpoints, deadline, may_come)
 
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
         """Open as `ByMessage` does. Raises UnknownGroup, NothingDelivered, LeftBehind too: asked of the brokers first,

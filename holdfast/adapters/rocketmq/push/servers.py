@@ -12,8 +12,9 @@ from holdfast.adapters.rocketmq.cluster_servers import servers_of
 from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.left_behind import LeftBehindWatch
 from holdfast.adapters.rocketmq.names import canonical, pop_retry_topics
+from holdfast.adapters.rocketmq.reaching import look_for_all, reach
 from holdfast.adapters.rocketmq.remoting import Admin, BrokerRefused, RemotingClient
-from holdfast.errors import NotAuthorised, SettingError, SourceError, SubscriptionDiffers
+from holdfast.errors import NotAuthorised, SettingError, SourceError, SourceUnavailable, SubscriptionDiffers
 from holdfast.plugin.ports import Seen
 from holdfast.records import Partition
 
@@ -29,9 +30,40 @@ class Servers:
 
     def __init__(self, namesrv: str, group: str, credentials: Credentials | None) -> None:
         self._client = RemotingClient(namesrv, credentials=credentials)
-        self._group = group
+        self._namesrv, self._group = namesrv, group
         self._topics: Collection[str] = ()
         self._queues: Sequence[Partition] = ()
+
+    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Wait for the name servers, and look for the topics. Raises SourceError; UnknownTopic names all that are
+        missing, unless the name servers were just started and know no broker yet."""
+
+        def look() -> None:
+            look_for_all(sorted(topics), lambda topic: self._client.route(topic, deadline))
+
+        reach(look, self._namesrv, deadline, lambda: not self._knows_brokers(deadline))
+
+    def _knows_brokers(self, deadline: Deadline) -> bool:
+        try:
+            return bool(Admin(self._client).cluster(deadline).brokers)
+        except SourceUnavailable:
+            return False
+
+    def lists(self, instance: str, deadline: Deadline) -> bool:
+        """Whether a broker has a client in the group whose id has that name in it. Raises SourceUnavailable: no broker
+        says so, and one gives no answer; NotAuthorised, BrokerRefused: it is not for us to ask."""
+        away: SourceUnavailable | None = None
+        for broker in sorted({queue.broker for queue in self._queues}):
+            try:
+                seen = Admin(self._client).connections(broker, self._group, deadline)
+            except SourceUnavailable as error:
+                away = error
+                continue
+            if seen is not None and any(instance in member.client_id for member in seen.members):
+                return True
+        if away is not None:
+            raise away
+        return False
 
     def open(self, subscriptions: Mapping[str, str], deadline: Deadline) -> None:
         """All of these topics exist, brokers have the group and take back what is given back, and whoever is in it

@@ -25,9 +25,10 @@ from holdfast.adapters.rocketmq.packages import load_classic
 from holdfast.adapters.rocketmq.push.client import RETRY, Arrived, PushClient, read
 from holdfast.adapters.rocketmq.push.inbox import Inbox
 from holdfast.adapters.rocketmq.push.servers import Servers
-from holdfast.adapters.rocketmq.remoting import RemotingClient
+from holdfast.adapters.rocketmq.remoting import BrokerRefused, RemotingClient
+from holdfast.adapters.rocketmq.upkeep import Upkeep
 from holdfast.dedup.groups_beside import groups_beside
-from holdfast.errors import SettingError, SourceError, SourceUnavailable
+from holdfast.errors import NotAuthorised, SettingError, SourceError, SourceUnavailable
 from holdfast.plugin.ports import Batch
 from holdfast.process_name import process_name
 from holdfast.records import Record
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 _STOP_S = 0.1
 _LOOK_S = 1.0
 _LEAVE_S = 1.0
+#: How often it is looked whether brokers have this member in the group yet.
+_PLACE_S = 0.5
 
 _log = logging.getLogger("holdfast")
 
@@ -133,7 +136,8 @@ class PushSource:
         self._fault: Exception | None = None
         self._alike: Alike | None = None
         self._coordinator: Coordinator | None = None
-        self._open_store = False
+        self._open_store = self._in_group = False
+        self._place = Upkeep(f"{group}-place")
         load_classic()
 
     @property
@@ -158,6 +162,21 @@ class PushSource:
         self._coordinator = groups_beside(claims)
 
     # ---- LeasedSource
+    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Wait for the name servers, and look for the topics. Raises SourceError: UnknownTopic names all that are
+        missing."""
+        self._connected().reach([topic for topic in topics if not topic.startswith("^")], deadline)
+
+    @property
+    def in_group(self) -> bool:
+        """Whether a broker has this member in the group, or a message has come. The client does not say it."""
+        return self._in_group
+
+    def _connected(self) -> Servers:
+        if self._servers is None:
+            self._servers = Servers(self._namesrv, self._group, self._credentials)
+        return self._servers
+
     def open(self, topics: Collection[str], fence: Fence, deadline: Deadline) -> None:
         """Raises SourceUnavailable, UnknownTopic, UnknownGroup, SubscriptionDiffers, ClusterDiffers, LeftBehind,
         StoreError: asked before the client starts, which would say nothing."""
@@ -169,20 +188,20 @@ class PushSource:
         subscriptions = {topic: self._tags.get(topic, "*") for topic in topics}
         # By default the process id alone: two consumers of one process would be one to the broker.
         instance = f"{process_name()}-{uuid.uuid4().hex[:8]}"
-        self._servers = Servers(self._namesrv, self._group, self._credentials)
-        self._servers.open(subscriptions, deadline)
-        self._left = self._servers.left_behind()
+        servers = self._connected()
+        servers.open(subscriptions, deadline)
+        self._left = servers.left_behind()
         self._left.start(deadline)
         self._alike = Alike(
             self._coordinator,
             self._group,
             client_id=f"{client_address()}@{instance}",
             records={push_record(self._group): subscription_text(topics, self._tags)},
-            servers=self._servers.cluster,
+            servers=servers.cluster,
             open_store=self._open_store,
         )
         self._alike.join(deadline)
-        self._servers.begin(deadline, latest=self._latest)
+        servers.begin(deadline, latest=self._latest)
         self._client = PushClient(
             namesrv=self._namesrv,
             group=self._group,
@@ -192,6 +211,17 @@ class PushSource:
             subscriptions=subscriptions,
             take=self._take,
         )
+        self._place.add("whether the group has this member", lambda left: self._look_for(instance, left), _PLACE_S)
+        self._place.start()
+
+    def _look_for(self, instance: str, deadline: Deadline) -> None:
+        if not self._in_group:
+            try:
+                self._in_group = self._opened.lists(instance, deadline)
+            except (NotAuthorised, BrokerRefused):  # a question of tools: it may be closed to who may consume
+                self._in_group = True
+        if self._in_group:
+            self._place.stop(0.0)
 
     def poll(self, max_records: int, timeout_s: float) -> Batch:
         """Return the messages that the client has called back with. Raises SubscriptionDiffers, ClusterDiffers: found
@@ -280,6 +310,7 @@ class PushSource:
         self._end(servers, deadline)
 
     def _end(self, servers: Servers, deadline: Deadline) -> None:
+        self._place.stop(deadline.left_s(_LEAVE_S))
         if self._alike is not None:
             self._alike.leave(Deadline(deadline.left_s(_LEAVE_S)))
         if self._left is not None:
@@ -288,6 +319,7 @@ class PushSource:
 
     # ---- the client's threads
     def _take(self, message: Any) -> bool:  # noqa: ANN401 - see read()
+        self._in_group = True
         try:
             return self._inbox.hand_over(*self._record(self._born_here(read(message, self._properties))))
         except BaseException as error:  # noqa: BLE001 - what leaves a callback has no defined effect in the client

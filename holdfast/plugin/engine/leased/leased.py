@@ -19,7 +19,7 @@ from holdfast.plugin.engine.record.entry import Gate
 from holdfast.plugin.events import Overrun, SourceTrouble
 from holdfast.plugin.observe.joining import KnowsItsPlace, name_of
 from holdfast.plugin.observe.snapshot import SourceFigures
-from holdfast.plugin.ports import BatchedSource, QueueLeasedSource, ReachableSource
+from holdfast.plugin.ports import BatchedSource, QueueLeasedSource
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -119,11 +119,6 @@ class Leased:
     def retry_topic_of(self, record: Record, *, has_letters: bool) -> str | None:  # noqa: ARG002 - the port's signature
         """Return None: a record that is not acknowledged comes again by itself."""
         return None
-
-    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Reach the brokers, where the source can do so before it joins. Raises SourceError."""
-        if isinstance(self.source, ReachableSource):
-            self.source.reach(topics, deadline)
 
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Begin to receive. Raises SourceError."""

@@ -26,7 +26,7 @@ from holdfast.plugin.events import SourceTrouble
 from holdfast.plugin.observe.joining import KnowsItsPlace, name_of
 from holdfast.plugin.observe.silence import AsksBrokers
 from holdfast.plugin.observe.snapshot import PartitionFigures, SourceFigures
-from holdfast.plugin.ports import ReachableSource, RetryTopicsSource
+from holdfast.plugin.ports import RetryTopicsSource
 from holdfast.plugin.retrying.dead_letter import retried_from
 from holdfast.timing import Deadline
 
@@ -117,11 +117,6 @@ class Partitioned:
         return self.source.retry_topic if retries is not None and (retries(record) or not has_letters) else None
 
     # ---- the loop's steps
-    def reach(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Reach the brokers, where the source can do so before it joins. Raises SourceError."""
-        if isinstance(self.source, ReachableSource):
-            self.source.reach(topics, deadline)
-
     def open(self, topics: Collection[str], deadline: Deadline) -> None:
         """Join the group. Raises SourceError."""
         if self._retries and isinstance(self.source, RetryTopicsSource):

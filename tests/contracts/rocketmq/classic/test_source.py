@@ -17,6 +17,7 @@ from holdfast.timing import Deadline
 from tests.contracts.rocketmq.classic.lab import Topic
 from tests.contracts.rocketmq.grpc.lab import PATIENCE_S, App, Gate, new_name
 from tests.harness.processes import free_ports
+from tests.harness.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,9 +256,22 @@ class TestSubscriptions:
 
 class TestServersThatAreAway:
     def test_a_name_server_that_is_away_is_an_error_at_the_start(self, topic: Topic, claims: RedisClaims) -> None:
-        source = topic.source(namesrv=f"127.0.0.1:{free_ports(1)[0]}")
-        with pytest.raises(SourceUnavailable), App(source, [topic.name], Gate(), claims, startup_timeout_s=2.0) as app:
+        address = f"127.0.0.1:{free_ports(1)[0]}"
+        said = f"^{address} refuses connections: nothing listens there: check the address, and that the server runs$"
+        app = App(topic.source(namesrv=address), [topic.name], Gate(), claims, startup_timeout_s=2.0)
+        with pytest.raises(SourceUnavailable, match=said), app:
             assert app.over.wait(PATIENCE_S)
+
+    def test_it_is_ready_when_a_broker_has_it_in_the_group(self, topic: Topic, claims: RedisClaims) -> None:
+        source = topic.source()
+        assert not source.in_group
+        with App(source, [topic.name], Gate(), claims) as app:
+            until(lambda: app.app.health().ready, "not ready", patience_s=PATIENCE_S)
+            with RemotingClient(topic.server.namesrv) as client:
+                client.route(topic.name, Deadline(PATIENCE_S))
+                seen = Admin(client).connections("broker-a", topic.group, Deadline(PATIENCE_S))
+        assert seen is not None
+        assert len(seen.members) == 1
 
     def test_the_clients_own_start_says_nothing(self, topic: Topic) -> None:
         """Limit: shows why the route is asked for first."""
@@ -268,8 +282,10 @@ class TestServersThatAreAway:
         consumer.shutdown()
 
     def test_a_topic_that_is_not_there_is_an_error_at_the_start(self, topic: Topic, claims: RedisClaims) -> None:
-        with pytest.raises(UnknownTopic), App(topic.source(), [new_name("none")], Gate(), claims) as app:
+        missing = [new_name("none"), new_name("none")]
+        with pytest.raises(UnknownTopic) as caught, App(topic.source(), missing, Gate(), claims) as app:
             assert app.over.wait(PATIENCE_S)
+        assert all(name in str(caught.value) for name in missing)
 
     def test_nothing_is_given_back_to_a_broker_that_does_not_answer(
         self, rocketmq: RocketMQServer, claims: RedisClaims

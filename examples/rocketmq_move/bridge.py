@@ -16,6 +16,7 @@ from rocketmq.client import ConsumeStatus, PushConsumer
 
 from examples.rocketmq.shop import parser
 from holdfast import RedisClaims, idempotent
+from holdfast.adapters.rocketmq import identity_of
 
 if TYPE_CHECKING:
     from rocketmq.client import RecvMessage
@@ -29,13 +30,18 @@ def bill(order: dict[str, str]) -> None:
     sys.stdout.flush()
 
 
+def identity(message: RecvMessage) -> str:
+    """What `after` knows the message by."""
+    return identity_of(message.id, message.body)
+
+
 def main() -> None:
     """Consume until SIGTERM or Ctrl-C."""
     asked = parser(__doc__).parse_args()
 
     claims = RedisClaims.from_url(asked.redis)
 
-    @idempotent(claims, key=lambda message: message.id, name=f"{asked.group}/{asked.topic}", on_done="marker")
+    @idempotent(claims, key=identity, name=f"{asked.group}/{asked.topic}", on_done="marker")
     def handle(message: RecvMessage) -> None:
         bill(json.loads(message.body))
 

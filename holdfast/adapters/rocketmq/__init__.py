@@ -5,5 +5,6 @@ from holdfast.adapters.rocketmq.outgoing import Message
 from holdfast.adapters.rocketmq.producer import RocketMQProducer
 from holdfast.adapters.rocketmq.push import PushSource
 from holdfast.adapters.rocketmq.source import RocketMQSource
+from holdfast.adapters.rocketmq.unique_keys import identity_of
 
-__all__ = ["LeasedSource", "Message", "PushSource", "RocketMQProducer", "RocketMQSource"]
+__all__ = ["LeasedSource", "Message", "PushSource", "RocketMQProducer", "RocketMQSource", "identity_of"]

@@ -428,7 +428,7 @@ def test_a_group_whose_members_are_at_another_cluster_is_refused_where_name_serv
 @story
 def test_a_topic_that_does_not_exist_is_said(lab: Lab) -> None:
     source = LeasedSource(lab.endpoints, "nobody")
-    with pytest.raises(UnknownTopic, match=r"no-such-topic.*nor-such-a-topic|nor-such-a-topic.*no-such-topic"):
+    with pytest.raises(UnknownTopic, match=r"(?s)no-such-topic.*nor-such-a-topic|nor-such-a-topic.*no-such-topic"):
         App(source, ["no-such-topic", "nor-such-a-topic"], Gate(), None).run()
 
 

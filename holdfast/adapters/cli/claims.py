@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.ending import told_at_the_end
-from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.cli.output import shown, size, span
 from holdfast.dedup.claims import ClaimKey
 from holdfast.dedup.redis_admin import Forgotten, KeyShown, KeyState, RedisAdmin
@@ -107,8 +106,7 @@ def run_forget(options: argparse.Namespace, output: Output) -> int:
     scope, keys = _scope(options), _keys(options)
     done = _Forgetting(scope=scope, keys=len(keys), dry_run=options.dry_run)
     with (
-        told_at_the_end(lambda why: done.tell(output, why)),
-        Interrupt() as interrupt,
+        told_at_the_end(output, lambda why: done.tell(output, why)) as interrupt,
         shared.claims_of(options) as store,
         output.progress("looked at", len(keys)) as progress,
     ):

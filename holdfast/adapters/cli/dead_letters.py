@@ -10,7 +10,6 @@ from holdfast.adapters.cli.arguments import at_least_0, redis_url, since_ms
 from holdfast.adapters.cli.effects import agreed
 from holdfast.adapters.cli.ending import told_at_the_end
 from holdfast.adapters.cli.holding import Holding, holding_of
-from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.cli.letters import COLUMNS, StoredLetter, Summary, Wanted
 from holdfast.adapters.cli.output import count, span
 from holdfast.adapters.cli.replay import Replay, Result, Way
@@ -122,8 +121,7 @@ def run_replay(options: argparse.Namespace, output: Output) -> int:
     way = Way(to=options.to, origins=frozenset(options.origin or ()), by_key=options.by_key)
     result = Result()
     with (
-        told_at_the_end(lambda why: _tell_result(options, output, result, why)),
-        Interrupt() as interrupt,
+        told_at_the_end(output, lambda why: _tell_result(options, output, result, why)) as interrupt,
         shared.dead_letter_tool_of(options) as letters,
         _notes(options) as store,
     ):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.adapters.cli import options as shared
+from holdfast.adapters.cli.ending import told_at_the_end
 from holdfast.adapters.cli.output import count, shown, span
 from holdfast.dedup.redis_coordinator import RedisCoordinator
 from holdfast.errors import GroupActive, UnknownGroup
@@ -84,19 +86,47 @@ def _show(options: argparse.Namespace, output: Output) -> int:
     return 0
 
 
+@dataclass(slots=True)
+class _Removal:
+    """Whether the group is forgotten; None: it was asked for, and no answer has come."""
+
+    done: bool | None = False
+
+    def tell(self, options: argparse.Namespace, output: Output, why: str | None) -> None:
+        """Args: why: it has ended early."""
+        output.json(
+            {
+                "type": "removed",
+                "group": options.group,
+                "done": self.done is True,
+                "may_be_removed": self.done is None,
+                "error": why,
+            }
+        )
+        if self.done:
+            output.say(f"{options.group} is forgotten")
+        if self.done is None:
+            output.note(f"{options.group} may be forgotten: run it again")
+
+
 def _remove(options: argparse.Namespace, output: Output) -> int:
-    with shared.claims_of(options) as store:
+    removal = _Removal()
+    with (
+        told_at_the_end(output, lambda why: removal.tell(options, output, why)) as interrupt,
+        shared.claims_of(options) as store,
+    ):
         state = _state(store, options)
         if not options.yes and not output.agreed(f"Forget {options.group} and its plan {state.plan.generation}?"):
             return 1
-        if not RedisCoordinator(store).remove(options.group):
+        with interrupt.held():
+            removal.done = None
+            removal.done = RedisCoordinator(store).remove(options.group)
+        if not removal.done:
             told = ", ".join(shown(each.client_id) for each in state.members)
             raise GroupActive(
                 f"{options.group} has members that live ({told}): stop them all "
                 "first (one that was killed counts until its lease has ended)"
             )
-    output.json({"type": "removed", "group": options.group})
-    output.say(f"{options.group} is forgotten")
     return 0
 
 

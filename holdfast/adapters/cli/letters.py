@@ -11,6 +11,8 @@ from holdfast.adapters.cli.output import of_bytes, shown, size, span
 from holdfast.plugin.retrying.dead_letter import LEFT_OUT, PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from holdfast.records import Record
 
 
@@ -40,23 +42,24 @@ class StoredLetter:
     @classmethod
     def of(cls, record: Record) -> StoredLetter:
         """Read a record of a dead letter topic."""
-        failed_at_ms = _number(record, "failed-at-ms")
+        said = dict(record.headers)  # the last of a name counts, as everywhere
+        failed_at_ms = _number(said, "failed-at-ms")
         # As `plugin.dead_letter` writes it: 3, or broker-a-3.
-        broker, _, number = (_text(record, "origin-partition") or "").rpartition("-")
+        broker, _, number = (_text(said, "origin-partition") or "").rpartition("-")
         return cls(
             record=record,
-            origin_topic=_text(record, "origin-topic"),
+            origin_topic=_text(said, "origin-topic"),
             origin_partition=_as_number(number),
             origin_broker=broker,
-            origin_offset=_number(record, "origin-offset"),
-            handler=_text(record, "handler"),
-            group=_text(record, "group"),
-            attempts=_number(record, "attempts"),
-            error_type=_text(record, "error-type"),
-            error_message=_text(record, "error-message"),
-            traceback=_text(record, "traceback"),
-            left_out=_text(record, LEFT_OUT.removeprefix(PREFIX)),
-            value_bytes=_number(record, "value-bytes"),
+            origin_offset=_number(said, "origin-offset"),
+            handler=_text(said, "handler"),
+            group=_text(said, "group"),
+            attempts=_number(said, "attempts"),
+            error_type=_text(said, "error-type"),
+            error_message=_text(said, "error-message"),
+            traceback=_text(said, "traceback"),
+            left_out=_text(said, LEFT_OUT.removeprefix(PREFIX)),
+            value_bytes=_number(said, "value-bytes"),
             when_ms=record.timestamp_ms if failed_at_ms is None else failed_at_ms,
         )
 
@@ -178,13 +181,13 @@ def _place(broker: str, number: int | str) -> str:
     return f"{broker}-{number}" if broker else str(number)
 
 
-def _text(record: Record, name: str) -> str | None:
-    value = record.header(PREFIX + name)
+def _text(said: Mapping[str, bytes | None], name: str) -> str | None:
+    value = said.get(PREFIX + name)
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def _number(record: Record, name: str) -> int | None:
-    return _as_number(_text(record, name) or "")
+def _number(said: Mapping[str, bytes | None], name: str) -> int | None:
+    return _as_number(_text(said, name) or "")
 
 
 def _as_number(text: str) -> int | None:

@@ -16,7 +16,6 @@ from holdfast.adapters.cli import options as shared
 from holdfast.adapters.cli.arguments import target
 from holdfast.adapters.cli.ending import told_at_the_end
 from holdfast.adapters.cli.holding import holding_of
-from holdfast.adapters.cli.interrupt import Interrupt
 from holdfast.adapters.cli.output import count, shown
 from holdfast.adapters.cli.reset_moves import COLUMNS, Move, plan
 from holdfast.dedup.claims import ClaimKey
@@ -109,8 +108,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     shared.check_store(options)
     change = _Change()
     with (
-        told_at_the_end(lambda why: change.tell(options, output, why)),
-        Interrupt() as interrupt,
+        told_at_the_end(output, lambda why: change.tell(options, output, why)) as interrupt,
         shared.offset_tool_of(options) as tool,
         shared.store_of(options) as store,
     ):

@@ -1,5 +1,5 @@
 """A wire to a Kafka broker that can answer as a broker does which its controller has fenced: it names no brokers. And
-it can lose commits, as a coordinator does that hangs.
+it can lose commits, as a coordinator does that hangs, and answers.
 
 A real one answers so for some hundred milliseconds, after it was silent and before its controller has let it in again.
 """
@@ -7,6 +7,7 @@ A real one answers so for some hundred milliseconds, after it was silent and bef
 from __future__ import annotations
 
 import contextlib
+import socket
 import struct
 import threading
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from holdfast.adapters.kafka.wire import Reader, compact
 from tests.harness.wire import Wire
 
 if TYPE_CHECKING:
-    import socket
-
     from tests.harness.wire import Way
 
 _METADATA, _LEADER_NOT_AVAILABLE = 3, 5
@@ -27,7 +26,8 @@ _VERSIONS = range(11, 14)
 
 class KafkaWire(Wire):
     """A `Wire`; and while `fenced` is set, Metadata that names topics is answered here, without any broker. While
-    `deaf` is set, what is to be committed does not arrive."""
+    `deaf` is set, what is to be committed does not arrive. Requests of the kinds `unanswered` arrive, and their answers
+    do not."""
 
     def __init__(self, target: int, *, encrypted: bool = False) -> None:
         """Args: target: the broker's port; encrypted: it speaks TLS there, so no request can be read."""
@@ -35,6 +35,8 @@ class KafkaWire(Wire):
         self.fenced, self.deaf = threading.Event(), threading.Event()
         #: How often a client was told so.
         self.lies = 0
+        #: Keys of kinds of requests.
+        self.unanswered: set[int] = set()
         super().__init__(target)
 
     def _pass_on(self, way: Way, source: socket.socket, sink: socket.socket) -> None:
@@ -51,8 +53,18 @@ class KafkaWire(Wire):
                     if self.deaf.is_set() and struct.unpack(">h", request[:2]) == (_OFFSET_COMMIT,):
                         continue
                     self._open[way].wait()
-                    sink.sendall(head + request)
+                    if set(struct.unpack(">h", request[:2])) & self.unanswered:
+                        self._aside(head + request)
+                    else:
+                        sink.sendall(head + request)
         super()._pass_on(way, source, sink)
+
+    def _aside(self, request: bytes) -> None:
+        """Sent to the broker on a connection of its own, on which nothing is read."""
+        aside = socket.create_connection(("127.0.0.1", self._target), 5.0)
+        with self._lock:
+            self._sockets.add(aside)
+        aside.sendall(request)
 
 
 def _exactly(source: socket.socket, count: int) -> bytes:

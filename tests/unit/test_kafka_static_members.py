@@ -18,11 +18,13 @@ from holdfast.adapters.kafka.emission import emit
 from holdfast.adapters.kafka.leave_static import (
     StaticMember,
     cannot,
+    close,
     decode_coordinator,
+    decode_heartbeat,
     decode_leave,
     encode_find,
+    encode_heartbeat,
     encode_leave,
-    leave,
 )
 from holdfast.adapters.kafka.static_member import PROPERTY, Refusals, check_name, with_id
 from holdfast.adapters.kafka.wire import Malformed
@@ -96,16 +98,33 @@ def test_a_classic_member_that_is_fenced_does_not_come_back() -> None:
 
 # As librdkafka 2.16.1 sends them, but for the epoch and the client's name.
 def test_a_leave_is_a_heartbeat_with_the_epoch_that_ends_a_membership() -> None:
-    assert encode_leave(StaticMember("g", "m-1", "pod")) == (
-        struct.pack(">i", 42)
-        + struct.pack(">hhih", 68, 0, 1, 8) + b"holdfast" + b"\0"
-        + b"\x02g" + b"\x04m-1" + struct.pack(">i", -1) + b"\x04pod" + b"\0"
-        + struct.pack(">i", -1) + b"\0\0\0" + b"\0"
+    for leave, epoch in ((True, -1), (False, -2)):
+        assert encode_heartbeat(StaticMember("g", "m-1", "pod"), leave=leave) == (
+            struct.pack(">i", 42)
+            + struct.pack(">hhih", 68, 0, 1, 8) + b"holdfast" + b"\0"
+            + b"\x02g" + b"\x04m-1" + struct.pack(">i", epoch) + b"\x04pod" + b"\0"
+            + struct.pack(">i", -1) + b"\0\0\0" + b"\0"
+        )  # fmt: skip
+
+
+def test_one_of_a_classic_group_without_an_id_of_its_own_leaves_by_its_name() -> None:
+    assert encode_leave(StaticMember("grp", "", "pod")) == (
+        struct.pack(">i", 34)
+        + struct.pack(">hhih", 13, 3, 1, 8) + b"holdfast"
+        + struct.pack(">h", 3) + b"grp" + struct.pack(">i", 1)
+        + struct.pack(">h", 0) + struct.pack(">h", 3) + b"pod"
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("whole", "one"), [(0, 0), (0, 25), (15, None)])
+def test_what_the_coordinator_says_of_all_or_of_the_one_member_is_read(whole: int, one: int | None) -> None:
+    members = [] if one is None else [struct.pack(">h", 0) + struct.pack(">h", 3) + b"pod" + struct.pack(">h", one)]
+    said = struct.pack(">iihi", 1, 0, whole, len(members)) + b"".join(members)
+    assert decode_leave(said) == (one or whole)
+
+
 def test_a_long_name_has_a_long_length() -> None:
-    assert b"\xad\x02" + b"x" * 300 in encode_leave(StaticMember("x" * 300, "m", "pod"))
+    assert b"\xad\x02" + b"x" * 300 in encode_heartbeat(StaticMember("x" * 300, "m", "pod"), leave=True)
 
 
 def test_the_coordinators_address_is_read() -> None:
@@ -118,7 +137,7 @@ def test_the_coordinators_address_is_read() -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_answer_or_malformed(payload: bytes) -> None:
-    for decode in (decode_coordinator, decode_leave):
+    for decode in (decode_coordinator, decode_heartbeat, decode_leave):
         with suppress(Malformed):
             decode(struct.pack(">i", 1) + payload)
 
@@ -131,12 +150,25 @@ def test_where_nothing_can_be_said_by_hand_it_says_why() -> None:
     )
 
 
-def test_one_that_stops_before_it_is_let_in_says_that_it_may_stay(caplog: pytest.LogCaptureFixture) -> None:
-    client = emit(check({**CONF, "bootstrap.servers": "127.0.0.1:1", PROPERTY: "pod-3"}, "keep"), NOT_ASKED)
+@pytest.mark.parametrize(
+    ("protocol", "leave", "said"),
+    [
+        ("classic", True, "pod-3 cannot leave g for good: 127.0.0.1:1"),
+        ("classic", False, ""),
+        ("consumer", True, "pod-3 cannot leave g for good: 127.0.0.1:1"),
+        ("consumer", False, "pod-3 stops before g has let it in, and cannot say that it comes back: 127.0.0.1:1"),
+    ],
+)
+def test_one_that_stops_before_it_is_let_in_says_what_could_not_be_said(
+    protocol: str, leave: bool, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = {**CONF, "bootstrap.servers": "127.0.0.1:1", "group.protocol": protocol, PROPERTY: "pod-3"}
+    client = emit(check(conf, "keep"), NOT_ASKED)
     consumer = Consumer({**client.conf, "log_level": 0})
     consumer.subscribe(["orders"])
-    leave(consumer, client, Deadline(5))
-    assert "pod-3 stops before g has let it in" in caplog.text
+    close(consumer, client, Deadline(5), leave=leave)
+    assert said in caplog.text
+    assert said or not caplog.text
 
 
 def test_one_whose_last_poll_raises_is_closed_all_the_same() -> None:
@@ -156,5 +188,5 @@ def test_one_whose_last_poll_raises_is_closed_all_the_same() -> None:
     client = emit(check({**CONF, "bootstrap.servers": "127.0.0.1:1", PROPERTY: "pod-3"}, "keep"), NOT_ASKED)
     consumer = Failing({**client.conf, "log_level": 0})
     with pytest.raises(KafkaException):
-        leave(consumer, client, Deadline(5))
+        close(consumer, client, Deadline(5), leave=True)
     assert consumer.closed

@@ -1,9 +1,16 @@
-"""A static member leaves for good: its partitions go to others at once, not after its session.
+"""A static member is closed: it comes back, or it leaves for good, and its partitions go to others at once.
 
-In the classic protocol librdkafka says so when it is asked to unsubscribe, and nothing when it is closed. In the
-consumer protocol it always says "I come back" (epoch -2, KIP-848), whatever is called, so the other word (epoch -1) is
-sent by hand: FindCoordinator, key 10, and ConsumerGroupHeartbeat, key 68, both version 0. Measured on Kafka 4.3.1;
-layouts: Kafka's message definitions.
+In the classic protocol librdkafka says that it leaves when it is asked to unsubscribe, and nothing when it is closed.
+In the consumer protocol it always says "I come back" (epoch -2, KIP-848), whatever is called, so the other word (epoch
+-1) is sent by hand.
+
+Before its first request to join is answered (a classic group collects its members, or waits for one that drains)
+librdkafka says nothing at all, in neither protocol, while the broker has the member already. Then all is said by hand:
+"I come back", or the next start would be refused for a session (consumer protocol; a classic successor takes the place
+of who is joining); or that it leaves.
+
+By hand: FindCoordinator, key 10, and ConsumerGroupHeartbeat, key 68, both version 0; LeaveGroup, key 13, version 3
+(Kafka 2.4), which names a member by its static id alone. Measured on Kafka 4.3.1; layouts: Kafka's message definitions.
 """
 
 from __future__ import annotations
@@ -15,8 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.adapters.kafka import tls
 from holdfast.adapters.kafka.broker_features import bootstrap
 from holdfast.adapters.kafka.config import GroupProtocol
+from holdfast.adapters.kafka.joining import is_member
 from holdfast.adapters.kafka.wire import Malformed, answer, compact, exchange, request
-from holdfast.timing import Deadline
+from holdfast.timing import SYSTEM_CLOCK, Deadline
 
 if TYPE_CHECKING:
     import ssl
@@ -27,25 +35,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("holdfast.kafka")
 
-_FIND_COORDINATOR, _HEARTBEAT = 10, 68
-_LEAVE_FOR_GOOD = -1
-#: The member is not in the group (any more): what was wanted.
-_GONE = frozenset({25, 69})  # UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND
+_FIND_COORDINATOR, _LEAVE_GROUP, _HEARTBEAT = 10, 13, 68
+_LEAVE_FOR_GOOD, _COME_BACK = -1, -2
+#: What was wanted: it is not in the group (any more), or its name is another's.
+_GONE = frozenset({25, 69, 82})  # UNKNOWN_MEMBER_ID, GROUP_ID_NOT_FOUND, FENCED_INSTANCE_ID
 #: One look at a client that is about to go.
 _LOOK_S = 0.02
 # How long one address may take to tell who coordinates the group.
 _ADDRESS_S = 2.0
+#: So long a request to join may still be on its way, on a connection that was closed behind it.
+_ON_ITS_WAY_S = 0.2
 
 
 class Failed(Exception):
-    """The member still counts as one that comes back; the message is a clause that says why."""
+    """It could not be said; the message is a clause that says why."""
 
 
 class StaticMember(NamedTuple):
     """A static member as the broker knows it."""
 
     group: str
-    #: What the client has given itself; another one is refused.
+    #: What the client has given itself, and another one is refused; "" = in a classic group, not known yet.
     member_id: str
     static_id: str
 
@@ -62,52 +72,75 @@ def cannot(conf: Mapping[str, object]) -> str | None:
     return None
 
 
-def leave(consumer: Consumer, client: ClientConfig, deadline: Deadline) -> None:
-    """Leave for good; where that cannot be said, the log says so. Close, whatever is raised. The client's thread."""
-    if client.protocol is not GroupProtocol.CONSUMER:
-        # It leaves once its partitions are given back, in a poll; then it has no member id any more. While it joins for
-        # the first time it has none yet, and nothing to leave with.
-        if not consumer.memberid():
-            _log.warning(
-                "%s stops before %s has let it in: if it comes in yet, others wait for its session",
-                client.static_id,
-                client.group,
-            )
-        try:
-            consumer.unsubscribe()
-            while consumer.memberid() and not deadline.passed:
-                consumer.poll(_LOOK_S)
-        finally:
-            consumer.close()
-        return
+def close(consumer: Consumer, client: ClientConfig, deadline: Deadline, *, leave: bool) -> None:
+    """Close a static member that has subscribed; where it cannot be said what becomes of it, the log says so. Close,
+    whatever is raised. The client's thread.
+
+    Args: leave: for good.
+    """
+    classic = client.protocol is not GroupProtocol.CONSUMER
     member = StaticMember(client.group, consumer.memberid() or "", client.static_id or "")
-    consumer.close()
+    joining = not member.member_id if classic else is_member(consumer) is False
     try:
-        leave_for_good(client.conf, member, deadline)
+        if leave and classic:
+            _unsubscribe(consumer, deadline)
+    finally:
+        consumer.close()
+    if (leave and joining) if classic else (leave or joining):
+        _say(client.conf, member, deadline, leave=leave, twice=joining)
+
+
+def _unsubscribe(consumer: Consumer, deadline: Deadline) -> None:
+    """It leaves once its partitions are given back, in a poll; then it has no member id any more."""
+    consumer.unsubscribe()
+    while consumer.memberid() and not deadline.passed:
+        consumer.poll(_LOOK_S)
+
+
+def _say(conf: Mapping[str, object], member: StaticMember, deadline: Deadline, *, leave: bool, twice: bool) -> None:
+    try:
+        if not tell(conf, member, deadline, leave=leave) and twice:
+            SYSTEM_CLOCK.sleep(deadline.left_s(at_most=_ON_ITS_WAY_S))
+            tell(conf, member, deadline, leave=leave)
     except Failed as error:
-        _log.warning(
-            "%s cannot leave %s for good: %s; others wait for its session", member.static_id, member.group, error
-        )
+        if leave:
+            _log.warning(
+                "%s cannot leave %s for good: %s; others wait for its session", member.static_id, member.group, error
+            )
+        else:
+            _log.warning(
+                "%s stops before %s has let it in, and cannot say that it comes back: %s; its next start may have to "
+                "wait for its session",
+                member.static_id,
+                member.group,
+                error,
+            )
 
 
-def leave_for_good(conf: Mapping[str, object], member: StaticMember, deadline: Deadline) -> None:
-    """Say it to the group's coordinator. Blocks until the deadline at most. Raises Failed."""
+def tell(conf: Mapping[str, object], member: StaticMember, deadline: Deadline, *, leave: bool) -> bool:
+    """Tell the group's coordinator that the member leaves for good, or comes back. Blocks until the deadline at most.
+    Raises Failed.
+
+    Returns: False = the coordinator knows no such member.
+    """
     if (why := cannot(conf)) is not None:
         raise Failed(why)
     context = tls.context(conf) if tls.uses_tls(conf) else None
+    asked, read = (encode_heartbeat(member, leave=leave), decode_heartbeat)
+    if not member.member_id:
+        asked, read = encode_leave(member), decode_leave
     failure = "no address"
     for host, port in bootstrap(conf):
         try:
             share = Deadline(deadline.left_s(at_most=_ADDRESS_S))  # one that is silent leaves time for the next
             coordinator = _find(host, port, context, member.group, share)
-            reply = exchange(*coordinator, context, encode_leave(member), deadline)
+            error_code = read(exchange(*coordinator, context, asked, deadline))
         except (OSError, Malformed, UnicodeError) as error:
             failure = f"{host}:{port}: {error}"
             continue
-        error_code = decode_leave(reply)
         if error_code and error_code not in _GONE:
             raise Failed(f"the coordinator answers with error {error_code}")
-        return
+        return not error_code
     raise Failed(failure)
 
 
@@ -132,13 +165,13 @@ def decode_coordinator(payload: bytes) -> tuple[str, int]:
     return host, reader.int32()
 
 
-def encode_leave(member: StaticMember) -> bytes:
-    """ConsumerGroupHeartbeat, version 0, with the epoch that ends a membership."""
+def encode_heartbeat(member: StaticMember, *, leave: bool) -> bytes:
+    """ConsumerGroupHeartbeat, version 0, with the epoch that ends a membership, or leaves its place to who comes."""
     body = (
         b"\0"  # tagged fields of the header
         + compact(member.group)
         + compact(member.member_id)
-        + struct.pack(">i", _LEAVE_FOR_GOOD)
+        + struct.pack(">i", _LEAVE_FOR_GOOD if leave else _COME_BACK)
         + compact(member.static_id)
         + b"\0"  # rack: null
         + struct.pack(">i", -1)  # rebalance timeout: as it was
@@ -148,9 +181,33 @@ def encode_leave(member: StaticMember) -> bytes:
     return request(_HEARTBEAT, 0, body)
 
 
-def decode_leave(payload: bytes) -> int:
+def decode_heartbeat(payload: bytes) -> int:
     """The error code; 0 = done. Raises Malformed."""
     reader = answer(payload)
     reader.skip_tags()
     reader.int32()  # throttle time
+    return reader.int16()
+
+
+def encode_leave(member: StaticMember) -> bytes:
+    """LeaveGroup, version 3, of one member: without its own id whoever has the static one is meant."""
+    group, member_id, static_id = (text.encode() for text in member)
+    body = b"".join(
+        (
+            struct.pack(">h", len(group)) + group,
+            struct.pack(">i", 1),  # so many members
+            struct.pack(">h", len(member_id)) + member_id,
+            struct.pack(">h", len(static_id)) + static_id,
+        )
+    )
+    return request(_LEAVE_GROUP, 3, body)
+
+
+def decode_leave(payload: bytes) -> int:
+    """The error code, of all or of the one member; 0 = done. Raises Malformed."""
+    reader = answer(payload)
+    reader.int32()  # throttle time
+    if (error := reader.int16()) or reader.int32() < 1:
+        return error
+    reader.text(), reader.text()  # its two ids
     return reader.int16()

@@ -292,6 +292,8 @@ class MessageSource(KafkaSource):
     def unsubscribe(self) -> None:
         """Leave the group; what was assigned is revoked in a poll to come."""
         self._unowned = None  # it would join again
+        # While it joins for the first time it has nothing to leave with yet: that is said when it is closed.
+        self._subscribed = self._subscribed and not self.in_group
         self._callbacks.in_group = False
         self.client.unsubscribe()
 

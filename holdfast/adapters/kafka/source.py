@@ -102,6 +102,8 @@ class KafkaSource:
         self._starting_offsets = StartingOffsets(self._checked.group, self._checked.conf, self._begins_by_default, ids)
         self._unowned: unowned.Watch | None = None
         self._number: int | None = None
+        #: Whether the group may have this member, or have it soon.
+        self._subscribed = False
         self._brokers, self._renewal, self._drain_s = Brokers(ids.admin, self._checked.conf), Renewal(), 0.0
 
     def __repr__(self) -> str:
@@ -275,8 +277,8 @@ class KafkaSource:
         elif self._callbacks.commits_under_way or self._brokers.may_hang(consumer):
             self._callbacks.clients += 1  # what it calls then comes from another thread, and is nobody's any more
             give_up(consumer, deadline)
-        elif self._client is not None and self._client.static_id is not None and (leave or self._leave):
-            leave_static.leave(consumer, self._client, deadline)
+        elif self._client is not None and self._client.static_id is not None and self._subscribed:
+            leave_static.close(consumer, self._client, deadline, leave=leave or self._leave)
         else:
             consumer.close()
         self._callbacks.shield.raise_kept()
@@ -403,6 +405,7 @@ class KafkaSource:
 
     def _join(self) -> None:
         if self._consumer is not None:
+            self._subscribed = True
             join(self._consumer, self._topics, self._callbacks)
 
     # ---- positions

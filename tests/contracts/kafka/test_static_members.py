@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Consumer
 
-from holdfast.adapters.kafka import KafkaSource
-from holdfast.adapters.kafka.leave_static import Failed, StaticMember, leave_for_good
+from holdfast import MemoryClaims
+from holdfast.adapters.kafka import KafkaConsumer, KafkaSource
+from holdfast.adapters.kafka.leave_static import Failed, StaticMember, tell
 from holdfast.errors import SettingError, StaticIdTaken
 from holdfast.plugin.events import RebalanceReport, SourceTrouble
 from holdfast.timing import Deadline
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.full
 
 #: Longer than anything here is waited for: what waits for a session fails.
 _SESSION_MS = int(2000 * PATIENCE_S)
+_CONSUMER_GROUP_HEARTBEAT = 68
 
 
 @pytest.fixture(params=["eager", "cooperative", "consumer"])
@@ -38,7 +42,7 @@ def protocol(request: pytest.FixtureRequest) -> dict[str, Any]:
 def patient() -> Iterator[KafkaServer]:
     """A broker whose sessions are long in the consumer protocol too, where they are its own to say."""
     sessions = ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms")
-    with KafkaServer(properties=dict.fromkeys(sessions, str(_SESSION_MS))) as server:
+    with KafkaServer(lines=1, properties=dict.fromkeys(sessions, str(_SESSION_MS))) as server:
         yield server
 
 
@@ -52,7 +56,7 @@ def patient_topic(patient: KafkaServer) -> str:
 def members(kafka: KafkaServer, group: str) -> list[str]:
     """The static ids in the group, as the broker sees it."""
     found = kafka.described(group)
-    return sorted(member.group_instance_id for member in found.members)
+    return sorted(member.group_instance_id or "" for member in found.members)
 
 
 def owned(member: Running) -> set[int]:
@@ -134,10 +138,6 @@ def test_so_does_one_that_has_no_partition(
 ) -> None:
     kafka, topic = patient, patient_topic
     running = [start(kafka, redis_url, topic, name, protocol) for name in ("one", "two", "three")]
-    if "group.protocol" not in protocol:
-        # The broker lists one that joins before its client has heard its own id: nothing can say before then that it
-        # leaves.
-        until(lambda: all(each.source._callbacks.assignments for each in running))
     until(lambda: len(members(kafka, topic)) == 3)
     until(lambda: sorted(len(owned(each)) for each in running) == [0, 1, 1])
     [idle] = [each for each in running if not owned(each)]
@@ -213,16 +213,89 @@ def test_and_gives_up_after_longer_than_a_dead_ones_session(
     assert first.error is None
 
 
+@pytest.fixture
+def busy(patient: KafkaServer, patient_topic: str, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """The configuration of a classic protocol, in whose group a member does not poll: who joins now is not let in."""
+    conf = PROTOCOLS[request.param] | {"session.timeout.ms": _SESSION_MS}
+    own = {"bootstrap.servers": patient.bootstrap, "group.id": patient_topic, "enable.auto.commit": False}
+    member = Consumer({**conf, **own, "log_level": 0})
+    try:
+        member.subscribe([patient_topic])
+        until(lambda: member.poll(0.1) is None and member.assignment())
+        yield conf
+    finally:
+        member.close()
+
+
+@pytest.mark.parametrize("busy", ["eager", "cooperative"], indirect=True)
+def test_an_app_that_leaves_for_good_before_it_is_let_in_is_out_at_once(
+    patient: KafkaServer, redis_url: str, patient_topic: str, busy: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    joining = start(patient, redis_url, patient_topic, "one", busy)
+    until(lambda: members(patient, patient_topic) == ["", "one"])
+    joining.stop(leave=True)
+    assert members(patient, patient_topic) == [""]
+    assert joining.error is None
+    assert "for good" not in caplog.text
+
+
+@pytest.mark.parametrize("busy", ["eager", "cooperative"], indirect=True)
+@pytest.mark.parametrize("unsubscribes", [False, True])
+def test_so_is_a_loop(patient: KafkaServer, patient_topic: str, busy: dict[str, Any], unsubscribes: bool) -> None:
+    conf = {**busy, "bootstrap.servers": patient.bootstrap, "group.id": patient_topic}
+    loop = KafkaConsumer(conf, claims=MemoryClaims(), static_id="one", leave=True)
+    loop.subscribe([patient_topic])
+    until(lambda: loop.poll(0.1) is None and members(patient, patient_topic) == ["", "one"])
+    if unsubscribes:
+        loop.unsubscribe()
+    loop.close()
+    assert members(patient, patient_topic) == [""]
+
+
+def test_a_loop_that_has_never_joined_leaves_the_name_to_who_has_it(patient: KafkaServer, patient_topic: str) -> None:
+    conf = {"bootstrap.servers": patient.bootstrap, "group.id": patient_topic, **PROTOCOLS["eager"]}
+    conf |= {"session.timeout.ms": _SESSION_MS}
+    member, other = (KafkaConsumer(conf, claims=MemoryClaims(), static_id="one", leave=True) for _ in range(2))
+    member.subscribe([patient_topic])
+    until(lambda: member.poll(0.1) is None and member.assignment())
+    other.close()
+    assert members(patient, patient_topic) == ["one"]
+    member.close()
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_under_the_consumer_protocol_one_that_stops_before_it_is_let_in_says_so_too(
+    patient: KafkaServer, redis_url: str, patient_topic: str, leave: bool
+) -> None:
+    conf = PROTOCOLS["consumer"] | {"bootstrap.servers": patient.address(0)}
+    [wire] = patient.wires(0)
+    wire.unanswered.add(_CONSUMER_GROUP_HEARTBEAT)
+    joining = start(patient, redis_url, patient_topic, "one", conf)
+    until(lambda: members(patient, patient_topic) == ["one"])
+    stopping = threading.Thread(target=joining.stop, kwargs={"leave": leave})
+    stopping.start()
+    until(lambda: joining.source._consumer is None)  # the client's last word is not heard, what is said by hand is
+    wire.unanswered.clear()
+    stopping.join(PATIENCE_S)
+    assert members(patient, patient_topic) == ([] if leave else ["one"])
+    again = start(patient, redis_url, patient_topic, "one", PROTOCOLS["consumer"])
+    until(lambda: len(owned(again)) == 2)
+    again.stop(leave=True)
+    assert again.told(SourceTrouble) == []  # which it would be told: the name is another's
+
+
 def test_a_leave_of_who_is_no_member_is_no_trouble_and_one_that_nobody_hears_is(
     patient: KafkaServer, patient_topic: str
 ) -> None:
     kafka, topic = patient, patient_topic
     stranger = StaticMember(topic, "nobody", "one")
-    leave_for_good({"bootstrap.servers": kafka.bootstrap}, stranger, Deadline(10))
+    conf = {"bootstrap.servers": kafka.bootstrap}
+    assert not tell(conf, stranger, Deadline(10), leave=True)
+    assert not tell(conf, stranger._replace(member_id=""), Deadline(10), leave=True)
     with pytest.raises(Failed, match="Connection refused"):
-        leave_for_good({"bootstrap.servers": "127.0.0.1:1"}, stranger, Deadline(10))
+        tell({"bootstrap.servers": "127.0.0.1:1"}, stranger, Deadline(10), leave=True)
     with pytest.raises(Failed, match="SASL"):
-        leave_for_good({"bootstrap.servers": kafka.bootstrap, "security.protocol": "sasl_ssl"}, stranger, Deadline(10))
+        tell({**conf, "security.protocol": "sasl_ssl"}, stranger, Deadline(10), leave=True)
 
 
 def test_a_function_that_tells_no_name_is_told_at_the_start(patient: KafkaServer, patient_topic: str) -> None:

@@ -226,7 +226,7 @@ class Server:
         if self.protocol == "consumer":  # a heartbeat, with the epoch of one that leaves
             head = b"\0" + compact(self._group) + compact(member_id) + struct.pack(">i", -1)
             said = head + b"\0\0" + struct.pack(">i", -1) + b"\0\0\0" + b"\0"
-            assert leave_static.decode_leave(self._ask(request(_HEARTBEAT, 0, said))) == 0
+            assert leave_static.decode_heartbeat(self._ask(request(_HEARTBEAT, 0, said))) == 0
         else:
             reply = self._ask(request(_LEAVE_GROUP, 0, _text(self._group) + _text(member_id)))
             assert answer(reply).int16() == 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from holdfast.adapters.kafka.loop_arguments import partitions_given
 from holdfast.adapters.kafka.loop_errors import as_the_clients
 from holdfast.records import Partition
+from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from holdfast.adapters.kafka.messages import MessageSource
     from holdfast.plugin.own_loop.driven import Driven
 
+#: How long a call waits in turn for others that asked before it, and how long at most: then one of them was torn.
+_GIVEN_S, _TIMES = 0.001, 100
+
 
 class ClientCalls:
     """The part of a `KafkaConsumer` that the engine has nothing to do with."""
@@ -25,6 +30,8 @@ class ClientCalls:
     _driven: Driven
     _offsets: LoopOffsets
     _closed: bool
+    #: Threads whose call waits for its turn.
+    _asking: set[int]
 
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, cached: bool = False
@@ -81,11 +88,29 @@ class ClientCalls:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """One call at a time, with the client's own kind of error."""
-        with self._driven.lock, self._driven.whole():
+        with self._one_call():
             if self._closed:
                 raise RuntimeError("Consumer closed")
             with as_the_clients():
                 yield
+
+    @contextmanager
+    def _one_call(self) -> Iterator[None]:
+        """Calls come in the order in which they were asked for: a loop that polls again at once would have the lock
+        again before a thread that waits for it has woken up, and again, for as long as nothing comes."""
+        asking, me = self._asking, get_ident()
+        for _ in range(_TIMES):
+            if not asking or self._driven.inside:
+                break
+            SYSTEM_CLOCK.sleep(_GIVEN_S)
+        asking.add(me)
+        try:
+            with self._driven.lock:
+                asking.discard(me)
+                with self._driven.whole():
+                    yield
+        finally:
+            asking.discard(me)
 
     # ---- what the client needs to be told, and this does by itself
     def unassign(self) -> None:

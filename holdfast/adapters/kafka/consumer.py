@@ -118,6 +118,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
             deserialise=self._deserialiser(own),
         )
         self._source.check_settings(settings)
+        self._asking = set()
         self._driven = Driven(
             self._source,
             done_when=own.done_when,
@@ -355,7 +356,7 @@ class KafkaConsumer(ClientCalls, LoopSeen):
         of it cannot be known from here. A loop that has handled it says `commit()` or `done()` first, or in its
         on_revoke, which is called first of all; else it runs again. Raises what on_revoke raised, when all is closed.
         """
-        with self._driven.lock, self._driven.whole():
+        with self._one_call():
             if not self._closed:
                 callbacks = self._source.callbacks
                 callbacks.leaving()

@@ -130,6 +130,11 @@ class Driven:
         """See `DoneWhen`."""
         return self.user.done_when
 
+    @property
+    def inside(self) -> bool:
+        """Whether a call of the loop is under way. Any thread."""
+        return self._inside
+
     # ---- the loop's calls, under `lock`, each inside of `whole`
     @contextmanager
     def whole(self) -> Iterator[None]:

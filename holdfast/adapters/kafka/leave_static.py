@@ -48,7 +48,7 @@ _ON_ITS_WAY_S = 0.2
 
 
 class Failed(Exception):
-    """It could not be said; the message is a clause that says why."""
+    """The coordinator was not told; the message is a clause that says why."""
 
 
 class StaticMember(NamedTuple):
@@ -91,7 +91,7 @@ def close(consumer: Consumer, client: ClientConfig, deadline: Deadline, *, leave
 
 
 def _unsubscribe(consumer: Consumer, deadline: Deadline) -> None:
-    """It leaves once its partitions are given back, in a poll; then it has no member id any more."""
+    """Leave once the partitions are given back, in a poll; then the client has no member id any more."""
     consumer.unsubscribe()
     while consumer.memberid() and not deadline.passed:
         consumer.poll(_LOOK_S)

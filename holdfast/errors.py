@@ -32,6 +32,7 @@
         │   ├── NotJson         a handler asks for a record's JSON, and its value is none
         │   ├── RecordUnreadable  what the broker delivered cannot be decoded: dead letter, or the app stops
         │   ├── KeyMissing      a record or a call has no business key, and the setting says that is an error
+        │   ├── KeyReused       an idempotent function has run for this key with another payload
         │   └── HandlerHung     a handler ran past its timeout and its grace: dead letter, or the app stops
         ├── RegistryUnavailable a schema registry does not answer, or refuses this client (retriable)
         ├── KeyBusy             an idempotent function is being run for this key by another (retriable)
@@ -296,6 +297,12 @@ class KeyMissing(Unretriable):
     """A record or a call has no business key where the handler asks for one."""
 
     page = "how-to/handlers.md"
+
+
+class KeyReused(Unretriable):
+    """The function has run for this key with another payload (`fingerprint=`), and is not run again for it."""
+
+    page = "how-to/decorator.md"
 
 
 class KeyBusy(HandlerError):

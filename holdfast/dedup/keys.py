@@ -21,7 +21,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cached_property
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from holdfast.dedup.not_run import check_returns
 from holdfast.errors import KeyMissing, NotJson, SettingError
@@ -88,22 +90,36 @@ class Field:
                 raise _missing(record, "its value is not JSON", remedy) from error
         above = "its value"
         for part in self.name.split("."):
-            inner = _inside(found, part)
-            if inner is _ABSENT:
+            inner = inside(found, part)
+            if inner is ABSENT:
                 what = f"its value has no field {self.name!r}: {above} {_fields(found)}"
                 raise _missing(record, what, "let the producer set it, or name another field: key=...")
             found, above = inner, part
         return found
 
 
-_ABSENT = object()
+ABSENT: Final = object()
 
 
-def _inside(found: object, part: str) -> object:
-    """The field of that name, or _ABSENT. What JSON knows has no attributes: `real` is no field of a number."""
-    if isinstance(found, Mapping):
-        return found.get(part, _ABSENT)
-    return _ABSENT if type(found) in _JSON_TYPES else getattr(found, part, _ABSENT)
+def inside(found: object, part: str) -> object:
+    """The field of that name, or ABSENT. What JSON knows has no attributes: `real` is no field of a number.
+
+    A mapping that is no dict may be more than one: Starlette's Request is a mapping of what the server has passed on,
+    and what its class has by that name (`headers`, `path_params`) is what is meant.
+    """
+    if type(found) is dict:
+        return found.get(part, ABSENT)
+    if type(found) in _JSON_TYPES:
+        return ABSENT
+    if isinstance(found, Mapping) and (isinstance(found, dict) or not _is_property(type(found), part)):
+        item = found.get(part, ABSENT)
+        if item is not ABSENT:
+            return item
+    return getattr(found, part, ABSENT)
+
+
+def _is_property(kind: type, name: str) -> bool:
+    return any(isinstance(vars(base).get(name), property | cached_property) for base in kind.__mro__)
 
 
 def _decoded(record: Record) -> Any:  # noqa: ANN401 - whatever is there
@@ -198,9 +214,9 @@ def key_text(found: object) -> str | None:
             return "x:" + found.hex()
     if isinstance(found, str) and found:
         return "s:" + found
-    if isinstance(found, int) and not isinstance(found, bool):
-        return f"n:{found:d}"
-    return None
+    if isinstance(found, int):
+        return None if isinstance(found, bool) else f"n:{found:d}"
+    return f"n:{int(found):d}" if isinstance(found, Integral) else None  # numpy's
 
 
 def text_of(key: str) -> str:

@@ -37,6 +37,7 @@ from holdfast.dedup.redis_connect import (
     keeps_keys,
     masked,
 )
+from holdfast.dedup.redis_connect import place_of as place_of_single
 from holdfast.dedup.redis_connect import where_is as where_is_single
 from holdfast.dedup.redis_errors import asking
 from holdfast.errors import SettingError, StoreUnavailable
@@ -143,6 +144,11 @@ def around(cluster: RedisCluster) -> ClusterClient:
 def where_is(client: redis.Redis) -> Where:
     """Host, port and database, for people; of a cluster the nodes that were given."""
     return client.where if isinstance(client, ClusterClient) else where_is_single(client)
+
+
+def place_of(client: redis.Redis) -> str:
+    """The database by the addresses that the client was given; of a cluster, by some of its nodes."""
+    return " ".join(sorted(client.where.split(", "))) if isinstance(client, ClusterClient) else place_of_single(client)
 
 
 def inspect_cluster(client: ClusterClient, where: Where, layout: Layout, *, wait_for_replica: bool) -> Server:

@@ -164,6 +164,27 @@ def where_is(client: redis.Redis) -> Where:
     return f"{place}/{kwargs.get('db', 0)}"
 
 
+#: Spellings of this machine.
+_HERE = {"127.0.0.1": "localhost", "::1": "localhost"}
+
+
+def place_of(client: redis.Redis) -> str:
+    """The database by the address that the client was given: the same after a failover. Of one server with two names
+    there are two."""
+    kwargs, pool = client.get_connection_kwargs(), client.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        hosts = [each.get_connection_kwargs() for each in pool.sentinel_manager.sentinels]
+        servers = " ".join(sorted(f"{_host(each)}:{each.get('port')}" for each in hosts))
+        return f"{pool.service_name} {servers}/{kwargs.get('db', 0)}"
+    address = kwargs.get("path") or f"{_host(kwargs)}:{kwargs.get('port', 6379)}"
+    return f"{address}/{kwargs.get('db', 0)}"
+
+
+def _host(kwargs: Mapping[str, Any]) -> str:
+    host = str(kwargs.get("host", "localhost")).lower()
+    return _HERE.get(host, host)
+
+
 def inspect(client: redis.Redis, where: Where, *, wait_for_replica: bool, node: bool = False) -> Server:
     """Ask the server what it is.
 

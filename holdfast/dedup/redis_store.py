@@ -22,6 +22,7 @@ from holdfast.dedup.redis_cluster import (
     inspect_cluster,
     is_cluster,
     one_id,
+    place_of,
     where_is,
 )
 from holdfast.dedup.redis_cluster_client import ClusterClient
@@ -141,7 +142,7 @@ class RedisClaims:
         #: Makes a client like the first one, for a forked child; None: the client is the caller's.
         self._make_client: Callable[[], Client] | None = None
         #: For `idempotent`.
-        self.calls = Calls(self, self._lease_s)
+        self.calls = Calls(self, self._lease_s, (runtime, place_of(client), namespace))
         after_fork(self, RedisClaims._forked)
 
     @classmethod

@@ -20,11 +20,11 @@ import pytest
 from holdfast import BatchFailed, KeyBusy, MemoryClaims, Skipped, current_claim, idempotent
 from holdfast.dedup import calls
 from holdfast.dedup.calls import debts
-from holdfast.dedup.calls.names import Names
+from holdfast.dedup.calls.functions import Names
 from holdfast.dedup.claims import Claim, ClaimKey, Token
 from holdfast.dedup.memory_session import MemorySession
 from holdfast.dedup.memory_state import Claimed
-from holdfast.errors import HoldfastError, ResultNotStored, StoreRefused
+from holdfast.errors import HoldfastError, KeyReused, ResultNotStored, StoreRefused
 from tests.harness.lines import Lines, Struck
 from tests.harness.waiting import until
 
@@ -151,6 +151,13 @@ def a_second_time(world: World) -> None:
     assert f(1) == f(1) == "done"
 
 
+def another_payload(world: World) -> None:
+    f = world.plain(fingerprint=lambda order: len(world.done))
+    assert f(1) == "done"
+    with pytest.raises(KeyReused):
+        f(1)
+
+
 def a_batch_of_which_some_fail(world: World) -> None:
     world.plain()(2)
     with pytest.raises(BatchFailed):
@@ -233,7 +240,7 @@ def coroutines_that_are_closed(world: World) -> None:
 
 
 CALLED: list[Callable[[World], None]] = [
-    *(fresh, fails, is_interrupted, a_second_time, a_batch_of_which_some_fail, a_key_that_is_busy),
+    *(fresh, fails, is_interrupted, a_second_time, another_payload, a_batch_of_which_some_fail, a_key_that_is_busy),
     *(no_answer_before_the_body, no_answer_after_the_body, a_result_is_refused),
     *(in_a_task, a_task_that_fails, a_task_that_is_cancelled, coroutines_that_are_closed),
 ]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import MemoryClaims, Skipped, idempotent
+from holdfast import MemoryClaims, RedisClaims, Skipped, idempotent
 from holdfast.errors import SettingError
+from holdfast.runtime import Machine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -98,6 +99,122 @@ class TestNames:
     def test_a_name_is_text(self, claims: MemoryClaims, name: Any) -> None:
         with pytest.raises(SettingError, match="name"):
             idempotent(claims, key="order_id", name=name)(of_the_module)
+
+
+URL = "redis://localhost:6379/0"
+
+
+def another_of_the_module(order_id: int) -> None: ...
+
+
+class TestTwoStoreObjects:
+    """Of one server and namespace in one process. None is connected: the address tells."""
+
+    @pytest.mark.parametrize(
+        ("url", "namespace"),
+        [
+            (URL, "holdfast"),
+            ("redis://127.0.0.1", "holdfast"),
+            ("redis://user:another@LOCALHOST", "holdfast"),
+            *((f"redis+{kind}", "shop") for kind in ("sentinel://a:1,b:2/main/0", "cluster://a:1,b:2")),
+        ],
+    )
+    def test_two_functions_of_one_name_are_refused(self, url: str, namespace: str) -> None:
+        first = RedisClaims.from_url(URL if url.startswith("redis:") else url, namespace=namespace)
+        second = RedisClaims.from_url(url.replace("a:1,b:2", "b:2,a:1"), namespace=namespace)
+        kept = idempotent(first, key="order_id", name="billing")(of_the_module)
+        with pytest.raises(SettingError, match=r"billing.*of_the_module.*at another store object.*another name="):
+            idempotent(second, key="order_id", name="billing")(another_of_the_module)
+        del kept
+
+    @pytest.mark.parametrize(
+        ("url", "settings"),
+        [
+            (URL, {"namespace": "another"}),
+            ("redis://localhost:6379/1", {}),
+            ("redis://localhost:6380/0", {}),
+            ("redis://elsewhere:6379/0", {}),
+            ("unix:///run/redis.sock", {}),
+            ("redis+sentinel://localhost:6379/main/0", {}),
+            (URL, {"runtime": Machine()}),
+        ],
+    )
+    def test_of_other_keys_they_are_not(self, url: str, settings: dict[str, Any]) -> None:
+        kept = idempotent(RedisClaims.from_url(URL), key="order_id", name="billing")(of_the_module)
+        idempotent(RedisClaims.from_url(url, **settings), key="order_id", name="billing")(another_of_the_module)
+        del kept
+
+    @pytest.mark.parametrize("name", ["billing", None])
+    def test_the_same_function_may_be_decorated_for_both(self, name: str | None) -> None:
+        kept = [
+            idempotent(RedisClaims.from_url(URL), key="order_id", name=name)(function)
+            for function in (of_the_module, of_the_module)
+        ]
+        assert kept[0] is not kept[1]
+
+    def test_a_function_that_nothing_can_call_any_more_has_no_name(self) -> None:
+        def forgotten(order_id: int) -> object:
+            return cycle
+
+        cycle: list[object] = []
+        cycle.append(idempotent(RedisClaims.from_url(URL), key="order_id", name="billing")(forgotten))
+        cycle = []
+        idempotent(RedisClaims.from_url(URL), key="order_id", name="billing")(of_the_module)
+
+    def test_nor_has_one_whose_store_is_closed(self) -> None:
+        store = RedisClaims.from_url(URL)
+        kept = idempotent(store, key="order_id", name="billing")(of_the_module)
+        store.close()
+        idempotent(RedisClaims.from_url(URL), key="order_id", name="billing")(another_of_the_module)
+        del kept
+
+
+class TestTyped:
+    """At a prompt, in a notebook: a cell that runs again makes its functions again."""
+
+    CELL = """
+@idempotent(claims, key="order_id", name="billing", on_done="marker")
+def bill(order_id):
+    return {answer}
+"""
+
+    def run(self, cell: str, number: int, scope: dict[str, Any]) -> None:
+        exec(compile(cell, f"<ipython-input-{number}>", "exec"), scope)  # noqa: S102 - as a notebook does
+
+    def scope(self, claims: object, **more: Any) -> dict[str, Any]:
+        return {"__name__": "__main__", "idempotent": idempotent, "claims": claims, **more}
+
+    @pytest.mark.parametrize("stores", [1, 2])
+    @pytest.mark.parametrize("numbers", [(1, 1), (1, 2)], ids=["the same", "another"])
+    def test_a_cell_may_run_again_as_it_was_or_edited(self, stores: int, numbers: tuple[int, int]) -> None:
+        scope = self.scope(RedisClaims.from_url(URL, namespace="typed"))
+        self.run(self.CELL.format(answer=1), numbers[0], scope)
+        kept = scope["bill"]
+        if stores == 2:
+            scope["claims"] = RedisClaims.from_url(URL, namespace="typed")
+        for answer in (1, 2):
+            self.run(self.CELL.format(answer=answer), numbers[1], scope)
+        assert scope["bill"] is not kept
+
+    def test_so_may_a_file_that_is_run_from_there(self, claims: MemoryClaims) -> None:
+        for answer in (1, 2):
+            with pytest.MonkeyPatch.context() as prompt:
+                prompt.setattr(sys, "ps1", ">>> ", raising=False)
+                self.run(self.CELL.format(answer=answer), 1, self.scope(claims, __file__="shop.py"))
+
+    @pytest.mark.parametrize("second", ["def refund(order_id): ...", "bill = lambda order_id: None"])
+    def test_but_two_functions_do_not_share_a_name_there_either(self, claims: MemoryClaims, second: str) -> None:
+        scope = self.scope(claims)
+        self.run(self.CELL.format(answer=1), 1, scope)
+        scope["make"] = idempotent(claims, key="order_id", name="billing")
+        with pytest.raises(SettingError, match="another name="):
+            self.run(f"{second}\nmake(globals().get('refund') or bill)", 1, scope)
+
+    def test_nor_in_a_script(self, claims: MemoryClaims) -> None:
+        scope = self.scope(claims, __file__="shop.py")
+        self.run(self.CELL.format(answer=1), 1, scope)
+        with pytest.raises(SettingError, match="another name="):
+            self.run(self.CELL.format(answer=2), 1, scope)
 
 
 class TestImportedAgain:

@@ -6,7 +6,9 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
+from starlette.requests import Request
 
 from holdfast import BatchFailed, MemoryClaims, Skipped, idempotent
 from holdfast.errors import KeyMissing, SettingError
@@ -68,6 +70,58 @@ class TestSpelling:
         with pytest.raises(KeyMissing):
             f(x=2)
         assert keys_of(claims) == ["n:1"]
+
+    @pytest.mark.parametrize(
+        ("key", "found"),
+        [
+            ("request.headers.idempotency-key", "s:k1"),
+            ("request.path_params.order", "s:4711"),
+            ("request.query_params.page", "s:2"),
+            ("request.state.tenant", "s:acme"),
+            ("request.method", "s:POST"),
+            ("request.type", "s:http"),
+        ],
+    )
+    def test_a_web_request_is_an_object_though_it_is_a_mapping_too(
+        self, claims: MemoryClaims, key: str, found: str
+    ) -> None:
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/",
+            "query_string": b"page=2",
+            "headers": [(b"idempotency-key", b"k1")],
+            "path_params": {"order": "4711"},
+            "state": {"tenant": "acme"},
+        }
+        idempotent(claims, key=key, name="f")(lambda request: None)(Request(scope))
+        assert keys_of(claims) == [found]
+
+    def test_fields_of_a_dict_come_before_what_its_class_has(self, claims: MemoryClaims) -> None:
+        class Event(dict[str, Any]):
+            """As of a webhook's library."""
+
+            @property
+            def id(self) -> str:
+                return "the class's"
+
+        f = idempotent(claims, key="event.id", name="f")(lambda event: None)
+        f(Event(id="a"))
+        f(Event())
+        f({"id": "b"})
+        with pytest.raises(KeyMissing, match=r"no 'event\.id' in it"):
+            f({"items": 1})
+        assert keys_of(claims) == ["s:a", "s:the class's", "s:b"]
+
+    @pytest.mark.parametrize("number", [np.int64(4711), np.uint8(7)])
+    def test_whole_numbers_of_numpy_are_whole_numbers(self, claims: MemoryClaims, number: Any) -> None:
+        f = idempotent(claims, key="order_id", name="f", on_done="marker")(lambda order_id: None)
+        assert [f(number), f(int(number))] == [None, Skipped.DONE]
+
+    @pytest.mark.parametrize("wrong", [np.float64(1), np.bool_(1), np.array([1]), np.array(1)])
+    def test_other_values_of_numpy_are_no_keys(self, claims: MemoryClaims, wrong: Any) -> None:
+        with pytest.raises(KeyMissing, match="its key is of type"):
+            idempotent(claims, key="order_id", name="f")(lambda order_id: None)(wrong)
 
     def test_methods_class_methods_and_static_methods(self, claims: MemoryClaims) -> None:
         class Shop:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.dedup.calls.results import TOO_LARGE
+from holdfast.dedup.calls.fingerprints import without_result
 from holdfast.dedup.claims import Verdict
 from holdfast.errors import AccessRefused, StoreError, StoreRefused, StoreUnavailable
 from holdfast.timing import SYSTEM_CLOCK
@@ -55,7 +55,7 @@ def say_done(session: ClaimSession, claims: Sequence[Claim], results: Sequence[s
         if not any(results):
             raise
         if len(claims) == 1:
-            verdicts = session.finish(claims, [TOO_LARGE])
+            verdicts = session.finish(claims, [without_result(results[0])])
             log.warning("a result of %s is not stored, its key is done all the same: %s", claims[0].key.scope, error)
             return Said(verdicts, frozenset({0}))
     parts = [say_done(session, [claim], [result]) for claim, result in zip(claims, results, strict=True)]
@@ -90,7 +90,7 @@ class Finish(NamedTuple):
             return say_done(self.session, self.claims, self.results).verdicts
         except StoreUnavailable as error:
             large = _LARGE / len(self.results)
-            rest = [result if len(result) < large else TOO_LARGE for result in self.results]
+            rest = [result if len(result) < large else without_result(result) for result in self.results]
             verdicts = self.session.finish(self.claims, rest)
             log.warning(
                 "the store answers, and twice it did not to a result of %s with %d characters; the key is done "

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from holdfast.dedup.calls.codec import Decode, Encode
+    from holdfast.dedup.calls.fingerprints import FingerprintOf
     from holdfast.dedup.calls.here import CallStore
     from holdfast.dedup.calls.names import CallKey
     from holdfast.dedup.calls.results import OnBusy, OnDone, RaiseOrReturn, Skipped, StoreDown
@@ -59,6 +60,7 @@ def idempotent(
     key: CallKey,
     name: str | None = None,
     batch: Literal[False] = False,
+    fingerprint: FingerprintOf = False,
     on_done: Literal["result"] = "result",
     on_busy: Literal["wait", "raise"] = "wait",
     wait_s: float = 30.0,
@@ -75,6 +77,7 @@ def idempotent(
     key: CallKey,
     name: str | None = None,
     batch: Literal[False] = False,
+    fingerprint: FingerprintOf = False,
     on_done: OnDone = "result",
     on_busy: OnBusy = "wait",
     wait_s: float = 30.0,
@@ -91,6 +94,7 @@ def idempotent(
     key: CallKey,
     name: str | None = None,
     batch: Literal[True],
+    fingerprint: FingerprintOf = False,
     on_done: OnDone = "result",
     on_busy: OnBusy = "wait",
     wait_s: float = 30.0,
@@ -106,6 +110,7 @@ def idempotent(
     key: CallKey,
     name: str | None = None,
     batch: bool = False,
+    fingerprint: FingerprintOf = False,
     on_done: OnDone = "result",
     on_busy: OnBusy = "wait",
     wait_s: float = 30.0,
@@ -136,6 +141,11 @@ def idempotent(
             once, as often as it takes until all are settled, and returns a list of as many results, or None; it may
             raise `BatchFailed` to fail some. The decorated function returns one result an item, in order, or raises
             `BatchFailed` with the positions in its own list.
+        fingerprint: what a call that repeats a key has to repeat as well: True for all its arguments (in a batch: the
+            item; of a `Record` its value), a name, a path or a tuple of them as for `key`, or a function as for `key`
+            that makes plain data of them. A digest is kept with the key; a call with another one raises `KeyReused`,
+            once the key is done. While it is busy, and after a body that has failed, nothing is compared. Keys that
+            were done without a fingerprint fit all.
         on_done: what a call gets whose key is done. "result": what the first call returned, which has to
             read back as the same, see `encode`; None if it was done without a result. "marker": `Skipped.DONE`; no
             result is kept.
@@ -156,9 +166,9 @@ def idempotent(
 
     Returns:
         The decorator. What it returns raises, besides what the body raises:
-        KeyMissing (no key, an empty one, or one of another type), KeyBusy, Fenced, Unconfirmed, StoreUnavailable,
-        StoreRefused, BatchFailed, and ResultNotStored: the body has run and its key is done, but its result
-        cannot be kept. Later calls raise it too.
+        KeyMissing (no key, an empty one, or one of another type), KeyBusy, KeyReused (see `fingerprint`), Fenced,
+        Unconfirmed, StoreUnavailable, StoreRefused, BatchFailed, and ResultNotStored: the body has run and its key is
+        done, but its result cannot be kept. Later calls raise it too.
 
     Raises:
         SettingError: a value that cannot work; by the decorator: a function that cannot be guarded (a generator),
@@ -178,7 +188,16 @@ def idempotent(
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         _check(function)
         codec = codec_of(function, encode=encode, decode=decode, batch=batch, kept=on_done == "result")
-        guard = Guard(claims.calls, policy, function, key=key, name=name, batch=batch, codec=codec)
+        guard = Guard(
+            claims.calls,
+            policy,
+            function,
+            key=key,
+            name=name,
+            batch=batch,
+            fingerprint=fingerprint,
+            codec=codec,
+        )
         if is_coroutine(function):
 
             @functools.wraps(function)

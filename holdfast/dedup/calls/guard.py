@@ -9,18 +9,20 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from holdfast.dedup.calls.fingerprints import ArgumentFingerprint, ItemFingerprint, reused
 from holdfast.dedup.calls.grant import CURRENT
 from holdfast.dedup.calls.names import ArgumentKey, BatchParameter, ItemKey
 from holdfast.dedup.calls.results import Skipped
 from holdfast.dedup.calls.work import Ask, Pause, Work
-from holdfast.errors import BatchFailed, KeyMissing, StoreError
+from holdfast.errors import BatchFailed, KeyMissing, KeyReused, SettingError, StoreError
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
     from holdfast.dedup.calls.codec import Codec
+    from holdfast.dedup.calls.fingerprints import FingerprintOf
     from holdfast.dedup.calls.grant import CurrentClaim
     from holdfast.dedup.calls.here import Calls
     from holdfast.dedup.calls.names import CallKey
@@ -44,6 +46,7 @@ class Guard:
         key: CallKey,
         name: str | None,
         batch: bool,
+        fingerprint: FingerprintOf,
         codec: Codec,
     ) -> None:
         self._calls = calls
@@ -53,12 +56,14 @@ class Guard:
         self._name, origin = calls.names.choose(function, name)
         self._form: _Single | _Batch
         if batch:
+            of_item = None if fingerprint is False else ItemFingerprint(self._name, fingerprint)
             parameter = BatchParameter(self._name, signature, key)
-            self._form = _Batch(function, ItemKey(self._name, key), parameter, policy)
+            self._form = _Batch(function, ItemKey(self._name, key), of_item, parameter, policy)
         else:
-            self._form = _Single(function, ArgumentKey(self._name, signature, key))
+            of_call = None if fingerprint is False else ArgumentFingerprint(self._name, signature, fingerprint)
+            self._form = _Single(function, ArgumentKey(self._name, signature, key), of_call)
         self._batch = batch
-        calls.names.take(self._name, origin)  # now that nothing is wrong with it
+        self._taken = calls.names.take(self._name, origin)  # now that nothing is wrong with it
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401 - as the function
         """Of a plain function."""
@@ -81,19 +86,29 @@ class Guard:
 class _Single:
     """Calls of a function that has one key."""
 
-    def __init__(self, function: Callable[..., Any], key: ArgumentKey) -> None:
+    def __init__(self, function: Callable[..., Any], key: ArgumentKey, fingerprint: ArgumentFingerprint | None) -> None:
         self.function = function
         self._key = key
+        self._fingerprint = fingerprint
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _SingleCall:
-        """Raises KeyMissing; TypeError where the function cannot be called so."""
-        return _SingleCall(self.function, args, kwargs, self._key(args, kwargs))
+        """Raises KeyMissing; SettingError of a fingerprint; TypeError where the function cannot be called so."""
+        key = self._key(args, kwargs)
+        fingerprint = None if self._fingerprint is None else self._fingerprint(args, kwargs, key)
+        return _SingleCall(self.function, args, kwargs, {key: fingerprint})
 
 
 class _SingleCall:
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        keys: Mapping[str, str | None],
+    ) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
-        self.keys: Sequence[str] = [key]
+        #: One, and the fingerprint of its payload.
+        self.keys = keys
 
     def body(self, keys: Sequence[str]) -> Any:  # noqa: ANN401, ARG002 - as the function; there is only one key
         """Run the function."""
@@ -112,10 +127,16 @@ class _Batch:
     """Calls of a function that takes a list of items, each with a key."""
 
     def __init__(
-        self, function: Callable[..., Any], key: ItemKey, parameter: BatchParameter, policy: CallPolicy
+        self,
+        function: Callable[..., Any],
+        key: ItemKey,
+        fingerprint: ItemFingerprint | None,
+        parameter: BatchParameter,
+        policy: CallPolicy,
     ) -> None:
         self.function = function
         self.key = key
+        self.fingerprint = fingerprint
         self.parameter = parameter
         self.marks = policy.on_done == "marker"
 
@@ -132,16 +153,25 @@ class _BatchCall:
         #: The key of each item, None where there is none; and of each key, its first item.
         self._keys: list[str | None] = []
         self._first: dict[str, int] = {}
+        #: Those that are different, each with the fingerprint of its first item.
+        self.keys: dict[str, str | None] = {}
         for position, item in enumerate(self._items):
             try:
-                key = form.key(item)
-            except KeyMissing as error:
+                key = self._key(item)
+            except (KeyMissing, KeyReused, SettingError) as error:
                 self._missing[position] = error
                 self._keys.append(None)
             else:
                 self._keys.append(key)
                 self._first.setdefault(key, position)
-        self.keys: Sequence[str] = list(self._first)
+
+    def _key(self, item: object) -> str:
+        """Raises KeyMissing; KeyReused: an item before has it, with another payload; SettingError of a fingerprint."""
+        key, of_item = self._form.key(item), self._form.fingerprint
+        fingerprint = None if of_item is None else of_item(item, key)
+        if self.keys.setdefault(key, fingerprint) != fingerprint and of_item is not None:
+            raise reused(of_item.name)
+        return key
 
     def body(self, keys: Sequence[str]) -> Any:  # noqa: ANN401 - as the function
         """Run the function for the first item of each of these keys."""

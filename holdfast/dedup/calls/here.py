@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.dedup.calls.debts import Debts
-from holdfast.dedup.calls.names import Names
+from holdfast.dedup.calls.functions import Names
 from holdfast.dedup.claims import ClaimStore
 from holdfast.dedup.forks import after_fork
 from holdfast.dedup.patched import check_threads
@@ -130,10 +130,11 @@ class Calls:
     Args:
         store: where the keys are.
         lease_s: the store's own setting; None: 10 s.
+        place: the same for all store objects of this process that have the same keys; None: no other has them.
     """
 
-    def __init__(self, store: ClaimStore, lease_s: float | None) -> None:
-        self.names = Names()
+    def __init__(self, store: ClaimStore, lease_s: float | None, place: object = None) -> None:
+        self.names = Names(place)
         self._store = store
         self._lease_s = lease_s if lease_s is not None else _LEASE_S
         self._start()
@@ -160,10 +161,12 @@ class Calls:
 
     def _begin(self) -> ClaimSession:
         check_threads()
+        self.names.in_use = True
         return self._store.begin(self._lease_s)
 
     def close(self) -> None:
         """End the session, if it may end. A call after this begins another."""
+        self.names.in_use = False
         self.here.end()
 
 

@@ -11,15 +11,25 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from holdfast.dedup.calls.fingerprints import reused, stamped, unstamped
 from holdfast.dedup.calls.grant import Grant
 from holdfast.dedup.calls.results import TOO_LARGE, Skipped, lose, not_stored
 from holdfast.dedup.claims import Verdict
 from holdfast.dedup.not_run import not_run
-from holdfast.errors import BatchFailed, Fenced, KeyBusy, ResultNotStored, SettingError, StoreError, Unconfirmed
+from holdfast.errors import (
+    BatchFailed,
+    Fenced,
+    KeyBusy,
+    KeyReused,
+    ResultNotStored,
+    SettingError,
+    StoreError,
+    Unconfirmed,
+)
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from holdfast.dedup.calls.codec import Codec
     from holdfast.dedup.calls.debts import Said
@@ -85,13 +95,13 @@ class Work:
         calls: of the store.
         name: the function's, the scope of its keys.
         policy: its choices.
-        keys: all different.
+        keys: all different, each with the fingerprint of its payload, or None.
         codec: keeps its results.
         batch: whether the body takes, and returns, a list.
     """
 
     def __init__(
-        self, calls: Calls, name: str, policy: CallPolicy, keys: Sequence[str], codec: Codec, *, batch: bool
+        self, calls: Calls, name: str, policy: CallPolicy, keys: Mapping[str, str | None], codec: Codec, *, batch: bool
     ) -> None:
         self._codec = codec
         self._calls = calls
@@ -121,7 +131,7 @@ class Work:
 
     def _rounds(self) -> Generator[Ask | Pause | Run, Any, None]:
         patience, pauses = Deadline(self._policy.wait_s), _pauses()
-        busy = yield from self._round(self._keys)
+        busy = yield from self._round(list(self._keys))
         while busy and self.error is None:
             if self._ran:  # the time in which others of the batch ran was no waiting
                 patience, self._ran = Deadline(self._policy.wait_s), False
@@ -239,9 +249,10 @@ class Work:
                 self.results[key] = returned.get(key)
 
     def _text(self, returned: dict[str, Any], key: str) -> tuple[str, ResultNotStored | None]:
-        if self._policy.on_done == "marker":
-            return "", None
-        return self._codec.encode(returned[key]) if key in returned else lose(_MISCOUNTED)
+        text, error = "", None
+        if self._policy.on_done == "result":
+            text, error = self._codec.encode(returned[key]) if key in returned else lose(_MISCOUNTED)
+        return stamped(self._keys[key], text), error
 
     def _failure(self, verdict: Verdict | None) -> Exception | None:
         if verdict in (Verdict.DONE, Verdict.FENCED) and self._policy.on_fenced == "raise":
@@ -260,7 +271,7 @@ class Work:
     def _done(self, grant: Grant, claims: list[Claim]) -> Generator[Ask | Pause | Run, Any, list[str]]:
         """Returns the keys to wait for."""
         keys = _keys(claims)
-        if self._policy.on_done == "marker":
+        if self._policy.on_done == "marker" and not any(map(self._keys.get, keys)):
             self.results |= dict.fromkeys(keys, Skipped.DONE)
             return []
         texts: list[str | None] = yield Ask(lambda: grant.results(claims), grant.owe_rest)
@@ -270,10 +281,17 @@ class Work:
                 gone.append(key)  # its window has passed since the store said that it is done
                 continue
             try:
-                self.results[key] = self._codec.decode(text)
-            except ResultNotStored as error:
+                self.results[key] = self._read(key, text)
+            except (KeyReused, ResultNotStored) as error:
                 self.failures[key] = error
         return (yield from self._round(gone)) if gone else []
+
+    def _read(self, key: str, text: str) -> Any:  # noqa: ANN401 - whatever the function returned
+        """Raises KeyReused, ResultNotStored."""
+        fingerprint, result = unstamped(text)
+        if None not in (fingerprint, self._keys[key]) and fingerprint != self._keys[key]:
+            raise reused(self._name)
+        return Skipped.DONE if self._policy.on_done == "marker" else self._codec.decode(result)
 
     def _busy(self) -> KeyBusy:
         return KeyBusy(

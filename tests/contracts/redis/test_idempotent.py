@@ -12,7 +12,8 @@ import pytest
 from holdfast import BatchFailed, Fenced, KeyBusy, MemoryClaims, RedisClaims, Skipped, current_claim, idempotent
 from holdfast.dedup.calls import results
 from holdfast.dedup.calls.results import encode
-from holdfast.errors import ResultNotStored
+from holdfast.errors import KeyReused, ResultNotStored
+from holdfast.runtime import Machine
 from tests.harness.waiting import until
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def other(claims: Claims) -> Iterator[Claims]:
     else:
         assert claims._make_client is not None
         layout = claims._layout
-        store = RedisClaims(claims._make_client(), shards=layout.shards, hash_keys=layout.hash_keys)
+        store = RedisClaims(claims._make_client(), shards=layout.shards, hash_keys=layout.hash_keys, runtime=Machine())
     yield store
     store.close()
 
@@ -85,6 +86,28 @@ class TestDone:
     def test_or_a_marker_and_then_no_result_has_to_be_json(self, claims: Claims) -> None:
         f = idempotent(claims, key="order_id", name="f", on_done="marker")(lambda order_id: {order_id})
         assert [f(1), f(1), f(1)] == [{1}, Skipped.DONE, Skipped.DONE]
+
+    @pytest.mark.parametrize("on_done", ["result", "marker"])
+    def test_a_call_with_another_payload_is_refused_by_whichever_process_gets_it(
+        self, claims: Claims, other: Claims, on_done: Any
+    ) -> None:
+        ran = []
+
+        def charge(order_id: int, amount: int) -> int:
+            ran.append(amount)
+            return amount
+
+        f, g = (
+            idempotent(store, key="order_id", name="f", fingerprint=True, on_done=on_done)(charge)
+            for store in (claims, other)
+        )
+        f(1, 5)
+        assert g(1, 5) == (5 if on_done == "result" else Skipped.DONE)
+        with pytest.raises(KeyReused):
+            g(1, 6)
+        unasked = idempotent(other, key="order_id", name="f", on_done=on_done)(charge)
+        assert unasked(1, 6) == (5 if on_done == "result" else Skipped.DONE)
+        assert ran == [5]
 
     def test_nothing_is_a_result_too(self, claims: Claims) -> None:
         ran = []

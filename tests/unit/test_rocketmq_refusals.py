@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 QUEUE, OTHER = Partition("orders", 0, "a"), Partition("orders", 1, "a")
 CLOSED = NotAuthorised("closed")
+NO_GROUP = BrokerRefused("no", codes.GROUP_NOT_EXIST, "")
+SILENT = SourceUnavailable("no answer comes at all")
+#: What a broker may say of one queue's commit for ever.
+OF_A_QUEUE = [BrokerRefused("no", code, "") for code in (codes.SYSTEM_ERROR, codes.INVALID_PARAMETER)] + [CLOSED]
 
 
 def refused(**fields: str) -> SourceError:
@@ -60,8 +64,9 @@ class TestTroubles:
         watch: Any = SimpleNamespace(alarms=[], broker_was_away=lambda: None)
         logs: Any = SimpleNamespace(troubles=deque())
         offsets: Any = SimpleNamespace(lasting_refusal=lambda: None)
+        topics: Any = SimpleNamespace(queues=[QUEUE])
         with pytest.raises(SourceError) as caught:
-            Troubles(prefetch, logs, watch, offsets, threading.Condition()).raise_one()
+            Troubles(prefetch, logs, watch, offsets, topics, changed=threading.Condition()).raise_one()
         return caught.value
 
     def test_at_the_start_it_ends_the_app(self) -> None:
@@ -80,11 +85,15 @@ class Client:
 
     def __init__(self) -> None:
         self.answer: SourceError | None = None
+        #: Of queues that are answered otherwise.
+        self.answers: dict[Partition, SourceError | None] = {}
 
     def begin_commit(
         self, queue: Partition, group: str, offset: int, on_answer: Callable[[Any], None], *, timeout_s: float
     ) -> None:
-        on_answer(self.answer)
+        answer = self.answers.get(queue, self.answer)
+        if answer is not SILENT:
+            on_answer(answer)
 
 
 class TestCommits:
@@ -121,6 +130,50 @@ class TestCommits:
         clock.sleep(20.0)
         assert (offsets.lasting_refusal() is None) is (passes is None)
         assert offsets.never_taken is (passes is not None)
+
+    @pytest.mark.parametrize("others", [None, SILENT, SourceUnavailable("away")], ids=["taken", "silent", "away"])
+    @pytest.mark.parametrize("error", OF_A_QUEUE, ids=str)
+    def test_one_queue_that_is_refused_stands_still_and_is_told_also_where_nothing_was_ever_committed(
+        self, clock: HandClock, error: SourceError, others: SourceError | None
+    ) -> None:
+        assert self.outcome(clock, {QUEUE: error, OTHER: others}) is SourceUnavailable
+
+    @pytest.mark.parametrize("error", OF_A_QUEUE, ids=str)
+    def test_of_a_queue_that_another_member_has_nothing_is_known(self, clock: HandClock, error: SourceError) -> None:
+        assert self.outcome(clock, {QUEUE: error}) is SourceUnavailable
+
+    @pytest.mark.parametrize("error", OF_A_QUEUE, ids=str)
+    def test_a_group_of_which_all_is_refused_is_an_error(self, clock: HandClock, error: SourceError) -> None:
+        assert self.outcome(clock, {QUEUE: error, OTHER: error}) is type(error)
+
+    @pytest.mark.parametrize("others", [NO_GROUP, SILENT], ids=["the same", "silent"])
+    def test_so_is_one_that_a_broker_does_not_have(self, clock: HandClock, others: SourceError) -> None:
+        assert self.outcome(clock, {QUEUE: NO_GROUP, OTHER: others}) is UnknownGroup
+
+    def test_one_that_a_broker_of_several_does_not_have_any_more_stands_still_there(self, clock: HandClock) -> None:
+        assert self.outcome(clock, {QUEUE: NO_GROUP, OTHER: None}) is SourceUnavailable
+
+    @staticmethod
+    def outcome(clock: HandClock, answers: dict[Partition, SourceError | None]) -> type[Exception]:
+        """The last of what is raised while these queues' commits are repeated for a while."""
+        client, raised = Client(), []
+        client.answers = answers
+        offsets = Offsets(client, "billing", threading.Condition())  # type: ignore[arg-type]
+        prefetch: Any = SimpleNamespace(broken=None, troubles=deque(), let_in=False)
+        watch: Any = SimpleNamespace(alarms=[], broker_was_away=lambda: None)
+        logs, topics = SimpleNamespace(troubles=deque()), SimpleNamespace(queues=[QUEUE, OTHER])
+        troubles = Troubles(prefetch, logs, watch, offsets, topics, changed=threading.Condition())  # type: ignore[arg-type]
+        for _ in range(30):
+            for queue in answers:
+                offsets.commit(queue, 0)
+                clock.sleep(0.5)
+            try:
+                troubles.raise_one()
+            except SourceError as error:
+                raised.append(type(error))
+                if not isinstance(error, SourceUnavailable):
+                    break
+        return raised[-1]
 
 
 JAVA = (

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,6 +52,13 @@ class _Away(NamedTuple):
 _HERE = _Away(0, 0.0)
 
 
+class _Refusal(NamedTuple):
+    since: float
+    #: None: it was told, and no commit was refused since.
+    tell_at: float | None
+    error: SourceError
+
+
 class Offsets:
     """Commits are begun and their fates kept until the source takes them. `changed` guards the state.
 
@@ -73,8 +81,8 @@ class Offsets:
         self._gone: set[Partition] = set()
         #: Queues whose last commit was not taken. Of connections' threads.
         self._refused: set[Partition] = set()
-        #: Since when a broker refuses whatever is committed of a queue, and why. Without an answer it refuses nothing.
-        self._refusals: dict[Partition, tuple[float, SourceError]] = {}
+        #: Queues of which a broker refuses whatever is committed. Without an answer it refuses nothing.
+        self._refusals: dict[Partition, _Refusal] = {}
         #: No broker has taken a commit yet.
         self.never_taken = True
         #: Queues whose offset at the broker is not the one that it has acknowledged, with that offset.
@@ -168,8 +176,10 @@ class Offsets:
             self.never_taken = self.never_taken and error is not None
             self._refusals.pop(queue, None)
         elif not isinstance(error, (SourceUnavailable, CommitIgnored, UnknownTopic)):
-            since, _ = self._refusals.get(queue, (SYSTEM_CLOCK.now(), error))
-            self._refusals[queue] = since, error
+            now = SYSTEM_CLOCK.now()
+            before = self._refusals.get(queue, _Refusal(now, None, error))
+            tell_at = now + _LASTS_S if before.tell_at is None else before.tell_at
+            self._refusals[queue] = _Refusal(before.since, tell_at, error)
 
     def lasting_refusal(self) -> tuple[Partition, SourceError] | None:
         """A queue of which a broker has refused each commit for some seconds, and what to do about it; the next call
@@ -177,15 +187,24 @@ class Offsets:
         if not self._refusals:
             return None
         with self._changed:
-            due = SYSTEM_CLOCK.now() - _LASTS_S
-            found = next((each for each in self._refusals.items() if each[1][0] <= due), None)
+            now = SYSTEM_CLOCK.now()
+            found = next((each for each in self._refusals.items() if now >= (each[1].tell_at or math.inf)), None)
             if found is None:
                 return None
-            queue, (_, error) = found
-            del self._refusals[queue]
+            queue, refusal = found
+            self._refusals[queue] = refusal._replace(tell_at=None)
+        error = refusal.error
         if isinstance(error, BrokerRefused) and error.code == codes.GROUP_NOT_EXIST:
             return queue, missing(self._group, queue.broker)
         return queue, error
+
+    def refused_as_a_whole(self, queues: Collection[Partition]) -> bool:
+        """Whether no commit of the group was ever taken, and those of all these queues are refused for some seconds."""
+        with self._changed:
+            due = SYSTEM_CLOCK.now() - _LASTS_S
+            return self.never_taken and all(
+                (refusal := self._refusals.get(queue)) is not None and refusal.since <= due for queue in queues
+            )
 
     def look(self, deadline: Deadline) -> None:
         """Compare what brokers have with what they have acknowledged, or had when a queue came. Waits: not for the

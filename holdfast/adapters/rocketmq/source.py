@@ -90,7 +90,9 @@ class RocketMQSource:
             changed=self._changed,
         )
         self._moves = Moves(self._prefetch, self._offsets, self._logs)
-        self._troubles = Troubles(self._prefetch, self._logs, self._watch, self._offsets, self._changed)
+        self._troubles = Troubles(
+            self._prefetch, self._logs, self._watch, self._offsets, self._topics, changed=self._changed
+        )
         self._assigned: set[Partition] = set()
         #: Assigned, and the engine has not said where to begin.
         self._held: set[Partition] = set()

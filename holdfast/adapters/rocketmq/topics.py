@@ -46,6 +46,8 @@ class Topics:
         self._found: set[str] = set()
         #: With the time since when name servers answer without it; None: they list it.
         self._queues: dict[Partition, float | None] = {}
+        #: Topics and their brokers that may not be read, by the newest routes.
+        self.closed: frozenset[tuple[str, str]] = frozenset()
         #: Queues that are gone for good, until whoever keeps something of them has taken note.
         self.gone: list[Partition] = []
 
@@ -99,6 +101,7 @@ class Topics:
         named = sorted({*self._names, *self._found})
         asked = [*named, self._retry, *(each for topic in named for each in pop_retry_topics(self._group, topic))]
         missing, trouble = list[UnknownTopic](), list[SourceError]()
+        closed = set[tuple[str, str]]()
         for topic, route in self._client.routes_of(asked, deadline).items():
             if isinstance(route, UnknownTopic):
                 # Retry topics are made when they are needed. Others are deleted, or not known yet to a new name server.
@@ -108,7 +111,9 @@ class Topics:
             elif isinstance(route, SourceError):
                 trouble.append(route)
             else:
+                closed.update((topic, each.broker) for each in route.queue_datas if not each.perm & codes.PERM_READ)
                 self._note(topic, route.queues(read=True), set(route.brokers), now)
+        self.closed = frozenset(closed)
         for topic in {queue.topic for queue in self._queues}.difference(asked):
             self._note(topic, (), (), now)  # a pattern's that the name server lists no more
         if missing:

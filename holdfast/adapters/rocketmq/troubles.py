@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.adapters.rocketmq.names import RETRY
 from holdfast.adapters.rocketmq.remoting.answers import is_of_broker
-from holdfast.errors import NotAuthorised, SourceFatal, SourceUnavailable
+from holdfast.errors import NotAuthorised, SourceFatal, SourceUnavailable, UnknownGroup
 from holdfast.timing import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from holdfast.adapters.rocketmq.logs import Logs
     from holdfast.adapters.rocketmq.offsets import Offsets
     from holdfast.adapters.rocketmq.prefetch import Prefetch
+    from holdfast.adapters.rocketmq.topics import Topics
     from holdfast.adapters.rocketmq.watch import Watch
+    from holdfast.errors import SourceError
 
 #: The same trouble with a broker is told that often.
 _TROUBLE_S = 10.0
@@ -25,10 +27,17 @@ class Troubles:
     """One thread; `changed` guards what others bring."""
 
     def __init__(
-        self, prefetch: Prefetch, logs: Logs, watch: Watch, offsets: Offsets, changed: threading.Condition
+        self,
+        prefetch: Prefetch,
+        logs: Logs,
+        watch: Watch,
+        offsets: Offsets,
+        topics: Topics,
+        *,
+        changed: threading.Condition,
     ) -> None:
         self._prefetch, self._logs, self._watch, self._offsets = prefetch, logs, watch, offsets
-        self._changed = changed
+        self._topics, self._changed = topics, changed
         #: By broker, or by topic and broker.
         self._told: dict[str | tuple[str, str], float] = {}
 
@@ -52,13 +61,24 @@ class Troubles:
                 raise error
         for error in alarms:
             raise error
-        if (refusal := self._offsets.lasting_refusal()) is not None:
-            if self._offsets.never_taken:
-                raise refusal[1]
-            troubles.append(refusal)
+        refusal = self._offsets.lasting_refusal()
+        if refusal is not None and self._is_of_the_group(refusal[1]):
+            raise refusal[1]
+        found = [(queue, f"{queue} cannot be read for now", error) for queue, error in troubles]
+        if refusal is not None:
+            found.append((refusal[0], f"{refusal[0]} waits for a commit, which its broker refuses", refusal[1]))
         now = SYSTEM_CLOCK.now()
-        for queue, error in troubles:
+        for queue, what, error in found:
             key = queue.broker if is_of_broker(error) else (queue.topic, queue.broker)
             if now - self._told.get(key, 0.0) > _TROUBLE_S:
                 self._told[key] = now
-                raise SourceUnavailable(f"{queue} cannot be read for now: {error}") from error
+                raise SourceUnavailable(f"{what}: {error}") from error
+
+    def _is_of_the_group(self, refusal: SourceError) -> bool:
+        """Whether a commit that is refused for some seconds means that the group cannot begin: by what the broker says,
+        or since the same becomes of all its queues. Else that queue stands still by itself: were the app to end, its
+        queues would end the next member."""
+        if isinstance(refusal, UnknownGroup):
+            return self._offsets.never_taken
+        own = [queue for queue in self._topics.queues if not queue.topic.startswith(RETRY)]
+        return bool(own) and self._offsets.refused_as_a_whole(own)

@@ -9,8 +9,10 @@ from holdfast.adapters.rocketmq.foreign_members import ForeignMemberWatch
 from holdfast.adapters.rocketmq.group_settings import group_settings
 from holdfast.adapters.rocketmq.reaching import insist, reach
 from holdfast.adapters.rocketmq.remoting import Admin, Consumer, codes
+from holdfast.adapters.rocketmq.told import Told
 from holdfast.adapters.rocketmq.upkeep import Upkeep
 from holdfast.errors import SourceError, SourceUnavailable, UnknownGroup
+from holdfast.records import Partition
 from holdfast.timing import Deadline
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class Watch:
         self._marks = self._upkeep.add("logs", lambda _: logs.look(), _LOGS_S)
         self.alarms: list[SourceError] = []
         self._on = False
+        self._told = Told(0.0)
 
     # ---- at the start
     def reach(self, deadline: Deadline) -> None:
@@ -170,6 +173,14 @@ class Watch:
                 "given up, since no name server has listed them for ten minutes: %s", ", ".join(map(str, gone))
             )
         self._topics.gone.clear()
+        for topic, broker in sorted(self._topics.closed):
+            if self._told.due(Partition(topic, 0, broker)):
+                _log.warning(
+                    "%s at %s stands still: it may not be read (perm of the topic: mqadmin updateTopicPerm -p 6; or "
+                    "brokerPermission of the broker)",
+                    topic,
+                    broker,
+                )
         for queue in before.difference(after).difference(gone):
             try:
                 left = f"{self._offsets.unread(queue, deadline)} of its messages were not read"

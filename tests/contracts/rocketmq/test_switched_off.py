@@ -49,3 +49,20 @@ def test_a_start_waits_for_it_too(rocketmq: RocketMQServer, redis_url: str) -> N
         field.wait(lambda: any("consumeEnable=false" in each.error for each in app.told(SourceTrouble)))
         switch(field, "group", on=True)
         field.wait_handled(*numbered("a", 4))
+
+
+def test_a_topic_that_is_closed_from_the_start_is_told_and_the_others_begin(
+    rocketmq: RocketMQServer, redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Field(rocketmq, redis_url) as field:
+        other = f"{field.topic}-other"
+        field.create(other, 2)
+        field.produce(*numbered("a", 4))
+        switch(field, "topic", on=False)
+        field.wait(lambda: not field.queues())
+        field.produce(*numbered("b", 4), topic=other)
+        field.app(topics=[field.topic, other], poll_name_server_interval_s=0.5)
+        field.wait_handled(*numbered("b", 4))
+        field.wait(lambda: f"{field.topic} at broker-a stands still" in caplog.text)
+        switch(field, "topic", on=True)
+        field.wait_handled(*numbered("a", 4))

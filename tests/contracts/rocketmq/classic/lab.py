@@ -130,10 +130,17 @@ class Members:
         self._log = home / f"{topic.group}.log"
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Returns when it has handled something."""
+    def start(self, kind: str | None = None) -> subprocess.Popen[bytes]:
+        """Returns when it has handled something. `kind`: other than the rest."""
         topic = self._topic
-        arguments = [self._kind, topic.server.namesrv, topic.name, topic.group, self._redis_url, str(self._ledger)]
+        arguments = [
+            kind or self._kind,
+            topic.server.namesrv,
+            topic.name,
+            topic.group,
+            self._redis_url,
+            str(self._ledger),
+        ]
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])}
         process = spawn(
             [sys.executable, str(_MEMBER), *arguments, str(self._handler_s)], self._log, environment=environment

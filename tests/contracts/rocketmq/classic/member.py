@@ -1,4 +1,5 @@
-"""One member of a group as a process: `PushSource` with holdfast, or the client's own PushConsumer. Ended by SIGTERM.
+"""One member of a group as a process: `PushSource` or `RocketMQSource` with holdfast, or the client's own PushConsumer.
+Ended by SIGTERM.
 
 What it has handled goes to a file that is not holdfast's: one line a record, written in one go.
 """
@@ -12,8 +13,8 @@ import threading
 import time
 from pathlib import Path
 
-from holdfast import Holdfast, RedisClaims, Settings
-from holdfast.adapters.rocketmq import PushSource
+from holdfast import Holdfast, RedisClaims, RedisCoordinator, Settings
+from holdfast.adapters.rocketmq import PushSource, RocketMQSource
 from holdfast.adapters.rocketmq.packages import load_classic
 
 
@@ -24,13 +25,21 @@ def main(kind: str, namesrv: str, topic: str, group: str, redis_url: str, ledger
         time.sleep(handler_s)
         os.write(book, b"%d %.3f %s\n" % (os.getpid(), time.time(), value))
 
-    if kind == "holdfast":
-        app = Holdfast(
-            PushSource(namesrv=namesrv, group=group),
-            claims=RedisClaims.from_url(redis_url, namespace=group),
-            settings=Settings(workers=8, ramp=None, startup_timeout_s=60.0),
+    def handle_or_fail(value: bytes) -> None:
+        if value.startswith(b"late") and kind == "pull-failing":
+            raise RuntimeError(value)
+        handle(value)
+
+    if kind in {"holdfast", "pull", "pull-failing"}:
+        claims = RedisClaims.from_url(redis_url, namespace=group)
+        source = (
+            PushSource(namesrv=namesrv, group=group)
+            if kind == "holdfast"
+            else RocketMQSource(namesrv, group, coordinator=RedisCoordinator(claims), retry="broker")
         )
-        app.handler(topic, name="handle")(lambda record: handle(record.value or b""))
+        settings = Settings(workers=8, ramp=None, startup_timeout_s=60.0)
+        app = Holdfast(source, claims=claims, settings=settings)
+        app.handler(topic, name="handle")(lambda record: handle_or_fail(record.value or b""))
         app.run()
         return
     package, stop = load_classic(), threading.Event()
